@@ -6,7 +6,7 @@ from rmqlab.runtime.standalone import run_standalone
 
 
 def run() -> None:
-    """Read the command line, then be a broker."""
+    """Parse the command line and run a broker."""
     run_standalone("broker", load_config, main, name_of=lambda settings: settings.broker.broker_name)
 
 

@@ -1,7 +1,7 @@
-"""Follow-up of appends to the commit log: replication, dispatch to queues and index, group flush.
+"""Follow-up of appends to the commit log.
 
-All appends of one pass of the event loop are followed up once, at its end. Slaves are served first, because they can
-write while this broker dispatches.
+Replication, dispatch to queues and index, group flush. All appends of one pass of the event loop are followed up once,
+at its end. Slaves are served first, because they can write while this broker dispatches.
 """
 
 import contextlib
@@ -38,7 +38,10 @@ class AppendFollowUp:
         self._unpushed = 0
 
     def appended(self, size: int = 0) -> None:
-        """So many bytes were stored: push them to the slaves at the end of this pass, or now if they are many."""
+        """Note that `size` bytes were stored, and schedule their push to the slaves.
+
+        They are pushed at the end of this pass, or at once if PUSH_SIZE bytes have accumulated.
+        """
         self._unpushed += size
         if self._unpushed >= PUSH_SIZE:
             self._unpushed = 0
@@ -67,7 +70,10 @@ class AppendFollowUp:
             self.is_flush_wanted.set()
 
     def _dispatch_trickle(self) -> None:
-        """Enter received records in queues at once: for a few records, waking a task costs more than the work."""
+        """Dispatch received records at once.
+
+        For a few records, waking a task costs more than the work.
+        """
         with contextlib.suppress(OSError):  # disk full: the dispatch task retries and logs it
             self._store.dispatch(TRICKLE)
         if self._store.dispatch_behind_bytes:

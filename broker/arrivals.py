@@ -11,7 +11,10 @@ from rmqlab.remoting import names
 
 @attrs.frozen(eq=False)
 class Arrivals:
-    """Observes dispatch (`rmqlab.store.dispatch.DispatchObserver`): wakes held pulls, and delayed delivery in time."""
+    """Dispatch observer that wakes held pulls and schedules delayed delivery.
+
+    Implements `rmqlab.store.dispatch.DispatchObserver`.
+    """
 
     hold: PullHold
     due_alarm: DueAlarm

@@ -1,8 +1,9 @@
-"""The composition root of a broker: makes the parts in an order in which each constructor gets all it needs.
+"""The composition root of a broker.
 
-Two cycles of the design are broken by small objects that both sides share. Dispatch wakes held pulls, and held pulls
-read the store: so `PullHold` and `DueAlarm` are made before the store opens. Replication asks the nameservers for the
-master, and their replies direct replication: so both share a `KnownMaster`.
+It makes the parts in an order in which each constructor gets all it needs. Two cycles of the design are broken by small
+objects that both sides share. Dispatch wakes held pulls, and held pulls read the store: so `PullHold` and `DueAlarm`
+are made before the store opens. Replication asks the nameservers for the master, and their replies direct replication:
+so both share a `KnownMaster`.
 """
 
 import functools
@@ -53,7 +54,7 @@ class Environment:
 
 
 def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
-    """Make the parts that the store's dispatch reports to, and that therefore exist before the store."""
+    """Make the parts that the store's dispatch calls, before the store exists."""
     return Arrivals(PullHold(reactor.again, link.errors), DueAlarm(wall_clock()))
 
 

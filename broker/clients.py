@@ -38,14 +38,17 @@ class Member:
 
 
 class TooManyClientsError(Exception):
-    """A heartbeat would make a table larger than it may be.
+    """A heartbeat would exceed a limit of a table.
 
     The message names the limit.
     """
 
 
 def _check_room(groups: Collection[str], group_name: str, members: int) -> None:
-    """Check before a connection enters a group more: `groups` are those it is in, `members` all pairs of the table."""
+    """Raise TooManyClientsError if a connection cannot join another group.
+
+    `groups` are those the connection has joined, `members` counts all pairs of the table.
+    """
     if len(group_name) > MAX_NAME_SIZE:
         raise TooManyClientsError(f"the name of a group has more than {MAX_NAME_SIZE} characters")
     if len(groups) >= MAX_GROUPS_OF_CHANNEL:
@@ -68,7 +71,10 @@ class ConsumerGroup:
     """Estimated size of the subscriptions, in bytes."""
 
     def merge_subscriptions(self, fresh: Iterable[SubscriptionData]) -> bool:
-        """Apply the subscriptions of a heartbeat: add, update newer ones, drop missing ones. True if topics changed."""
+        """Apply the subscriptions of a heartbeat; return True if the topics changed.
+
+        New subscriptions are added, newer ones replace older ones, missing ones are dropped.
+        """
         named = {data.topic: data for data in fresh}
         changed, changed_sizes = named.keys() != self.subscriptions.keys(), False
         for topic in [topic for topic in self.subscriptions if topic not in named]:
@@ -217,7 +223,7 @@ class ProducerTable:
             del self.groups[group_name]
 
     def leave_all(self, channel: Channel) -> None:
-        """Drop a connection that is gone."""
+        """Drop a closed connection."""
         for name in list(self._groups_of.get(channel, ())):
             self.leave(name, channel)
 

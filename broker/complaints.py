@@ -8,7 +8,7 @@ _LONGEST_TEXT = 300
 
 
 def short(text: object) -> str:
-    """A peer's text for the log: quoted, without line breaks and escape sequences, and not at any length."""
+    """Return a peer's text for the log: quoted, escaped, and cut to a limit."""
     return repr(str(text)[:_LONGEST_TEXT])
 
 

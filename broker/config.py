@@ -1,7 +1,8 @@
-"""Settings of a broker: the keys of RocketMQ's broker.conf in snake_case, with its defaults.
+"""Settings of a broker: RocketMQ's broker.conf keys in snake_case.
 
-Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. Milliseconds and bytes, as there.
-One file feeds four classes: the broker's own keys, the store's, replication's, and those that have no effect here.
+Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. Defaults and units (milliseconds, bytes)
+are those of 4.9.8. One file feeds four classes: the broker's own keys, the store's, replication's, and those that have
+no effect here.
 """
 
 import ipaddress

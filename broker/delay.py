@@ -1,8 +1,8 @@
-"""Delayed messages: each waits in the queue of its level until it is due, then it is stored where it belongs.
+"""Delayed messages: each waits in the queue of its level until it is due.
 
-Source: store-and-ha section 7.2; class ScheduleMessageService. RocketMQ reads each of 18 queues every 100 ms. Here one
-task reads all of them, never twice within 100 ms, and sleeps until the next message is due: delivery times are the
-same, but an idle broker uses no CPU.
+When due, a message is stored in its original topic. Source: store-and-ha section 7.2; class ScheduleMessageService.
+RocketMQ reads each of 18 queues every 100 ms. Here one task reads all of them, never twice within 100 ms, and sleeps
+until the next message is due: delivery times are the same, but an idle broker uses no CPU.
 """
 
 import math
@@ -73,7 +73,7 @@ class DelayedDelivery:
     store: MessageStore
     path: pathlib.Path
     put: Callable[[NewMessage], PutResult]
-    """Stores a message without a waiting client."""
+    """Stores a message for which no client waits."""
     now_millis: Callable[[], int]
     alarm: DueAlarm
     skipped: Skipped = attrs.field(factory=Skipped)
@@ -201,6 +201,6 @@ class DelayedDelivery:
         return self._within_queue(level, self.offsets.get(level, 0))
 
     def _within_queue(self, level: int, offset: int) -> int:
-        """An offset that the queue does not have is replaced by the nearest that it has."""
+        """Return the nearest offset that the queue has."""
         queue = names.SCHEDULE_TOPIC, level - 1
         return max(self.store.min_queue_offset(*queue), min(offset, self.store.max_queue_offset(*queue)))

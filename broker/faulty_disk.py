@@ -12,7 +12,10 @@ from rmqlab.store.faulty_disk import FaultyDisk
 
 @contextlib.contextmanager
 def open_faulty_disk(faults: NodeFaults) -> Iterator[FaultyDisk]:
-    """The disk of a broker's store and tables, with the disk faults of this node's rules."""
+    """Yield the broker's disk, with the disk faults of this node's rules.
+
+    The store and the tables use it.
+    """
     disk = FaultyDisk()
     with following(faults, DiskFaults(disk.set_effects).follow), on_disk(disk):
         yield disk

@@ -84,14 +84,17 @@ def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
 
 
 def first_queue_offset(half: StoredMessage) -> int:
-    """The first queue offset of a postponed message, which its producer uses to resolve it."""
+    """Return the first queue offset of a postponed message.
+
+    Its producer resolves the message by this offset.
+    """
     return _number(half, PROPERTY_TRAN_PREPARED_QUEUE_OFFSET, half.queue_offset)
 
 
 def _number(half: StoredMessage, name: str, otherwise: int) -> int:
     """A property that is a 64-bit number.
 
-    `otherwise` where it is missing, or its producer made it something else.
+    `otherwise` if it is missing or not a number.
     """
     try:
         return java_long(half.properties[name])
@@ -147,10 +150,10 @@ def given_up(half: StoredMessage) -> NewMessage:
 
 
 def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
-    """Return the check request for a half message that was stored again at these offsets (broker-requests section 4.4).
+    """Return the check request for a half message stored again at these offsets.
 
-    The body is the message as its producer sent it, with the new offsets. ValueError or struct.error if its properties
-    do not fit into the request: then no producer can be asked.
+    Source: broker-requests section 4.4. The body is the message as its producer sent it, with the new offsets. Raises
+    ValueError or struct.error if its properties do not fit into the request: then no producer can be asked.
     """
     topic, queue_id = destination(half)
     unique_key = half.properties.get(PROPERTY_UNIQ_KEY)
@@ -183,8 +186,8 @@ def resolved_offset(record: StoredMessage, half_end: int) -> int:
     RecordError for a record that is no op record.
 
     Any client can commit a message into the op topic, so tag and body are checked (TransactionalMessageServiceImpl
-    checks the tag). A real op record follows its half message in the log, so its offset lies below `half_end`, the end
-    of the half queue; one beyond it would be read again in every round.
+    checks the tag). A real op record follows its half message in the log, so its offset is below `half_end`, the end of
+    the half queue; one beyond it would be read again in every round.
     """
     tag = record.properties.get(PROPERTY_TAGS)
     if tag != OP_TAG:
@@ -199,7 +202,10 @@ def resolved_offset(record: StoredMessage, half_end: int) -> int:
 
 @attrs.define(eq=False)
 class OpRecords:
-    """The op records that one check has read: which half messages they resolve, and which of them are used up."""
+    """The op records that one check has read.
+
+    They record which half messages are resolved, and which op records are used up.
+    """
 
     progress: int
     """The first op record that is not used up: the group's offset in the op queue."""

@@ -1,4 +1,4 @@
-"""Held pulls: long polls that wait for a message to arrive (broker-requests section 2.7).
+"""Held pulls: long polls that wait for a message (broker-requests section 2.7).
 
 Class PullRequestHoldService. A pull is held under its topic and queue. On a master, the arrival of a matching message
 wakes it. On every role, a sweep each 5 s checks all held pulls: only the sweep wakes pulls on a slave, and only the sweep
@@ -123,7 +123,7 @@ class PullHold:
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
         """Wake the pulls that new messages, the last of their queue, are for.
 
-        Those that want others stay.
+        Pulls that want other messages stay held.
 
         With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """
@@ -170,14 +170,20 @@ class PullHold:
         self._checks_left, self._filter_seconds_left = CHECKS_AT_ONCE, FILTER_SECONDS_AT_ONCE
 
     def _check_crowded(self) -> None:
-        """Wake the pulls of one crowded queue that are behind its end, whatever their filters."""
+        """Wake the pulls of one crowded queue that are behind its end.
+
+        Filters are not evaluated.
+        """
         queue = next(iter(self._crowded))
         self._wake_behind(queue, self._crowded.pop(queue))
         if self._crowded:
             self.later(self._check_crowded)
 
     def _wake_behind(self, queue: Queue, end: int, now: float = -math.inf) -> None:
-        """Wake the pulls of a queue that want an offset before its end, or whose deadline has passed."""
+        """Wake the pulls of a queue that are behind its end or expired.
+
+        A pull is behind if its offset is below `end`, and expired if its deadline is not after `now`.
+        """
         if queue in self._held:
             self._check(queue, lambda pull: pull.deadline <= now or end > pull.queue_offset)
 
@@ -224,7 +230,7 @@ class PullHold:
     # -- waking ----------------------------------------------------------------------------------
 
     def _wake(self, pull: HeldPull) -> None:
-        """Wake a pull now; in the next portion; or when its peer has read its replies."""
+        """Wake a pull now, in the next portion, or after its peer has read its replies."""
         channel = pull.request.channel
         if channel.is_congested:
             self._postpone(pull)
@@ -276,14 +282,17 @@ class PullHold:
     # -- sweeping --------------------------------------------------------------------------------
 
     def sweep(self, now: float, end_of: QueueEnd) -> None:
-        """Wake every pull whose queue has grown, whatever the tags, and every one whose deadline has passed."""
+        """Wake every pull whose queue has grown or whose deadline has passed.
+
+        Tags are not compared.
+        """
         self._drop_closed()
-        if not self._to_sweep:  # otherwise the last sweep still goes on
+        if not self._to_sweep:  # otherwise the previous sweep is not finished
             self._to_sweep = list(self._held)
             self._sweep_some(now, end_of)
 
     def _drop_closed(self) -> None:
-        """Drop the postponed pulls of closed channels, and the entries of channels without pulls."""
+        """Drop closed channels' postponed pulls, and entries of channels without pulls."""
         for channel, share in list(self._shares.items()):
             if channel.is_closed:
                 for pull in share.postponed:

@@ -1,8 +1,9 @@
-"""Settings of 4.9.8 for parts that do not exist here: thread pools, Netty's buffers, DLedger, and the like.
+"""Settings of 4.9.8 that have no effect here.
 
-They can be set, are kept in the file, and are shown with 4.9.8's defaults, because tools compare brokers by them and
-fail if some are missing. They have no effect. Settings whose absence would lose or hide messages are refused: see REFUSED. Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig,
-NettyClientConfig.
+They concern parts that do not exist here: thread pools, Netty's buffers, DLedger, and the like. They can be set, are
+kept in the file, and are shown with 4.9.8's defaults, because tools compare brokers by them and fail if some are
+missing. Settings whose absence would lose or hide messages are refused: see REFUSED. Sources: classes BrokerConfig,
+MessageStoreConfig, NettyServerConfig, NettyClientConfig.
 """
 
 import os

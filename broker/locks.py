@@ -1,4 +1,7 @@
-"""Queue locks of orderly consumers (class RebalanceLockManager; broker-requests section 3.10)."""
+"""Queue locks of orderly consumers.
+
+Class RebalanceLockManager; broker-requests section 3.10.
+"""
 
 import attrs
 

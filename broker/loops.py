@@ -124,9 +124,10 @@ async def _every(period: float, fn: Callable[[], None]) -> NoReturn:
 
 
 async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Write the commit log to disk: for each group of waiting sends at once, otherwise as RocketMQ's timers do.
+    """Flush the commit log to disk, for waiting sends and by RocketMQ's timers.
 
-    One fsync serves every send that was appended before it began (store-and-ha section 3.6).
+    Waiting sends are flushed at once, in groups. One fsync serves every send that was appended before it began
+    (store-and-ha section 3.6).
     """
     store, growth = broker.store, broker.growth
     period = store.config.flush_interval_commit_log / 1000
@@ -207,7 +208,10 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
-    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and files that a full disk refused."""
+    """Save consumerOffset.json every 5 s, first after 10 s (store-ha#63).
+
+    Files that a full disk refused are saved again.
+    """
     await broker.topics.file.prepare(broker.topics.topics)
     await broker.subscriptions.file.prepare(broker.subscriptions.groups)
     await trio.sleep(FIRST_SAVE)
@@ -228,7 +232,10 @@ async def _save_delay_offsets_forever(broker: Broker) -> NoReturn:
 
 
 async def _check_disk_forever(broker: Broker) -> NoReturn:
-    """Check whether the disk is too full for more messages, first after a second (store-ha#31)."""
+    """Check every DISK_PERIOD whether the disk is too full (store-ha#31).
+
+    The first check is DISK_FIRST_AFTER after the start, in seconds.
+    """
     await trio.sleep(DISK_FIRST_AFTER)
     while True:
         broker.store.check_disk()
@@ -236,7 +243,10 @@ async def _check_disk_forever(broker: Broker) -> NoReturn:
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:
-    """Delete expired files, at the configured hour or when the disk is full (store-ha#30)."""
+    """Delete expired files at the configured hour or when the disk is full.
+
+    Source: store-ha#30.
+    """
     await trio.sleep(CLEAN_FIRST_AFTER)
     while True:
         hour = time.localtime(broker.now_millis() // 1000).tm_hour

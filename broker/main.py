@@ -85,7 +85,10 @@ async def _run(
 
 
 async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> None:
-    """Close the ports, save the tables, close the store, and unregister from the nameservers."""
+    """Close the ports, save the tables, close the store, unregister.
+
+    The broker unregisters from all nameservers.
+    """
     link.stopping()
     for server in servers:
         server.close()
@@ -139,7 +142,10 @@ class _Reached:
 async def _open_store(
     settings: BrokerSettings, disk: Disk, observer: DispatchObserver, link: ControlLink
 ) -> MessageStore:
-    """Open the store in a thread, and emit progress: recovery of a long log takes long."""
+    """Open the store in a thread, and emit its progress.
+
+    Recovery of a long log takes long.
+    """
     reached = _Reached()
     opening = functools.partial(
         MessageStore.open,

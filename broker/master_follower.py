@@ -1,4 +1,4 @@
-"""What a slave does when the nameservers report its master, and when replication reaches that master."""
+"""Reactions of a slave to a reported master and to a replication connection."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,10 @@ class MasterFollower:
     emit: Callable[..., None]
 
     def master_reported(self, address: str | None, ha_address: str | None) -> None:
-        """Accept the addresses of a registration reply (remoting-and-nameserver section 5.5)."""
+        """Apply the master's addresses from a registration reply.
+
+        Source: remoting-and-nameserver section 5.5.
+        """
         if address != self.known.address:
             self.emit("master_known" if address else "master_unknown", master_address=address)
             if address and self.sync.hands_back:
@@ -31,7 +34,10 @@ class MasterFollower:
 
 @attrs.frozen(eq=False)
 class HandbackAtConnect:
-    """Hands consumer offsets back when replication connects (`rmqlab.broker.ha.slave.ConnectionObserver`)."""
+    """Observer that hands consumer offsets back when replication connects.
+
+    Implements `rmqlab.broker.ha.slave.ConnectionObserver`.
+    """
 
     known: KnownMaster
     sync: MetadataSync
@@ -39,7 +45,10 @@ class HandbackAtConnect:
     tasks: TaskStarter
 
     def master_connected(self) -> None:
-        """Hand back the offsets that were committed here, before consumers ask the master for them."""
+        """Hand back the offsets that were committed here.
+
+        This happens before consumers ask the master for them.
+        """
         if not self.sync.hands_back:
             return
         if self.known.address is None:  # the nameservers may know the restarted master by now

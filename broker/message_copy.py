@@ -1,4 +1,7 @@
-"""Copies of stored messages: a delayed, handed back, committed or checked message is stored once more."""
+"""Copies of stored messages, for those that are stored a second time.
+
+These are delayed, handed back, committed and checked messages.
+"""
 
 from typing import Final
 
@@ -67,5 +70,8 @@ def is_final(result: PutResult) -> bool:
 
 
 def can_be_topic(topic: str) -> bool:
-    """True if the store can hold messages of this topic: at most 127 bytes, and a name that a directory can have."""
+    """True if the store can hold messages of this topic.
+
+    The name has at most 127 bytes and is valid as the name of a directory.
+    """
     return can_have_queues(topic) and len(topic.encode()) <= names.MAX_TOPIC_LENGTH

@@ -1,9 +1,10 @@
-"""A slave copies its master's metadata: topics, consumer offsets, delay offsets, groups.
+"""Copies a master's metadata to its slave: topics, offsets, groups.
 
-Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing is copied to the master, and the
-master's consumer offsets overwrite the slave's, older or newer: that is 4.9, and the reason why progress made on a
-slave is lost. Two switches mend it with requests that any master serves (see rmqlab.broker.offset_handback). A reply
-that does not parse, or has numbers beyond 64 bits, changes nothing and is logged once.
+Source: store-and-ha section 5.3; class SlaveSynchronize. The offsets are those of consumers and of delayed messages.
+Nothing is copied to the master, and the master's consumer offsets overwrite the slave's, older or newer: that is 4.9,
+and the reason why progress made on a slave is lost. Two switches mend it with requests that any master serves (see
+rmqlab.broker.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, changes nothing and is
+logged once.
 """
 
 import logging
@@ -150,7 +151,10 @@ class MetadataSync:
         table.merge(fresh, kept)
 
     async def _hand_back(self, master: str) -> None:
-        """Commit kept offsets to the master, as a consumer does: every master serves that (request 15)."""
+        """Commit kept offsets to the master, as a consumer does (request 15).
+
+        Every master serves that request.
+        """
         for key, queues in list(self.offsets.own.items()):
             topic, _, group = key.partition("@")
             table = self.offsets.offsets.get(key, {})
@@ -188,7 +192,10 @@ class MetadataSync:
 
 
 def _check_range(numbers: Iterable[int]) -> None:
-    """BodyError for a number outside Java's long, which the journal cannot encode either."""
+    """Raise BodyError for a number outside Java's long.
+
+    The journal cannot encode such a number either.
+    """
     for number in numbers:
         if not -(2**63) <= number < 2**63:
             raise BodyError("a number of more than 64 bits")

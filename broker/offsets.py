@@ -80,15 +80,15 @@ class ConsumerOffsetTable:
         return self.offsets.get(f"{topic}@{group}", {})
 
     def topics_of(self, group: str) -> list[str]:
-        """The topics in which a group has committed something."""
+        """The topics in which a group has committed offsets."""
         return list(self._by_group.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
-        """The groups that have committed something in a topic."""
+        """The groups that have committed offsets in a topic."""
         return set(self._by_topic.get(topic, ()))
 
     def remove_group(self, group: str) -> None:
-        """Drop all that a group has committed."""
+        """Drop all offsets of a group."""
         for topic in self._by_group.pop(group, {}):
             key = f"{topic}@{group}"
             self._count -= len(self.offsets.pop(key))
@@ -110,9 +110,10 @@ class ConsumerOffsetTable:
             self._replace(f"{topic}@{target}", queues)
 
     def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """Apply a master's offsets: each of its keys replaces ours, our other keys stay (store-ha#60, #69).
+        """Replace our offsets by a master's, key by key (store-ha#60, #69).
 
-        The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
+        Keys that the master does not have stay. The offsets in `kept` stay as well, and count as committed here from
+        now on. Does not save.
         """
         kept = kept or {}
         for key, queues in fresh.offset_table.items():
@@ -125,14 +126,17 @@ class ConsumerOffsetTable:
     # -- the table as text -----------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """Return the encoded table, equal to ConsumerOffsets.encode, but fast if little has changed."""
+        """Return the encoded table, fast if little has changed.
+
+        The result is equal to that of ConsumerOffsets.encode.
+        """
         while self._encode_some():
             pass
         end = b"}}}" if self._encoded else b"}}"
         return b'{"offsetTable":{' + b"},".join(self._encoded.values()) + end
 
     def save(self) -> None:
-        """Write consumerOffset.json now, if it lacks something."""
+        """Write consumerOffset.json now, if the table changed since the last write."""
         self._is_changed |= bool(self._dirty)
         while self._encode_some():
             pass
@@ -141,7 +145,7 @@ class ConsumerOffsetTable:
             self._write(self._content())
 
     async def save_in_slices(self) -> None:
-        """Write it while others have their turns."""
+        """Write consumerOffset.json in slices, between which other tasks run."""
         async with self._saving:
             self._is_changed |= bool(self._dirty)
             while self._encode_some():
@@ -175,7 +179,7 @@ class ConsumerOffsetTable:
         return b'{\n\t"offsetTable":{\n\t\t' + lines + b"\n\t\t}\n\t}\n}"
 
     def _write(self, content: bytes) -> None:
-        with self._writing:  # a thread may be at it when the broker is stopped
+        with self._writing:  # a thread may be writing it when the broker is stopped
             keep_config_file(self._path, content)
 
     # -- changes ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Sends that wait for a flush, for a slave's acknowledgement, or for both side by side.
+"""Sends that wait for a flush, for a slave's acknowledgement, or for both.
 
 There is one queue for flushes and one for acknowledgements. Commit log offsets and deadlines only rise, so due sends are
 at the head: one acknowledgement releases all sends before its offset. Nothing here awaits; a loop of the broker calls
@@ -23,7 +23,7 @@ class TimeoutExplainer(Protocol):
 
 
 class WaitingSend(msgspec.Struct, eq=False):
-    """A stored message whose reply is held until every wait that was started for it has ended.
+    """A stored message whose reply is held until all its waits have ended.
 
     `answer` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each send
     would be work for the garbage collector.
@@ -46,7 +46,7 @@ class WaitingSend(msgspec.Struct, eq=False):
 
 @attrs.define(eq=False)
 class PendingAcks:
-    """Sends that wait until an offset is reached: flushed to disk, or acknowledged by a slave.
+    """Sends that wait until an offset is flushed or acknowledged by a slave.
 
     `timeout` is in seconds. `late`: status returned on timeout.
     """

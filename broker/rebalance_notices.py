@@ -1,7 +1,8 @@
-"""Notices to the members of a consumer group that they have to rebalance (request 40; broker-requests#39).
+"""Notices to the members of a consumer group to rebalance (request 40).
 
-4.9.8 notifies every member of each change. When thousands of consumers of a group come or go at once, that is millions
-of notices. Here the notices of a large group leave in portions, and changes meanwhile share the next round (issue 12.6).
+Source: broker-requests#39. 4.9.8 notifies every member of each change. When thousands of consumers of a group come or
+go at once, that is millions of notices. Here the notices of a large group leave in portions, and changes meanwhile
+share the next round (issue 12.6).
 """
 
 import attrs

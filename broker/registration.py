@@ -1,6 +1,7 @@
-"""Registration at the nameservers: at start, after 10 s, every 30 s, and at every change of a topic.
+"""Registration at the nameservers.
 
-An invalid reply counts as a missing one, and is logged once (issue 12.14): nameservers are not trusted.
+A broker registers at start, after 10 s, every 30 s, and at every change of a topic. An invalid reply counts as a
+missing one, and is logged once (issue 12.14): nameservers are not trusted.
 
 Sources: remoting-and-nameserver section 5; classes BrokerOuterAPI, BrokerController.
 """
@@ -87,7 +88,7 @@ class MasterObserver(Protocol):
     def master_reported(self, address: str | None, ha_address: str | None, /) -> None:
         """The first good reply of a registration names these addresses.
 
-        None where it names none that can be used.
+        None if they are missing or invalid.
         """
 
 
@@ -115,11 +116,11 @@ class Registration:
     _whole_again_at: float = attrs.field(default=float("-inf"), init=False)
 
     async def register_forever(self) -> NoReturn:
-        """Register now, 10 s after that ended, and then at a fixed rate (BrokerController: scheduleAtFixedRate).
+        """Register now, 10 s after that ended, and then at a fixed rate.
 
-        The period counts from start to start: a slow nameserver does not delay the next registration. If one takes
-        longer than the period, the next follows at once, and the period counts from there; Java would repeat all missed
-        ones in a burst.
+        Source: BrokerController (scheduleAtFixedRate). The period counts from start to start: a slow nameserver does
+        not delay the next registration. If one takes longer than the period, the next follows at once, and the period
+        counts from there; Java would repeat all missed ones in a burst.
         """
         period = self.config.register_name_server_period / 1000
         period = max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD))

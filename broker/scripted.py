@@ -17,7 +17,7 @@ from rmqlab.runtime.dispatch import Buffer
 
 @attrs.define(eq=False)
 class HandClock:
-    """A clock that a test sets. Both of its faces move together."""
+    """A clock that a test sets: its seconds and milliseconds advance together."""
 
     seconds: float = 1000.0
     wall_epoch_millis: int = 1_800_000_000_000
@@ -27,7 +27,7 @@ class HandClock:
         return self.seconds
 
     def now_millis(self) -> int:
-        """The wall's milliseconds."""
+        """Wall time in ms."""
         return self.wall_epoch_millis + int(self.seconds * 1000)
 
     def advance(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class HandClock:
 
 @attrs.define(eq=False)
 class NotedRegistration:
-    """In the place of a Registration: records registrations."""
+    """Stand-in for a Registration: records registrations."""
 
     config: Any
     ha_address: str
@@ -54,7 +54,7 @@ class NotedRegistration:
 
 @attrs.define(eq=False)
 class NotedReplication:
-    """In the place of both sides of replication, and of what follows an append."""
+    """Stand-in for both sides of replication and for AppendFollowUp."""
 
     settings: HaSettings
     has_slave: bool = False
@@ -76,7 +76,7 @@ class NotedReplication:
 
 @attrs.define(eq=False)
 class ScriptedPeer:
-    """In the place of a Channel: records the broker's frames, and replies to its requests from a script."""
+    """Stand-in for a Channel: records frames, replies to requests from a script."""
 
     peer: str = "127.0.0.1:50001"
     answers: dict[int, Command] = attrs.field(factory=dict)
@@ -125,7 +125,7 @@ def over_the_wire(command: Command) -> Command:
 
 @attrs.define(eq=False)
 class ScriptedPass:
-    """In the place of a reactor: a pass that began now, or as long ago as the test sets."""
+    """Stand-in for a reactor, whose pass began now or as long ago as the test sets."""
 
     waited: float = 0.0
     """Seconds of the wall's time."""
@@ -145,7 +145,7 @@ class ScriptedPass:
 
 @attrs.define(eq=False)
 class ScriptedTasks:
-    """In the place of BackgroundTasks: collects tasks, or runs each to its end at once."""
+    """Stand-in for BackgroundTasks: collects tasks, or runs each to its end."""
 
     runs_at_once: bool = False
     """For tests that are no coroutines."""
@@ -168,7 +168,7 @@ class ScriptedTasks:
 
 @attrs.define(eq=False)
 class ScriptedTurns:
-    """In the place of Reactor.again: calls at once, or collects the calls of later turns."""
+    """Stand-in for Reactor.again: calls at once, or collects the calls."""
 
     is_collecting: bool = False
     waiting: list[Callable[[], None]] = attrs.field(factory=list)

@@ -1,8 +1,8 @@
-"""Stored messages that a service of the broker passes over because it can never handle them.
+"""Stored messages that a service of the broker skips as unusable.
 
 Clients choose the properties and the body of what the broker reads again later: delayed messages, half messages, op
-records. RocketMQ 4.9.8 tries such a message for ever, and nothing behind it is handled (issue 12.3, 12.4). Here each
-is passed over, logged at a limited rate, and reported as the event `message_skipped`.
+records. RocketMQ 4.9.8 tries such a message for ever, and nothing behind it is handled (issue 12.3, 12.4). Here each is
+skipped, logged at a limited rate, and reported as the event `message_skipped`.
 """
 
 import collections
@@ -34,7 +34,7 @@ class Skipped:
     counts: collections.Counter[str] = attrs.field(factory=collections.Counter)
 
     def note(self, service: str, physical_offset: int, reason: str) -> None:
-        """Record a message that is passed over.
+        """Record a skipped message.
 
         It stays in the commit log at `physical_offset`.
         """

@@ -1,8 +1,9 @@
-"""Long replies in slices: requests about all queues of a topic, or about all groups, do not delay others.
+"""Long replies in slices, so that they do not delay other requests.
 
-A handler that may take long is a generator: it yields after each unit of work, of some 10 us, and returns its reply. The
-first slice runs at once, so that most requests are answered within their pass. The others take turns with sockets, timers
-and tasks; only one such request is continued at a time (issue 12.6).
+Such requests cover all queues of a topic, or all groups. A handler that may take long is a generator: it yields after
+each unit of work, of some 10 us, and returns its reply. The first slice runs at once, so that most requests are
+answered within their pass. The others take turns with sockets, timers and tasks; only one such request is continued at
+a time (issue 12.6).
 """
 
 import collections
@@ -94,7 +95,7 @@ class Parts:
 
 
 def _slice(work: Work) -> Reply | None:
-    """Go on for some units. Return the reply if that was all."""
+    """Run some units. Return the reply if the generator has ended."""
     until = time.perf_counter() + SECONDS_AT_ONCE
     try:
         for _ in range(UNITS_AT_ONCE):
@@ -108,7 +109,7 @@ def _slice(work: Work) -> Reply | None:
 
 
 class HasSlices(Protocol):
-    """A broker, as far as a sliced handler needs it here."""
+    """The part of a broker that a sliced handler needs."""
 
     @property
     def slices(self) -> "Slices": ...
@@ -119,7 +120,7 @@ H = TypeVar("H")
 
 
 def in_slices(handle: Callable[[B, H, Request], Work]) -> Callable[[B, H, Request], Reply | None]:
-    """Make a handler of a generator."""
+    """Return a handler that runs a generator in slices."""
 
     @functools.wraps(handle)
     def begin(broker: B, header: H, request: Request) -> Reply | None:

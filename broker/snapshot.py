@@ -20,7 +20,10 @@ MOST_ENTRIES = 500
 
 
 def snapshot(broker: Broker) -> dict[str, object]:
-    """Return role, log positions, replication, clients, as plain values for msgpack and JSON."""
+    """Return the broker's state as plain values for msgpack and JSON.
+
+    Role, log positions, replication, clients.
+    """
     store = broker.store
     config = broker.config
     return {
@@ -57,7 +60,10 @@ def snapshot(broker: Broker) -> dict[str, object]:
 
 
 def _oldest(table: Mapping[K, V], shown: Callable[[V], object]) -> dict[K | str, object]:
-    """Return the oldest entries of a table, each as `shown` returns it, and the number of those left out."""
+    """Return the oldest entries of a table, and the number of those left out.
+
+    `shown` converts each value.
+    """
     kept: dict[K | str, object] = {key: shown(value) for key, value in islice(table.items(), MOST_ENTRIES)}
     if len(table) > MOST_ENTRIES:
         kept[LEFT_OUT] = len(table) - MOST_ENTRIES
@@ -86,9 +92,9 @@ def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
 
 
 def half_messages(broker: Broker) -> dict[str, int] | None:
-    """Return the progress of checks in the half and op queues, and the number of unresolved half messages.
+    """Return the progress of checks and the number of unresolved half messages.
 
-    None on a slave, which makes no checks.
+    Progress is that in the half queue and in the op queue. None on a slave, which makes no checks.
     """
     if broker.is_slave:
         return None

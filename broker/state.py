@@ -99,7 +99,7 @@ class Broker:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Counts and logs unexpected exceptions at the boundaries of this broker."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
-    """Stored messages that a service of this broker passed over."""
+    """Stored messages that a service of this broker skipped."""
     slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
     """Continues long requests."""
     delay: DelayedDelivery = attrs.Factory(
@@ -153,7 +153,10 @@ class Broker:
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
 
     def put_own(self, message: NewMessage) -> PutResult:
-        """Store a message without a waiting client: a due delayed message, or a record of a transaction."""
+        """Store a message without a waiting client.
+
+        This is a due delayed message, or a record of a transaction.
+        """
         result = self.store.put(message)
         if result.is_stored:
             self.growth.appended()

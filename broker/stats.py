@@ -1,8 +1,8 @@
-"""Statistics of a broker: traffic by topic and group, rates, totals by day, durations of puts and gets.
+"""Statistics of a broker: traffic, rates, daily totals, durations.
 
-Sources: broker-requests sections 6.5 and 6.6; classes StatsItem, BrokerStatsManager, StoreStatsService,
-BrokerStats. Counting is a look-up and a few additions; all else happens in `sample`, which a loop calls every
-10 s with the wall clock's time. Nothing here reads a clock.
+Traffic is counted by topic and group, durations are those of puts and gets. Sources: broker-requests sections 6.5 and
+6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting is a look-up and a few additions;
+all else happens in `sample`, which a loop calls every 10 s with the wall clock's time. Nothing here reads a clock.
 """
 
 import bisect
@@ -19,7 +19,7 @@ from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
 MAX_KEYS = 20_000
-"""Keys that are counted apart in each family; what more there is counts in the totals only."""
+"""Maximum number of keys in each family; further keys count in the totals only."""
 _WINDOWS = (1, 6, 60)
 """Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
 _TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -131,7 +131,7 @@ class DayTotals:
     get_today: int = 0
 
     def turn(self, put: int, get: int) -> None:
-        """A day begins."""
+        """Note the totals at midnight."""
         self.put_yesterday, self.put_today = self.put_today, put
         self.get_yesterday, self.get_today = self.get_today, get
 
@@ -170,7 +170,7 @@ class BrokerStats:
     # -- counting ---------------------------------------------------------------------------------
 
     def count_put(self, topic: str, messages: int, size: int) -> None:
-        """One send was stored."""
+        """Count a stored send."""
         traffic = self.topic_puts.get(topic)
         if traffic is None:
             traffic = self._begin(self.topic_puts, topic)
@@ -182,16 +182,16 @@ class BrokerStats:
         self.puts.size += size
 
     def count_replicated(self, messages: int, size: int) -> None:
-        """A slave has entered messages of its master into their queues."""
+        """Count messages of the master that a slave dispatched."""
         self.replicated_messages += messages
         self.replicated_size += size
 
     def count_put_failure(self) -> None:
-        """One send was refused by the store."""
+        """Count a send that the store refused."""
         self.put_failures += 1
 
     def count_get(self, topic: str, group: str, messages: int, size: int) -> None:
-        """One pull found messages."""
+        """Count a pull that found messages."""
         key = f"{topic}@{group}"
         traffic = self.group_gets.get(key)
         if traffic is None:
@@ -204,11 +204,11 @@ class BrokerStats:
         self.gets.size += size
 
     def count_miss(self) -> None:
-        """One pull found nothing."""
+        """Count a pull that found nothing."""
         self.misses += 1
 
     def count_send_back(self, topic: str, group: str) -> None:
-        """A consumer handed a message back."""
+        """Count a message that a consumer handed back."""
         key = f"{topic}@{group}"
         traffic = self.send_backs.get(key)
         if traffic is None:
@@ -217,7 +217,7 @@ class BrokerStats:
         traffic.messages += 1
 
     def _begin(self, family: dict[str, Traffic], key: str) -> Traffic:
-        """Count under a new key; under none where there are too many."""
+        """Count under a new key, unless there are too many keys."""
         traffic = Traffic(self._sampled_at)
         if len(family) < MAX_KEYS:
             family[key] = traffic
@@ -248,7 +248,7 @@ class BrokerStats:
         self._day = today
 
     def _forget_idle(self) -> None:
-        """Forget the keys under which nothing was counted for a day: all their rates and sums are 0."""
+        """Remove keys without traffic for a day: all their rates and sums are 0."""
         for family in (self.topic_puts, self.group_gets, self.send_backs):
             for key in [key for key, traffic in family.items() if traffic.is_idle]:
                 del family[key]
@@ -288,11 +288,11 @@ class BrokerStats:
         return self._rates(lambda totals: totals.found + totals.missed)
 
     def transferred_tps(self) -> str:
-        """Messages that pulls gave out."""
+        """Messages that pulls returned."""
         return self._rates(lambda totals: totals.got)
 
     def group_get_tps(self, topic: str, group: str) -> float:
-        """Messages per second that a group took from a topic during the last minute."""
+        """Messages per second that a group pulled from a topic during the last minute."""
         traffic = self.group_gets.get(f"{topic}@{group}")
         return _window(traffic.minute, by_size=False).tps if traffic is not None else 0.0
 

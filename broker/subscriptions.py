@@ -51,7 +51,7 @@ class SubscriptionGroupTable:
         return known
 
     def has_room(self, group: str) -> bool:
-        """True if a group is there already, or one more with such a name may be."""
+        """True if a group exists, or may be created under this name."""
         return group in self.groups or (len(self.groups) < MAX_GROUPS and len(group) <= MAX_NAME_SIZE)
 
     def put(self, group: SubscriptionGroupConfig) -> None:
@@ -60,14 +60,17 @@ class SubscriptionGroupTable:
         self._changed()
 
     def delete(self, group: str) -> bool:
-        """Forget a group. True if there was one."""
+        """Delete a group. True if it existed."""
         if self.groups.pop(group, None) is None:
             return False
         self._changed()
         return True
 
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
+        """Replace the table by a master's if the versions differ (store-ha#60).
+
+        The version is replaced too. Returns True if replaced.
+        """
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version

@@ -1,4 +1,7 @@
-"""Tasks beside the event loop: background loops, and short tasks that handlers and replication start."""
+"""Tasks beside the event loop.
+
+Background loops, and short tasks that handlers and replication start.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol

@@ -1,4 +1,7 @@
-"""For tests of handlers: a broker on a real store without sockets, with a manual clock and a scripted peer."""
+"""Test broker for handlers: a real store, no sockets, a manual clock.
+
+A scripted peer stands in for the client.
+"""
 
 import json
 import pathlib
@@ -51,7 +54,7 @@ SMALL_FILES = {
 
 @attrs.define(eq=False)
 class TalkingBroker:
-    """A broker, and a way to talk to it as over a connection."""
+    """A broker, and methods that send it requests as over a connection."""
 
     broker: Broker
     clock: HandClock
@@ -85,7 +88,7 @@ class TalkingBroker:
         return self.serve(command, peer=peer)
 
     def serve(self, command: Command, *, peer: ScriptedPeer | None = None) -> list[Command]:
-        """Send a request that is made already."""
+        """Send a prepared request."""
         self._opaque += 1
         command.opaque = self._opaque
         peer = peer or self.peer
@@ -129,7 +132,10 @@ class TalkingBroker:
     def heartbeat(
         self, group: str, *topics: str, expression: str = "*", peer: ScriptedPeer | None = None, **changes: Any
     ) -> None:
-        """Be a consumer of a group. `changes` are members of the group's part of the body."""
+        """Register a consumer of a group by a heartbeat.
+
+        `changes` are members of the group's part of the body.
+        """
         subscriptions = [
             {"topic": topic, "subString": expression, "subVersion": int(self.clock.seconds)} for topic in topics
         ]
@@ -150,7 +156,10 @@ def send_fields(topic: str, queue_id: int = 0, **properties: str) -> dict[str, s
 
 
 def pull_fields(topic: str, offset: int = 0, **changes: object) -> dict[str, str]:
-    """Return the ext fields of a pull as tools send it (11): all tags, subscription in the pull, not to be held."""
+    """Return the ext fields of a pull as tools send it (11).
+
+    It pulls all tags, has its own subscription, and must not be held.
+    """
     fields = {
         "consumerGroup": "TOOLS_CONSUMER", "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 20_000, "subscription": "*", "subVersion": 0,

@@ -1,4 +1,7 @@
-"""The topics of a broker: their configuration, its version, its file (class TopicConfigManager)."""
+"""The topics of a broker: configuration, version and file.
+
+Class TopicConfigManager.
+"""
 
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -45,17 +48,17 @@ class TopicTable:
     def put(self, topic: TopicConfig) -> None:
         """Create a topic or replace its configuration.
 
-        It gets MAX_QUEUES queues where it wants more.
+        It gets MAX_QUEUES queues at most.
         """
         self.topics |= bounded({topic.topic_name: topic})
         self._changed()
 
     def has_room(self, topic: str) -> bool:
-        """True if a topic is there already, or one more may be."""
+        """True if a topic exists or may be created."""
         return topic in self.topics or len(self.topics) < MAX_TOPICS
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic. True if there was one."""
+        """Delete a topic. True if it existed."""
         if self.topics.pop(topic, None) is None:
             return False
         self._changed()
@@ -66,7 +69,7 @@ class TopicTable:
     ) -> TopicConfig | None:
         """Create a topic on its first send, after a template that allows it.
 
-        None where that cannot be.
+        None if no template allows it or there are too many topics.
 
         (broker-requests section 1.3: as many queues as the client wants and the template has.)
         """
@@ -108,7 +111,10 @@ class TopicTable:
         return made
 
     def apply_order_topics(self, order_topics: Iterable[str]) -> bool:
-        """Apply the order flags of a nameserver's KV table: listed topics true, all others false. True if changed."""
+        """Apply the order flags of a nameserver's KV table; return True if changed.
+
+        Listed topics are ordered, all others are not.
+        """
         wanted = set(order_topics)
         changed = [topic for topic in self.topics.values() if topic.order != (topic.topic_name in wanted)]
         for topic in changed:
@@ -118,7 +124,10 @@ class TopicTable:
         return bool(changed)
 
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
-        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
+        """Replace the table by a master's if the versions differ (store-ha#60).
+
+        The version is replaced too. Returns True if replaced.
+        """
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version

@@ -1,8 +1,8 @@
-"""Journals requests of clients at the broker, for clients that keep no journal of their own.
+"""Journals clients' requests at the broker.
 
-With `journal_traffic` each send, pull and offset commit emits an event `served` at its reply. A pull may be held
-for long before that, so a changed offset emits `offset_committed` at once. The handlers here wrap those of the broker;
-without the setting none is wrapped.
+This serves clients that keep no journal of their own. With `journal_traffic` each send, pull and offset commit emits an
+event `served` at its reply. A pull may be held for long before that, so a changed offset emits `offset_committed` at
+once. The handlers here wrap those of the broker; without the setting none is wrapped.
 """
 
 import functools
@@ -54,7 +54,10 @@ class WatchedRequest(Request):
 
 
 def watched(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
-    """Return the handlers, with those of sends, pulls and commits wrapped to emit events."""
+    """Return the handlers, wrapped to emit events where `WATCHED` lists them.
+
+    These are sends, pulls and commits.
+    """
     return {
         code: attrs.evolve(route, handle=functools.partial(_handle, route)) if code in WATCHED else route
         for code, route in table.items()

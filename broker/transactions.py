@@ -1,8 +1,8 @@
-"""Checks of unresolved half messages with their producers (class TransactionalMessageService).
+"""Checks of unresolved half messages with their producers.
 
-The half queue and the op queue are read side by side. The progress in both is kept as consumer offsets of a system
-group, so that a slave has it too. A half message that is checked, or waits longer, is stored again at the end of the
-half queue, so that progress is always one offset (store-and-ha section 7.1).
+Class TransactionalMessageService. The half queue and the op queue are read side by side. The progress in both is kept
+as consumer offsets of a system group, so that a slave has it too. A half message that is checked, or waits longer, is
+stored again at the end of the half queue, so that progress is always one offset (store-and-ha section 7.1).
 """
 
 import collections
@@ -63,7 +63,10 @@ class TransactionCheck:
             await self.check()
 
     async def check(self) -> None:
-        """Check the half queue in order, up to its present end or the first message that is too young."""
+        """Check the half queue in order, up to its end or the first too young message.
+
+        The end is that at the start of the check.
+        """
         broker = self.broker
         self._make_topic(names.HALF_TOPIC)
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
@@ -189,9 +192,9 @@ class TransactionCheck:
         return True
 
     def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
-        """Send the question to one producer of the group.
+        """Send the check request to one producer of the group.
 
-        False if none is there, or the question cannot be formed.
+        False if no producer is connected, or the request cannot be encoded.
         """
         group = half.properties.get(PROPERTY_PGROUP, "")
         channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]

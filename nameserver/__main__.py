@@ -6,7 +6,7 @@ from rmqlab.runtime.standalone import run_standalone
 
 
 def run() -> None:
-    """Read the command line, then be a nameserver."""
+    """Parse the command line and run a nameserver."""
     run_standalone("nameserver", load_config, main, name_of=lambda _config: "nameserver")
 
 

@@ -1,4 +1,7 @@
-"""Changes of the route table by a request, a scan or a lost connection, for the journal and the log."""
+"""Changes of the route table, for the journal and the log.
+
+Causes are a request, a scan or a lost connection.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -37,7 +40,10 @@ class BrokerChange:
 
 @attrs.frozen(kw_only=True)
 class QueueChange:
-    """The queues of topics at a broker name (None: at any) were added, changed or removed."""
+    """A change of topics' queues at a broker name (None: at any).
+
+    They were added, changed or removed.
+    """
 
     broker_name: str | None
     topics: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""Settings of a nameserver: RocketMQ's keys of NamesrvConfig and NettyServerConfig with their defaults, and some of ours.
+"""Settings of a nameserver: RocketMQ's keys with their defaults, and ours.
 
-Source: remoting-and-nameserver section 3.3.
+The keys are those of NamesrvConfig and NettyServerConfig. Source: remoting-and-nameserver section 3.3.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class NameserverConfig:
     """
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
-    """Ours: the address to listen at. RocketMQ listens at all."""
+    """Ours: the listening address. RocketMQ listens at all addresses."""
     listen_port: int = attrs.field(default=9876, validator=within(0, 65535))
     """0 lets the system choose; the ready line shows the port."""
     kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"), metadata=FIXED)
@@ -100,7 +100,7 @@ class NameserverConfig:
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
     """Read a TOML file, or a properties file written for RocketMQ.
 
-    SettingsError where that cannot be done.
+    SettingsError if it is missing or invalid.
     """
     settings = read_settings(path, [NameserverConfig])
     config = settings.bind(NameserverConfig)
@@ -120,7 +120,10 @@ def stored_text(config: NameserverConfig) -> str:
 
 
 def is_black_listed(config: NameserverConfig, keys: Mapping[str, str]) -> bool:
-    """Return True if requests must not change one of these keys, in any spelling (remoting#39, since 4.9.8)."""
+    """True if requests must not change one of these keys, in any spelling.
+
+    Source: remoting#39, since 4.9.8.
+    """
     return bool(forbidden_keys(keys, [NameserverConfig], NEVER_CHANGED, *config.config_black_list.split(";")))
 
 

@@ -1,9 +1,9 @@
-"""The requests that a nameserver serves: all twenty of 4.9.8 (class DefaultRequestProcessor).
+"""The requests that a nameserver serves: all twenty of 4.9.8.
+
+Class DefaultRequestProcessor; remoting-and-nameserver section 3.
 
 Any other code gets code 3 at once, and is counted. 4.9 does not reply, so that the peer waits for its time-out; 5.0 and
 later reply as we do (remoting#14).
-
-Source: remoting-and-nameserver section 3.
 """
 
 import pathlib
@@ -77,7 +77,7 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
 
 
 def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
-    """104: a broker's leave. Always 0 (remoting#34)."""
+    """104: unregister a broker. Always 0 (remoting#34)."""
     state.announce(
         state.routes.unregister(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
     )
@@ -85,7 +85,10 @@ def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequest
 
 
 def query_data_version(state: Nameserver, header: headers.QueryDataVersionRequestHeader, request: Request) -> Reply:
-    """322: does a broker have to register? If not, this was its heartbeat (remoting#29)."""
+    """322: return whether a broker must register (remoting#29).
+
+    If it need not, this request was its heartbeat.
+    """
     try:
         version = None if request.command.body in _NO_VERSION else DataVersion.decode(request.command.body)
     except BodyError as exc:
@@ -96,7 +99,7 @@ def query_data_version(state: Nameserver, header: headers.QueryDataVersionReques
 
 
 def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
-    """205: producers shall leave a broker alone (remoting#36)."""
+    """205: remove the write permission of a broker's topics (remoting#36)."""
     count, changes = state.routes.wipe_write_perm(header.broker_name)
     state.announce(changes)
     return Reply(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
@@ -113,7 +116,7 @@ def add_write_perm(state: Nameserver, header: headers.AddWritePermOfBrokerReques
 
 
 def get_route(state: Nameserver, header: headers.GetRouteInfoRequestHeader, request: Request) -> Reply:
-    """105: where a topic lives (remoting#15 to #18)."""
+    """105: return the route of a topic (remoting#15 to #18)."""
     topic = "null" if header.topic is None else header.topic
     route = find_route(state.routes, topic)
     if route is None:
@@ -144,7 +147,10 @@ def get_topics_by_cluster(
 
 
 def get_system_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """304: the topics named like clusters and brokers, and a broker that can list the others (remoting#20)."""
+    """304: return the names of clusters and brokers, and a broker's address.
+
+    That broker can list the other topics (remoting#20).
+    """
     topics, address = system_topics(state.routes)
     return _topic_list(topics, address)
 

@@ -1,6 +1,7 @@
-"""Namespaces of keys and values that administrators keep in a nameserver, and the file that outlives it.
+"""Key-value namespaces that administrators keep in a nameserver's file.
 
-Nameservers do not share it: mqadmin writes to each of them. One namespace has a meaning here: order topics.
+The file survives a restart of the nameserver. Nameservers do not share it: mqadmin writes to each of them. One
+namespace has a meaning here: order topics.
 
 Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 """
@@ -37,7 +38,7 @@ MAX_FILE_SIZE = 8 * 2**20
 
 
 class KvLimitError(Exception):
-    """The table would be larger than it may be (issue 12.6).
+    """The table would exceed a limit (issue 12.6).
 
     The message names the limit.
     """
@@ -111,8 +112,8 @@ class KvConfig:
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     """Read the file; a missing one makes an empty table.
 
-    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start
-    empty, and write that at the next change. KvFileError where the backup is no better.
+    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start empty, and
+    write that at the next change. KvFileError if the backup is damaged too.
     """
     failures = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):

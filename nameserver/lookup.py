@@ -39,7 +39,7 @@ def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
 
 
 def cluster_info(table: RouteTable) -> ClusterInfo:
-    """Return every broker name with all its addresses, and every cluster (remoting#19)."""
+    """Return all clusters, and all broker names with their addresses (remoting#19)."""
     return ClusterInfo(
         broker_addr_table={name: _broker_data(broker) for name, broker in table.brokers.items()},
         cluster_addr_table={cluster: list(members) for cluster, members in table.clusters.items()},
@@ -61,7 +61,10 @@ def topics_of_cluster(table: RouteTable, cluster: str | None) -> list[str]:
 
 
 def system_topics(table: RouteTable) -> tuple[list[str], str | None]:
-    """Return the topics named like clusters and broker names, and the address of one broker that can list others."""
+    """Return the topics named like clusters and brokers, and a broker's address.
+
+    That broker can list the other topics.
+    """
     names = dict.fromkeys(name for cluster, members in table.clusters.items() for name in (cluster, *members))
     address = next((a for broker in table.brokers.values() for a in broker.addresses.values()), None)
     return list(names), address

@@ -68,7 +68,10 @@ async def expire_forever(nameserver: Nameserver) -> NoReturn:
 
 
 async def print_forever(kv: KvConfig) -> NoReturn:
-    """Log the key-value table after a minute and then every ten (NamesrvController, KVConfigManager.printAllPeriodically)."""
+    """Log the key-value table after a minute, and then every ten.
+
+    Source: NamesrvController, KVConfigManager.printAllPeriodically.
+    """
     print_at = trio.current_time() + PRINT_FIRST_AFTER
     while True:
         await trio.sleep_until(print_at)

@@ -1,4 +1,4 @@
-"""The route table: the queues of each topic by broker name, and the addresses of each broker name.
+"""The route table: the queues of topics and the addresses of broker names.
 
 Five tables, as in RocketMQ's class RouteInfoManager, changed in place because a heartbeat of a broker with thousands of
 topics must be cheap. No clock, no sockets, no log: the time is passed in, a connection is any object compared by
@@ -121,7 +121,7 @@ class RouteTable:
         return Registered(*self._master_for(known, broker.broker_id), changes)
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
-        """Raise RouteTableFullError where this registration would go beyond a limit."""
+        """Raise RouteTableFullError if this registration would exceed a limit."""
         known = self.brokers.get(broker.broker_name)
         texts = (broker.cluster, broker.broker_name, broker.address, broker.ha_address or "")
         servers = broker.filter_servers or ()
@@ -154,7 +154,7 @@ class RouteTable:
             _check(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
 
     def _wants_topics(self, broker: Registration) -> bool:
-        """Only a master's queues count, and only if it is new here or its data version moved (remoting#26)."""
+        """True if a master is new here or its data version changed (remoting#26)."""
         if broker.broker_id != MASTER_ID:
             return False
         known = self.brokers.get(broker.broker_name)
@@ -208,7 +208,7 @@ class RouteTable:
         return by_name
 
     def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
-        """Return the master's addresses for a slave, if the master is known and live (remoting#25)."""
+        """Return the master's addresses for a slave, if it is live (remoting#25)."""
         address = known.addresses.get(MASTER_ID)
         if broker_id == MASTER_ID or address is None or (live := self.live.get(address)) is None:
             return None, None
@@ -217,9 +217,9 @@ class RouteTable:
     def query_data_version(
         self, address: str | None, data_version: DataVersion | None, *, now: float
     ) -> tuple[bool, DataVersion | None]:
-        """Return whether the version differs from the stored one, and the stored one (None for an unknown address).
+        """Return whether the version differs from the stored one, and the stored one.
 
-        An equal version counts as a heartbeat (remoting#29).
+        An equal version counts as a heartbeat (remoting#29). The stored one is None for an unknown address.
         """
         live = None if address is None else self.live.get(address)
         if live is None:
@@ -251,9 +251,10 @@ class RouteTable:
         return _went(BrokerChangeKind.UNREGISTERED, broker, broker_id, held, reason, emptied)
 
     def lose_connection(self, connection: object, fallback_address: str) -> list[Change]:
-        """Remove the broker that registered last over a closed connection (remoting#30 to #32).
+        """Remove the broker that last registered over a closed connection.
 
-        Without such a broker, the connection's remote address is looked up; a client's address is no broker's.
+        Source: remoting#30 to #32. Without such a broker, the connection's remote address is looked up; a client's
+        address is no broker's.
         """
         address = self._registered_by.first(id(connection))
         if address is None:
@@ -292,7 +293,7 @@ class RouteTable:
         return _went(kind, broker, broker_id, address, reason, emptied)
 
     def _drop_broker(self, broker_name: str, clusters: Iterable[str]) -> tuple[str, ...]:
-        """The last address is gone: forget the name, its queues, and topics and clusters left empty (remoting#31)."""
+        """Remove a broker name, its queues, and empty topics and clusters (remoting#31)."""
         del self.brokers[broker_name]
         for cluster in clusters:
             if (members := self.clusters.get(cluster)) is not None:
@@ -345,7 +346,7 @@ class RouteTable:
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE, "write perm wiped")
 
     def add_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
-        """Set exactly read and write for every topic at a broker name: the inherit bit is lost (remoting#36)."""
+        """Set all perms at a broker name to read and write, not inherit (remoting#36)."""
         return self._change_perm(broker_name, lambda _perm: PERM_READ_WRITE, "write perm added")
 
     def _change_perm(

@@ -1,4 +1,7 @@
-"""The state of one nameserver, which its handlers and loops share, and the events of its changes."""
+"""The state of one nameserver, and the events of its changes.
+
+Its handlers and loops share the state.
+"""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -34,7 +37,10 @@ class Nameserver:
     """True while this process closes its connections: the brokers on them are not lost."""
 
     def announce(self, changes: Iterable[Change]) -> None:
-        """Emit an event for each change: a broker that came or went, topics whose queues changed."""
+        """Emit an event for each change.
+
+        A broker was added or removed, or the queues of topics changed.
+        """
         if self.is_stopping:
             return
         for change in changes:
@@ -62,7 +68,7 @@ class Nameserver:
         channel.on_close.append(lambda: self.announce(self.routes.lose_connection(channel, channel.peer)))
 
     def expire(self) -> None:
-        """Drop the brokers that were silent too long, and close their connections, in use or not (remoting#33)."""
+        """Drop silent brokers and close their connections, in use or not (remoting#33)."""
         connections, changes = self.routes.expire(now=self.now(), timeout=self.config.broker_expiry)
         self.announce(changes)
         for connection in connections:

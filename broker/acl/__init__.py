@@ -1,1 +1,4 @@
-"""Access control as RocketMQ's plain ACL has it: accounts in YAML files, signed requests, white lists of addresses."""
+"""Access control by RocketMQ's plain ACL.
+
+Accounts in YAML files, signed requests, white lists of addresses.
+"""

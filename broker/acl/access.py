@@ -12,7 +12,7 @@ from rmqlab.remoting.command import Command
 from rmqlab.remoting.names import RETRY_PREFIX
 
 _NOT_SIGNED = (acl.SIGNATURE, "_UNIQUE_KEY_QUERY")
-"""4.9.8 leaves out the second, too, though its own clients sign it: their signed queries by key are denied."""
+"""4.9.8 omits the second too, although its clients sign it: it denies their signed queries by key."""
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ def _resources(command: Command, fields: dict[str, str]) -> Iterator[tuple[str |
     """
     match command.code:
         case RequestCode.SEND_MESSAGE:
-            yield _sent_to(fields.get("topic"), fields.get("group"))  # a field that it has not: any account may retry
+            yield _sent_to(fields.get("topic"), fields.get("group"))  # the header has no `group`: any account may retry
         case RequestCode.SEND_MESSAGE_V2:
             yield _sent_to(fields.get("b"), fields.get("a"))
         case RequestCode.CONSUMER_SEND_MSG_BACK:

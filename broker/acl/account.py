@@ -1,6 +1,7 @@
-"""An account and its permissions (classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm).
+"""An account and its permissions.
 
-A resource is a topic or a group. A group is listed under its retry topic, `%RETRY%group`, as in 4.9.
+Classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm. A resource is a topic or a group. A group is
+listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,10 +46,10 @@ class Account:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Account":
-        """Make an account of its entry in a file. AclDenied where that cannot be done."""
+        """Return the account of an entry in a file. AclDenied if the entry is invalid."""
         access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
         check_keys(access_key, secret_key)
-        assert access_key is not None  # check_keys has looked
+        assert access_key is not None  # checked by check_keys
         assert secret_key is not None
         groups = _resource_perms(entry.get("groupPerms"), "group")
         topics = _resource_perms(entry.get("topicPerms"), "topic")
@@ -63,7 +64,7 @@ class Account:
         )
 
     def check(self, code: int, needed: Mapping[str, int]) -> None:
-        """See whether this account may send a request with this code on these resources.
+        """Check that this account may send a request with this code on these resources.
 
         AclDenied if not.
         """

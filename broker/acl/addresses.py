@@ -1,4 +1,6 @@
-"""White lists: expressions such as `10.1.2.*` that match client addresses (class RemoteAddressStrategyFactory).
+"""White lists: expressions such as `10.1.2.*` that match client addresses.
+
+Class RemoteAddressStrategyFactory.
 
     empty               no address
     *  or  *.*.*.*      every address
@@ -125,7 +127,10 @@ def _bounds(part: str, base: int, highest: int) -> tuple[int, int]:
 
 
 def _expanded(address: str, groups: int) -> str:
-    """Write an IPv6 address, or the beginning of one, in so many groups of four capital digits."""
+    """Return an IPv6 address, or its beginning, as `groups` groups of four digits.
+
+    The digits are capital, as in Java.
+    """
     missing = groups - address.count(":")
     whole = address.upper().replace("::", ":" * (missing + 1)) if missing > 0 else address.upper()
     return ":".join(group.rjust(4, "0") for group in whole.split(":"))

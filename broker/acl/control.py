@@ -1,6 +1,6 @@
-"""Access control of one broker: checks requests, follows its files, changes them on request.
+"""Access control of one broker: check requests, load and change the ACL files.
 
-Class PlainPermissionManager. The files lie below a home directory; see `rmqlab.broker.acl.files`.
+Class PlainPermissionManager. The files are below a home directory; see `rmqlab.broker.acl.files`.
 """
 
 import logging
@@ -66,7 +66,7 @@ class AccessControl:
     # -- checking --------------------------------------------------------------------------------
 
     def check(self, command: Command, peer: str) -> None:
-        """See whether a request of a peer may be served.
+        """Check that a request of a peer may be served.
 
         AclDenied, with RocketMQ's reason, if not.
         """
@@ -141,7 +141,7 @@ class AccessControl:
     def update_account(self, entry: Mapping[str, Any]) -> None:
         """Add an account, or change one: members that the entry lacks stay as they are.
 
-        AclDenied if it cannot be.
+        AclDenied if the entry is invalid or its file cannot be written.
         """
         check_keys(entry.get("accessKey"), entry.get("secretKey"))
         check_resource_perms(entry.get("topicPerms"))

@@ -16,5 +16,8 @@ class AclDenied(Exception):
 
     @property
     def remark(self) -> str:
-        """Return the remark of the reply: the exception as Java prints it, with the line of 4.9.8 that throws it."""
+        """Return the remark of the reply: the exception as Java prints it.
+
+        It has the line of 4.9.8 that throws the exception.
+        """
         return f"{_EXCEPTION}: {self}, {_MANAGER}.{self.place}(PlainPermissionManager.java:{self.line})"

@@ -40,7 +40,7 @@ class AclFile:
 
     @classmethod
     def of(cls, document: Document, now_millis: int) -> "AclFile":
-        """Understand a file's content. AclDenied where it cannot be understood."""
+        """Parse a file's content. AclDenied if it is invalid."""
         white = tuple(address_matcher(str(one)) for one in listed(document, "globalWhiteRemoteAddresses"))
         accounts = [Account.of(entry) for entry in listed(document, "accounts")]
         return cls(white, {one.access_key: one for one in reversed(accounts)}, version_of(document, now_millis))
@@ -70,7 +70,7 @@ def version_of(document: Document, now_millis: int) -> DataVersion:
 
 
 def find_acl_files(home: pathlib.Path) -> list[pathlib.Path]:
-    """Return all ACL files below a home directory: those of `conf/acl`, then `conf/plain_acl.yml`."""
+    """Return all ACL files below `home`: those of `conf/acl`, then plain_acl.yml."""
     folder, plain = home / "conf" / "acl", plain_acl_file(home)
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
     return found + ([plain] if plain.exists() else [])
@@ -84,7 +84,7 @@ def plain_acl_file(home: pathlib.Path) -> pathlib.Path:
 def read_acl_file(path: pathlib.Path) -> Document:
     """Read a file; an empty one is an empty document.
 
-    AclDenied where it is no YAML mapping.
+    AclDenied if it is not a YAML mapping.
     """
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
@@ -108,7 +108,7 @@ def _in_one_line(exc: Exception) -> str:
 
 
 def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> None:
-    """Write a file anew, with its version moved on. AclDenied where that fails."""
+    """Rewrite a file with an increased version. AclDenied if that fails."""
     import yaml  # noqa: PLC0415 - as above
 
     counter = version_of(document, now_millis).counter + 1
@@ -125,11 +125,11 @@ NEW_FILE_MODE: Final = 0o600
 
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Write a file anew as a whole, with the mode and the owner that it has.
+    """Replace a file as a whole, and keep its mode and owner.
 
     OSError where that fails.
     """
-    target = path.resolve()  # a link stays one
+    target = path.resolve()  # a symbolic link stays a link
     temporary = target.with_name(target.name + ".tmp")
     temporary.unlink(missing_ok=True)  # never written through: it may have another mode, or be a link
     try:
@@ -155,7 +155,7 @@ def _keep_access(descriptor: int, before: os.stat_result) -> None:
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         try:
             os.fchown(descriptor, before.st_uid, before.st_gid)
-        except PermissionError:  # it becomes ours: what its group could read, ours must not
+        except PermissionError:  # the owner changes: our group must not get the old group's rights
             mode &= 0o700
     os.fchmod(descriptor, mode)
 

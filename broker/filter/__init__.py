@@ -1,1 +1,4 @@
-"""Filters of consumers: SQL92 expressions over properties, and the expressions each group registered."""
+"""Filters of consumers: SQL92 expressions over properties.
+
+A table holds the expressions that each group registered.
+"""

@@ -1,6 +1,6 @@
-"""Bloom filter data of a registered expression, as saved in consumerFilter.json (class BloomFilter).
+"""Bloom filter data of registered expressions in consumerFilter.json.
 
-RocketMQ marks a few bits for each group and topic; with enableCalcFilterBitMap (off by default, not
+Class BloomFilter. RocketMQ marks a few bits for each group and topic; with enableCalcFilterBitMap (off by default, not
 implemented here) it stores beside each queue entry the groups that a message matches. The bits are kept so that a real
 broker can continue with our files.
 """

@@ -1,4 +1,4 @@
-"""Tokens of a SQL92 expression, as RocketMQ's grammar cuts them (SelectorParser.jj)."""
+"""Tokens of a SQL92 expression, by RocketMQ's grammar (SelectorParser.jj)."""
 
 import re
 from collections.abc import Iterator

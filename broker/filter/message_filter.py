@@ -1,6 +1,7 @@
-"""Filter of one pull: by the tags code of a queue entry, by the properties of a record, or none.
+"""Filter of one pull: by tags code, by properties, or everything.
 
-Classes ExpressionMessageFilter, ExpressionForRetryMessageFilter.
+The tags code is that of the queue entry, the properties are those of the record. Classes ExpressionMessageFilter,
+ExpressionForRetryMessageFilter.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from rmqlab.remoting.names import RETRY_PREFIX
 
 @attrs.frozen
 class MessageFilter:
-    """Two filters; a message must pass both. None lets all through."""
+    """Two filters; a message must pass both. None passes all messages."""
 
     by_code: Callable[[int], bool] | None = None
     by_properties: Matches | None = None
@@ -30,7 +31,7 @@ EVERYTHING = MessageFilter()
 def filter_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
-    FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
+    FilterError if it has only bars or more than MAX_TAGS tags. An expression of blanks has no tags and matches nothing.
     """
     if expression in (None, "", "*"):
         return EVERYTHING
@@ -44,7 +45,10 @@ def filter_by_tags(expression: str | None) -> MessageFilter:
 
 
 def filter_by_subscription(data: SubscriptionData) -> MessageFilter:
-    """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
+    """Return the filter of a heartbeat's tags.
+
+    Its tag codes count, not its text, unless the text selects all tags.
+    """
     if data.sub_string in ("", "*"):
         return EVERYTHING
     return MessageFilter(by_code=frozenset(data.code_set).__contains__)
@@ -53,7 +57,7 @@ def filter_by_subscription(data: SubscriptionData) -> MessageFilter:
 def filter_by_expression(data: ConsumerFilterData) -> MessageFilter:
     """Make the filter of a registered expression.
 
-    One from a file that does not compile lets all through.
+    An expression that does not compile, from a loaded file, passes all messages.
     """
     try:
         return MessageFilter(by_properties=compiled(data.expression_type, data.expression))
@@ -62,7 +66,10 @@ def filter_by_expression(data: ConsumerFilterData) -> MessageFilter:
 
 
 def filter_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
-    """Return a filter of retries by the group's expressions for their original topics (filterSupportRetry)."""
+    """Return a filter of retries by the expressions for their original topics.
+
+    The expressions are those that the group registered (setting filterSupportRetry).
+    """
     group = retry_topic.removeprefix(RETRY_PREFIX)
 
     def matches(properties: Mapping[str, str]) -> bool:

@@ -1,7 +1,8 @@
-"""The expressions that consumer groups have registered by heartbeat (class ConsumerFilterManager).
+"""Expressions that consumer groups have registered by heartbeat.
 
-An expression outlives its consumers: a group that is gone is marked dead, and forgotten a day later. The table is
-kept in consumerFilter.json, and filters for groups that pull without an expression of their own.
+Class ConsumerFilterManager. An expression outlives its consumers: when a group's last consumer disconnects, it is
+marked dead, and removed a day later. The table is kept in consumerFilter.json, and filters for groups that pull without
+an expression of their own.
 """
 
 import pathlib
@@ -25,7 +26,7 @@ DEAD_BEFORE_LOAD = 30_000
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """True for the filter that everybody has."""
+    """True for filters by tags, which need no registration."""
     return expression_type in (None, "", "TAG")
 
 
@@ -81,7 +82,7 @@ class ConsumerFilterTable:
                 self._is_changed = True
 
     def save(self) -> None:
-        """Write consumerFilter.json, without those that are dead for too long, if something changed."""
+        """Write consumerFilter.json if the table changed, without expired entries."""
         self._clean()
         if not self._is_changed:
             return
@@ -151,7 +152,7 @@ class ConsumerFilterTable:
                 del self.topics[topic]
 
     def _take_over(self, loaded: FilterTableBody) -> None:
-        """Load the filters of a file, unless their bits belong to a filter of another size."""
+        """Load the filters of a file, unless their bits have another filter's size."""
         tables = loaded.filter_data_by_topic
         entries = [data for table in tables.values() for data in table.group_filter_data.values()]
         if not all(self._bloom.is_valid(data.bloom_filter_data) for data in entries):

@@ -1,7 +1,7 @@
-"""Values as RocketMQ's filter compares them: Java's types, with text turned into the type of the other side.
+"""Values as RocketMQ's filter compares them, with Java's types.
 
-A property is text or missing. A constant is text, `int` (Java's Integer), `Long`, `float` (Double), or `bool`; None
-is unknown. Class ComparisonExpression.
+Text is converted to the type of the other side. A property is text or missing. A constant is text, `int` (Java's
+Integer), `Long`, `float` (Double), or `bool`; None is unknown. Class ComparisonExpression.
 """
 
 import math
@@ -23,7 +23,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 class EvaluationError(Exception):
-    """A comparison for which Java throws: the message does not match, whatever the rest of the expression."""
+    """A comparison for which Java throws: the whole expression does not match."""
 
 
 class Long(int):
@@ -69,7 +69,7 @@ def is_equal(left: Value, right: Value) -> bool | None:
 def compare_by_size(left: Value, right: Value) -> int | None:
     """Order two values for `<` and its like: two texts as numbers.
 
-    None where one is unknown.
+    None if one is unknown.
     """
     if left is None or right is None:
         return None
@@ -92,7 +92,10 @@ def _order(left: Value, right: Value) -> int:
 
 
 def _order_doubles(left: float, right: float) -> int:
-    """Order as Double.compare: NaN is above all and equal to itself, -0.0 is below 0.0."""
+    """Return the order of two doubles as Double.compare does.
+
+    NaN is above all and equal to itself, -0.0 is below 0.0.
+    """
     if math.isnan(left) or math.isnan(right):
         return math.isnan(left) - math.isnan(right)
     if left == right == 0:
@@ -117,7 +120,7 @@ def _text_as(text: str, other: Value) -> Value:
 
 
 def java_double(text: str) -> float:
-    """Read text as Double.valueOf does. EvaluationError where it is no number."""
+    """Read text as Double.valueOf does. EvaluationError if it is not a number."""
     text = text.strip(_JAVA_BLANKS)
     match = _DECIMAL.fullmatch(text)
     if match is None:

@@ -1,4 +1,4 @@
-"""A master's connection to one slave: its socket, as reactor callbacks (class HAConnection)."""
+"""A master's connection to one slave, as reactor callbacks (HAConnection)."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ _RECEIVE_SIZE = 64 * 1024
 
 
 class Owner(Protocol):
-    """Gets the events of a connection, and knows the end of the log for it."""
+    """The owner of a connection: gets its events and provides the end of the log."""
 
     def reported(self, connection: "HaConnection", offset: int, *, is_first: bool) -> None:
         """The slave reported that it has everything before this offset."""
@@ -62,11 +62,11 @@ class HaConnection:
         reactor.register(self._sock, READ, self._on_ready, is_urgent=True)
 
     def replace_transport(self, sock: Transport) -> None:
-        """Go on with this in the place of the socket: a fault begins or ends."""
+        """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
     def push(self) -> None:
-        """Send what the log has gained, unless the socket is full anyway."""
+        """Send new bytes of the log, unless the socket's buffer is full."""
         if self.stream.is_begun and not self._waits_for_room and not self.is_closed:
             self._guarded(self._send)
 
@@ -75,7 +75,10 @@ class HaConnection:
         self._guarded(self._check_time)
 
     def _guarded(self, fn: Callable[..., None], *args: object) -> None:
-        """Call; close this connection where the call raises, for its state is unknown then."""
+        """Call `fn`, and close this connection if the call raises.
+
+        After an exception the state of the connection is undefined.
+        """
         if not self._reactor.errors.call("HA connection", fn, *args):
             self.close("internal error")
 
@@ -127,7 +130,10 @@ class HaConnection:
 
     @property
     def _state(self) -> str:
-        """The state in 5.x's terms: before the first report, after it, or while the requested offset is missing."""
+        """Return the state in 5.x's terms: READY, TRANSFER or SUSPEND.
+
+        READY before the slave's first report, TRANSFER after it, SUSPEND while the requested offset is missing.
+        """
         if not self.stream.is_begun:
             return "READY"
         return "SUSPEND" if self._is_starving else "TRANSFER"
@@ -189,7 +195,7 @@ class HaConnection:
             self._note_starving()
 
     def _note_starving(self) -> None:
-        """Log once that the offset this slave requests has expired or never existed (store-ha#57)."""
+        """Log once that the slave requests an expired or unknown offset (store-ha#57)."""
         wanted, first, end = (
             self.stream.next_offset,
             self._source.min_commit_log_offset,

@@ -1,7 +1,8 @@
-"""Dispatch of log that was received and acknowledged, and read-ahead of the next log file.
+"""Dispatch of received log, and read-ahead of the next log file.
 
-A master dispatches its own puts at once; only entries lost in a crash are dispatched here. During a bulk transfer, the
-index waits and file preparation runs in a thread, because receiving limits the rate.
+The log is acknowledged before it is dispatched. A master dispatches its own puts at once; only entries lost in a crash
+are dispatched here. During a bulk transfer, the index waits and file preparation runs in a thread, because receiving
+limits the rate.
 """
 
 import logging
@@ -33,9 +34,10 @@ class Growth(Protocol):
 
 
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
-    """Dispatch received records, or those left by a crash, piece by piece, so that no client waits.
+    """Dispatch received records, or those left by a crash, piece by piece.
 
-    Of a bulk, the index comes last (see `rmqlab.store.dispatch.Dispatcher.step`).
+    The pieces are small, so that no client waits. Of a bulk, the index comes last (see
+    `rmqlab.store.dispatch.Dispatcher.step`).
     """
     quiet_at, has_room = 0.0, True
     while True:
@@ -64,7 +66,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
 
 
 async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
-    """During a bulk transfer, prefault the next part of the log's file before it is written."""
+    """Prefault the next part of the log's file during a bulk transfer."""
     while True:
         await growth.is_bulk.wait()
         growth.is_bulk = trio.Event()

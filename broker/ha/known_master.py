@@ -1,4 +1,7 @@
-"""The addresses of a slave's master: written by registration, read by replication and metadata sync."""
+"""The addresses of a slave's master, as last reported by the nameservers.
+
+Registration writes them, replication and metadata sync read them.
+"""
 
 import logging
 from typing import Self

@@ -1,8 +1,8 @@
-"""Serves slaves: listens for them, pushes the commit log, counts what they acknowledge (class HAService).
+"""Server of slaves: pushes the commit log, counts acknowledgements.
 
-As in 4.9, one offset stands for all slaves: the highest that any slave ever reported to this process. It never falls,
-not even when that slave is lost or its report was false, and it releases the sends that wait for a copy (sections 4.4,
-4.7, 4.9). With `in_sync_replicas`, each connected slave counts with the offset it acknowledged itself.
+Class HAService. As in 4.9, one offset stands for all slaves: the highest that any slave ever reported to this process.
+It never falls, not even when that slave is lost or its report was false, and it releases the sends that wait for a copy
+(sections 4.4, 4.7, 4.9). With `in_sync_replicas`, each connected slave counts with the offset it acknowledged itself.
 """
 
 import heapq
@@ -28,7 +28,10 @@ _MOST_HOSTS = 1000
 
 
 def copied_offset(acks: Iterable[int], copies: int) -> int:
-    """Up to where at least so many slaves have the log, by what each of them acknowledged; -1 if there are fewer."""
+    """Return the offset up to which at least `copies` slaves have the log.
+
+    `acks` are the offsets that the slaves acknowledged. -1 if there are fewer slaves than `copies`.
+    """
     highest = heapq.nlargest(copies, acks)
     return highest[-1] if len(highest) == copies else -1
 
@@ -48,13 +51,16 @@ class HaMaster:
         is_slave: bool = False,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`on_lost` gets the cause when too few slaves are left for waiting sends (with `ha_fail_lost_slave_at_once`)."""
+        """Create a master without connections.
+
+        `on_lost` gets the cause when too few slaves are left for waiting sends (with `ha_fail_lost_slave_at_once`).
+        """
         self.push_to_slave_max_offset = 0
         """The highest offset that any slave has reported since this process began."""
         self._reactor = reactor
         self._store = store
         self.settings = settings
-        """May be replaced; a connection keeps those it was accepted with."""
+        """Can be replaced; a connection keeps those it was accepted with."""
         self._on_ack = on_ack
         self._on_lost = on_lost
         self._emit = emit
@@ -69,7 +75,10 @@ class HaMaster:
 
     @property
     def connection_count(self) -> int:
-        """Connections from accept to close, those that never reported included (section 4.7)."""
+        """Number of accepted connections that are not closed (section 4.7).
+
+        Connections that never reported are included.
+        """
         return len(self._connections)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
@@ -82,9 +91,9 @@ class HaMaster:
         return acceptor.address
 
     def push(self) -> None:
-        """Send every slave what the log has gained.
+        """Send every slave the new bytes of the log.
 
-        To be called at the end of a pass that appended.
+        Call it at the end of a pass that appended.
         """
         for connection in self._connections[:]:
             connection.push()
@@ -95,7 +104,7 @@ class HaMaster:
         return self.settings.in_sync_replicas != 1
 
     def is_slave_ok(self, record_end: int) -> bool:
-        """True if waiting for copies of this record makes sense: slaves enough are there and not too far behind."""
+        """True if enough slaves are connected and near enough to copy this record."""
         if self.settings.in_sync_replicas:
             return self._near_count(record_end) >= self.settings.in_sync_replicas - 1
         behind = record_end - self.push_to_slave_max_offset
@@ -180,10 +189,11 @@ class HaMaster:
             self._on_lost(f"slave {connection.peer} is lost: {reason}")
 
     def max_servable_offset(self) -> int:
-        """Return the highest offset a slave can have from this master: the log's end at the start, or sent since.
+        """Return the highest offset a slave can have from this master.
 
-        A slave with more got those bytes before this master lost them, for example in a power loss; other bytes may be
-        there now. A slave that serves slaves got its log elsewhere, and so may they: its log's end is the limit.
+        This is the log's end at the start, or what was sent since. A slave with more got those bytes before this master
+        lost them, for example in a power loss; other bytes may be there now. A slave that serves slaves got its log
+        elsewhere, and so may they: its log's end is the limit.
         """
         log_end = self._store.max_commit_log_offset
         if self._is_slave:
@@ -191,9 +201,9 @@ class HaMaster:
         return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
 
     def _has_enough(self) -> bool:
-        """True while as many slaves are there as sends wait for.
+        """True while as many slaves are connected as sends wait for.
 
-        In 4.9 one counts from accept on.
+        In 4.9 a slave counts from accept on.
         """
         if self.settings.in_sync_replicas:
             return sum(one.stream.is_begun for one in self._connections) >= self.settings.in_sync_replicas - 1

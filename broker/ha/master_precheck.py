@@ -184,7 +184,10 @@ class MasterPrecheck:
 
     @property
     def _is_log_empty(self) -> bool:
-        """True also for a log that begins beyond 0: its other files expired while the last one got no byte."""
+        """True if our log has no bytes.
+
+        Also true for a log that begins beyond 0: its other files expired while the last one got no byte.
+        """
         return self.store.min_commit_log_offset == self.store.max_commit_log_offset
 
     def _start_anew(self, ha_address: str, first: int) -> None:
@@ -197,7 +200,10 @@ class MasterPrecheck:
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
-        """Truncate our log at the common end with the master's, and drop a partial record at the end."""
+        """Truncate our log to the part that it has in common with the master's.
+
+        A partial record at the end is dropped too.
+        """
         store = self.store
         while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
             await trio.lowlevel.checkpoint()
@@ -225,9 +231,10 @@ class MasterPrecheck:
             is_same = await self._has(ask, span)
 
     def _record_before(self, offset: int, first: int) -> Span | None:
-        """Return our last record that ends by `offset` and that the master, whose log begins at `first`, can have.
+        """Return our last record that ends by `offset` and is in the master's range.
 
-        Queues also have entries of records that have expired here: those cannot be compared.
+        The master's log begins at `first`. Queues also have entries of records that have expired here: those cannot be
+        compared.
         """
         found = self.store.record_before(offset)
         return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)

@@ -1,7 +1,8 @@
-"""Log bytes in: frames of the master, taken in bulk into a buffer and written to the log one by one.
+"""Receiver of log bytes: reads the master's frames and writes them to the log.
 
-Receiving straight into the mapped log would save a copy, and costs more: each page that is first written through a
-mapping is a fault of its own, and is protected anew by every flush.
+Frames are received in bulk into a buffer, and written one by one. Receiving straight into the mapped log would save a
+copy, and costs more: each page that is first written through a mapping is a fault of its own, and is protected anew by
+every flush.
 """
 
 from typing import Final, Protocol

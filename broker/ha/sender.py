@@ -60,7 +60,10 @@ class Sending(Protocol):
 
 @attrs.define(eq=False)
 class LogSender:
-    """Sends one slave what it lacks, in frames that are contiguous and within one file (store-ha#38)."""
+    """Sends a slave the log it lacks, in contiguous frames (store-ha#38).
+
+    A frame never crosses the end of a log file.
+    """
 
     stream: MasterStream
     log: SourceLog
@@ -90,7 +93,10 @@ class LogSender:
         return True
 
     def _gather(self, now: float) -> tuple[list[FrameHeader], list[bytes | memoryview]]:
-        """The next frames with their bytes: the rest of one begun, else a heartbeat if due, else log (section 4.4)."""
+        """Return the next frames to send and their bytes (section 4.4).
+
+        First the rest of an incomplete frame, then a heartbeat if one is due, then log.
+        """
         frame, offset = self._frame, self.stream.next_offset
         if frame is not None:
             return [frame], self._rest_of(frame)

@@ -1,7 +1,8 @@
-"""Settings of replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
+"""Settings of replication: RocketMQ's keys in snake_case, in ms and bytes.
 
-Those below the line are ours. The switches among them are departures from 4.9, off by default; all of them together
-are the profile "hardened" (see rmqlab.broker.profiles). None of them changes the format of the stream (store-and-ha section 4.6).
+The defaults are RocketMQ's. Those below the line are ours. The switches among them are departures from 4.9, off by
+default; all of them together are the profile "hardened" (see rmqlab.broker.profiles). None of them changes the format
+of the stream (store-and-ha section 4.6).
 """
 
 from typing import Final
@@ -27,7 +28,10 @@ def _is_master(_settings: object, field: "attrs.Attribute[str]", value: str) -> 
 
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class HaSettings:
-    """Settings of both sides: every broker listens for slaves and has an HA client (section 4.1)."""
+    """Settings of both sides: every broker has an HA server and an HA client.
+
+    Source: section 4.1.
+    """
 
     ha_send_heartbeat_interval: int = attrs.field(default=5000, validator=within(1, INT32))
     """Silence after which either side writes something."""

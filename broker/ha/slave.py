@@ -1,8 +1,8 @@
-"""Follows a master: connects, appends what it sends, reports how far it got (class HAClient).
+"""Replication client of a slave: appends the master's log, reports offsets.
 
-Retries follow 4.9: after 5 s without an address or after a failed connect, at once after a stream that ended (section
-4.5, store-ha#47). One departure: when streams repeatedly end within a second, the slave waits between them, up to 5 s;
-4.9 reconnects without a pause.
+Class HAClient. Retries follow 4.9: after 5 s without an address or after a failed connect, at once after a stream that
+ended (section 4.5, store-ha#47). One departure: when streams repeatedly end within a second, the slave waits between
+them, up to 5 s; 4.9 reconnects without a pause.
 """
 
 import logging
@@ -32,7 +32,10 @@ _WRITE_ATTEMPTS = 3
 
 
 class MasterCheck(Protocol):
-    """Checks of a master that 4.9 does not make (see rmqlab.broker.ha.master_precheck)."""
+    """Checks of a master that 4.9 does not make.
+
+    See `rmqlab.broker.ha.master_precheck`.
+    """
 
     @property
     def verdict(self) -> str:
@@ -91,7 +94,7 @@ class HaClient:
         self.closed = trio.Event()
         self.close_reason = ""
         self.was_sent_badly = False
-        """Closed for what the master sent: an operator should know."""
+        """True if closed because of invalid bytes of the master, which is logged as a warning."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
         self.rate = ByteRate(self.opened_at)
@@ -108,7 +111,7 @@ class HaClient:
         reactor.register(self._sock, READ, self._on_ready)
 
     def replace_transport(self, sock: Transport) -> None:
-        """Go on with this in the place of the socket: a fault begins or ends."""
+        """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
     async def report_until_closed(self) -> None:
@@ -182,7 +185,10 @@ class HaClient:
             self._on_received()
 
     def _write(self, report: bytes) -> None:
-        """Send a report in at most three attempts, then close (section 4.2): such a master is stuck."""
+        """Send a report in at most three attempts, then close (section 4.2).
+
+        A master that does not read reports is stuck.
+        """
         try:
             for _ in range(_WRITE_ATTEMPTS):
                 try:

@@ -1,9 +1,9 @@
-"""The HA protocol without I/O: each side's state machine, from received bytes to bytes to send.
+"""The HA protocol without I/O: state machines of both sides.
 
-A slave sends reports of 8 bytes: the offset that it wants next, which acknowledges all before it. A master sends
-frames: a header of 12 bytes (commit log offset of the first byte, size) and that many bytes of its commit log,
-cut anywhere; a frame without bytes is a heartbeat. There is nothing else: no handshake, no version
-(store-and-ha sections 4.2 to 4.5; classes HAConnection, HAClient).
+Each machine turns received bytes into bytes to send. A slave sends reports of 8 bytes: the offset that it wants next,
+which acknowledges all before it. A master sends frames: a header of 12 bytes (commit log offset of the first byte,
+size) and that many bytes of its commit log, cut anywhere; a frame without bytes is a heartbeat. There is nothing else:
+no handshake, no version (store-and-ha sections 4.2 to 4.5; classes HAConnection, HAClient).
 
 Times are seconds of the process's clock and always passed in. `sender` and `receiver` read and write the log.
 """
@@ -47,7 +47,10 @@ class MasterStream:
 
     @classmethod
     def accepted(cls, settings: HaSettings, now: float) -> "MasterStream":
-        """Both timers run from accept: a silent slave is closed 20 s later, reported or not (store-ha#40)."""
+        """Return the state of a connection just accepted, with both timers running.
+
+        A silent slave is closed 20 s later, whether it has reported or not (store-ha#40).
+        """
         return cls(settings, last_read_at=now, last_write_at=now)
 
     @property
@@ -69,10 +72,10 @@ class MasterStream:
 
         Return the acknowledged offset, or None while a report is incomplete.
 
-        Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
-        record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
-        StreamError and acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `max_servable_offset`,
-        the end of what a slave can have from us, or before `log_first` is a StreamError, too.
+        Of several reports only the last counts. The first of a connection is not checked: it may be inside a record,
+        before our first byte or beyond our last (store-ha#37). A later one beyond our end is a StreamError and
+        acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `max_servable_offset`, the end
+        of what a slave can have from us, or before `log_first` is a StreamError, too.
         """
         self.last_read_at = now
         data = self._cut + data
@@ -152,12 +155,18 @@ class SlaveStream:
 
     @classmethod
     def connected(cls, settings: HaSettings, log_end: int, now: float) -> "SlaveStream":
-        """The first report is due one heartbeat interval after connecting, as 4.9 does it, or at once."""
+        """Return the state of a connection just made.
+
+        The first report is due one heartbeat interval after connecting, as in 4.9, or at once with `ha_report_at_once`.
+        """
         wait = 0.0 if settings.ha_report_at_once else settings.heartbeat_interval
         return cls(settings, reported=log_end, report_at=now + wait, last_read_at=now, last_write_at=now)
 
     def header(self, raw: bytes | bytearray | memoryview, *, log_end: int) -> FrameHeader:
-        """Read and check a header before its body is waited for, a heartbeat's too (store-ha#43)."""
+        """Parse and check a header before its body arrives (store-ha#43).
+
+        Heartbeats are checked too. Raises BadFrameError.
+        """
         offset, size = HEADER.unpack(raw)
         if log_end not in (0, offset):
             raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
@@ -189,10 +198,11 @@ class SlaveStream:
 
     @property
     def unreported_at(self) -> float:
-        """Time at which 4.9 closes because no report was sent for the housekeeping interval (HAClient.run).
+        """Time at which 4.9 closes because no report was sent (HAClient.run).
 
-        Reports are sent each heartbeat interval, so this happens only if the housekeeping interval is not longer, or if
-        this process was stopped. Data from the master does not count, unless it is acknowledged.
+        The limit is the housekeeping interval, in seconds after the last report. Reports are sent each heartbeat
+        interval, so this happens only if the housekeeping interval is not longer, or if this process was stopped. Data
+        from the master does not count, unless it is acknowledged.
         """
         return self.last_write_at + self.settings.housekeeping_interval
 

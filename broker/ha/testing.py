@@ -1,4 +1,4 @@
-"""For tests of both sides of the stream: a commit log in memory, and a recorder of events."""
+"""Test doubles of the HA stream: a commit log in memory, an event recorder."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ class FileSize:
 
 @attrs.define(eq=False)
 class MemoryLog:
-    """Behaves as the store does towards replication (section 4.5).
+    """In-memory log with the store's interface for replication (section 4.5).
 
     `first` is the start of its first file.
     """

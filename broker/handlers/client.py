@@ -1,4 +1,7 @@
-"""Heartbeats and group membership (classes ClientManageProcessor, ConsumerManageProcessor)."""
+"""Heartbeats and group membership.
+
+Classes ClientManageProcessor, ConsumerManageProcessor.
+"""
 
 from rmqlab.broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from rmqlab.broker.state import Broker
@@ -14,7 +17,7 @@ MAX_HEARTBEAT_SIZE = 4 * 2**20
 
 
 def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
-    """Register a client: its producer groups, its consumer groups and their subscriptions (section 3.1)."""
+    """Register a client: its groups and their subscriptions (section 3.1)."""
     if len(request.command.body) > MAX_HEARTBEAT_SIZE:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")
     data = HeartbeatData.decode(request.command.body)
@@ -58,7 +61,7 @@ def _register_producer(broker: Broker, group: str, member: Member) -> None:
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
     """Forget a client's groups.
 
-    A group that is not there, as the one without a name, changes nothing (broker-requests#42).
+    An unknown or empty group name changes nothing (broker-requests#42).
     """
     if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)
@@ -68,7 +71,10 @@ def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, req
 
 
 def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request) -> Reply:
-    """Return the client ids of a group, by which its members allocate queues (broker-requests#40)."""
+    """Return the client ids of a group (broker-requests#40).
+
+    The members of the group allocate queues by them.
+    """
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         return Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"no consumer of group {header.consumer_group} is here")

@@ -1,7 +1,7 @@
-"""Requests of tools that the broker passes on to consumers (class Broker2Client, AdminBrokerProcessor).
+"""Requests of tools that the broker forwards to consumers.
 
-Sources: broker-requests section 6.3. The tool's request is parked until the consumer has replied
-or timed out.
+Classes Broker2Client, AdminBrokerProcessor; broker-requests section 6.3. The tool's request is parked until the
+consumer has replied or timed out.
 """
 
 from collections.abc import Generator, Sequence
@@ -69,7 +69,7 @@ def _member(broker: Broker, group: str, client_id: str) -> Member:
 
 
 def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str, str], body: bytes) -> None:
-    """Send the request to the client in a task of its own, and forward its reply unchanged."""
+    """Forward the request to the client in a task, and its reply unchanged."""
 
     async def ask() -> None:
         command = new_request(request.command.code, fields, body)
@@ -106,7 +106,10 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
 
 
 def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None, None, dict[MessageQueue, int]]:
-    """Return the new offset of each write queue: that of the requested time, and unless forced never a higher one."""
+    """Return the new offset of each write queue for the requested time.
+
+    Unless the reset is forced, no offset is raised.
+    """
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} does not exist here")
@@ -131,7 +134,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None
 def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, request: Request) -> None:
     """Return the progress of the consumers of a group, or of one of them."""
     members = _members(broker, header.group)
-    if not members:  # 4.9 does not look, and stumbles
+    if not members:  # 4.9 does not check, and raises
         raise HeaderError(f"no consumer of group {header.group} is here")
     wanted = (header.client_addr or "").strip()
     for member in members:

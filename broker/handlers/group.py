@@ -1,6 +1,6 @@
-"""Consumer and producer groups: their configuration and members (broker-requests section 6.3).
+"""Consumer and producer groups: their configuration and members.
 
-Class AdminBrokerProcessor. The progress of groups is in progress.py.
+Class AdminBrokerProcessor; broker-requests section 6.3. The progress of groups is in progress.py.
 """
 
 from rmqlab.broker.clients import Member

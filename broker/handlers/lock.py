@@ -1,4 +1,7 @@
-"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ of orderly consumers (broker-requests section 3.10)."""
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ of orderly consumers.
+
+Source: broker-requests section 3.10.
+"""
 
 from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.locks import LockedQueue

@@ -1,4 +1,7 @@
-"""Consumer offsets, and where queues begin and end (ConsumerManageProcessor, AdminBrokerProcessor)."""
+"""Consumer offsets, and the lowest and highest offsets of queues.
+
+Classes ConsumerManageProcessor, AdminBrokerProcessor.
+"""
 
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -47,7 +50,10 @@ def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHe
 
 
 def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer: str) -> None:
-    """Store an offset of a group, topic and queue id, and emit `offset_moved_back` if it is lower than before."""
+    """Store the offset of a group in a queue; emit an event if it is lowered.
+
+    `place` is group, topic and queue id. The event is `offset_moved_back`.
+    """
     group, topic, queue_id = place
     before = broker.offsets.commit(group, topic, queue_id, offset)
     if before is not None and offset < before:

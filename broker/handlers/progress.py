@@ -1,4 +1,7 @@
-"""The progress of consumer groups in their topics (class AdminBrokerProcessor; broker-requests section 6.3)."""
+"""The progress of consumer groups in their topics.
+
+Class AdminBrokerProcessor; broker-requests section 6.3.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -26,7 +29,10 @@ INT64_MAX = 2**63 - 1
 
 @in_slices
 def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _request: Request) -> Work:
-    """A group's offset and the end of each read queue, in one topic or in all where it has committed."""
+    """Return a group's offset and the end of each read queue.
+
+    Covers the named topic, or all topics in which the group has committed.
+    """
     group = header.consumer_group
     named = (header.topic or "").strip()
     entries, tps = Parts(), 0.0
@@ -41,7 +47,7 @@ def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _req
 
 @in_slices
 def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHeader, _request: Request) -> Work:
-    """Return the same for every group of this broker, topic by topic."""
+    """Return the consume stats of every group of this broker, topic by topic."""
     groups, total_diff = Parts(), 0
     for group in list(broker.subscriptions.groups):
         stats = Parts()
@@ -63,12 +69,15 @@ def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHead
 
 
 def _consume_stats(tps: float, entries: bytes) -> bytes:
-    """As ConsumeStats.encode."""
+    """Return the encoding of a ConsumeStats, from encoded entries."""
     return b'{"consumeTps":%b,"offsetTable":{%b}}' % (msgspec.json.encode(tps), entries)
 
 
 def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[TopicConfig]:
-    """Those of the topics that exist and that the group, if it is online, still subscribes to."""
+    """Yield those of the topics that exist and that the group subscribes to.
+
+    If the group has no consumers online, its subscriptions are unknown, and all topics that exist are returned.
+    """
     online = broker.consumers.groups.get(group)
     for name in topics:
         topic = broker.topics.get(name)
@@ -92,14 +101,14 @@ def _position(broker: Broker, group: str, topic: str, queue_id: int) -> tuple[Me
 
 
 def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoRequestHeader, _request: Request) -> Reply:
-    """The groups that subscribe to a topic now, and those that have committed offsets in it."""
+    """Return the groups that subscribe to a topic or have offsets in it."""
     groups = broker.consumers.groups_of(header.topic) | broker.offsets.groups_of(header.topic)
     return Reply(body=GroupList(group_list=sorted(groups)).encode())
 
 
 @in_slices
 def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Work:
-    """Return the store times of the first, the last and the last consumed message of each queue."""
+    """Return the store times of each queue's first, last and last consumed message."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
@@ -139,10 +148,11 @@ def _time_text(millis: int) -> str:
 
 @in_slices
 def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader, _request: Request) -> Work:
-    """Return the lowest offset of any group in each queue, for comparison with one group.
+    """Return the lowest offset of any group in each queue.
 
-    If the lowest is above the compared group's, the greatest number is returned instead. Unlike 4.9.8, which
-    deletes the offsets of the groups to be left out, this leaves them out and no more.
+    The tool compares it with the offset of one group. If the lowest is above the compared group's, the greatest number
+    is returned instead. Unlike 4.9.8, which deletes the offsets of the groups to be left out, this leaves them out and
+    no more.
     """
     left_out = {name for name in (header.filter_groups or "").split(",") if name.strip()}
     lowest: dict[int, int] = {}
@@ -159,7 +169,10 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
 
 @in_slices
 def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _request: Request) -> Work:
-    """Copy one group's offsets to another group, in one topic or in all that it has committed."""
+    """Copy one group's offsets to another group.
+
+    Covers the named topic, or all topics in which the source group has committed.
+    """
     source = header.src_group
     named = (header.topic or "").strip()
     topics = [named] if named else broker.offsets.topics_of(source)

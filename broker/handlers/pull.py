@@ -80,7 +80,10 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
 def _hold(
     broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, message_filter: MessageFilter
 ) -> Reply | None:
-    """Hold a pull for `wait` seconds, or refuse it as RocketMQ does when its pull thread pool is full."""
+    """Hold a pull for `wait` seconds, or refuse it if too many are held.
+
+    RocketMQ refuses likewise when its pull thread pool is full.
+    """
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
     held = HeldPull(request, header, header.queue_offset, broker.now() + wait, _Waker(broker), message_filter, size)
     if broker.hold.add(header.topic, header.queue_id, held):
@@ -141,7 +144,7 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
 
 
 def _filter_of(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    """Find what the consumer wants: in the pull itself, or in its heartbeat."""
+    """Return the filter of a pull, from its own subscription or its heartbeat's."""
     if header.sys_flag & SUBSCRIPTION:
         expression_type, message_filter = header.expression_type, _filter_of_pull(broker, header)
     else:
@@ -276,7 +279,10 @@ def _answer(
 
 
 def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_offset: int) -> None:
-    """Store an event about a consumer out of range, for mqadmin startMonitoring (store-and-ha section 6.3)."""
+    """Store an event about an out-of-range consumer.
+
+    `mqadmin startMonitoring` reads it (store-and-ha section 6.3).
+    """
     group = header.consumer_group
     queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=header.queue_id, topic=header.topic)
     event = OffsetMovedEvent(

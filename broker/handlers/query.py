@@ -1,6 +1,6 @@
-"""Finding messages: by key, by where they lie, by their entry in a queue (class QueryMessageProcessor and others).
+"""Finding messages: by key, by commit log offset, by queue entry.
 
-Sources: broker-requests sections 5 and 6.2.
+Classes QueryMessageProcessor, AdminBrokerProcessor. Sources: broker-requests sections 5 and 6.2.
 """
 
 from rmqlab.broker.state import Broker
@@ -22,10 +22,11 @@ MAX_WAITING_QUERIES = 1000
 
 
 def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
-    """Return messages with a key, stored within a time span, in the order of the commit log (section 5.1).
+    """Return messages with a key, stored within a time span (section 5.1).
 
-    All messages in queues must be found, as in RocketMQ, where queues and index grow together. Here the index may lag on
-    a slave that copies a long log, and after a crash; then the query waits until the index has reached the queues.
+    They are in the order of the commit log. All messages in queues must be found, as in RocketMQ, where queues and
+    index grow together. Here the index may lag on a slave that copies a long log, and after a crash; then the query
+    waits until the index has reached the queues.
     """
     if header.max_num < 0:
         raise HeaderError(f"a query for {header.max_num} messages")
@@ -70,9 +71,10 @@ def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, request
 
 
 def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, _request: Request) -> Reply:
-    """Entries of a queue as they are, with a consumer group's subscription if one is named.
+    """Return entries of a queue unchanged.
 
-    `eval` stays false: RocketMQ judges only entries with an extension, which ours never have.
+    If the request names a consumer group, its subscription is returned too. `eval` stays false: RocketMQ judges only
+    entries with an extension, which ours never have.
     """
     store, topic, queue_id = broker.store, header.topic, header.queue_id
     if (topic, queue_id) not in store.topics_queues():
@@ -102,7 +104,10 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
 
 
 def _count(asked: int) -> int:
-    """Convert to RocketMQ's 32-bit number: one that is too large or below 0 finds nothing."""
+    """Convert `asked` as RocketMQ's 32-bit arithmetic does.
+
+    A number that is too large or below 0 becomes 0 and finds nothing.
+    """
     return max((asked * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
 
 

@@ -1,7 +1,8 @@
-"""CONSUMER_SEND_MSG_BACK: a message that a consumer could not handle goes to its group's retry or dead-letter topic.
+"""CONSUMER_SEND_MSG_BACK: store a message for a retry or as a dead letter.
 
-Sources: broker-requests section 3.11, store-and-ha section 7.3; class SendMessageProcessor. The message is read
-from this broker's commit log and stored again, usually by way of the schedule topic.
+Sources: broker-requests section 3.11, store-and-ha section 7.3; class SendMessageProcessor. A consumer returns a
+message it could not handle. The message is read from this broker's commit log and stored again in its group's retry or
+dead-letter topic, usually by way of the schedule topic.
 """
 
 import random
@@ -35,10 +36,13 @@ DLQ_QUEUES = 1
 
 
 def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, request: Request) -> Reply:
-    """Store a copy of a message for another try, or as a dead letter (broker-requests#47)."""
+    """Store a copy of a message for a retry or as a dead letter.
+
+    Source: broker-requests#47.
+    """
     group = _check(broker, header)
     if group.retry_queue_nums <= 0:
-        return Reply()  # the message is dropped without a word, as in RocketMQ
+        return Reply()  # the message is dropped silently, as in RocketMQ
     topic = names.RETRY_PREFIX + header.group
     _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
     stored = _stored_at(broker, header.offset)
@@ -63,7 +67,7 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
 
 
 def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
-    """The message at a commit log offset. Refusal where none starts there."""
+    """The message at a commit log offset. Refusal if no message starts there."""
     record = broker.store.message_at(physical_offset)
     try:
         if record is not None:

@@ -1,7 +1,8 @@
-"""Runtime info of a broker, and housekeeping requests (broker-requests sections 6.5, 6.6; AdminBrokerProcessor).
+"""Runtime info of a broker, and housekeeping requests.
 
-Every value of runtime info is measured. Ours has no queues between receiving a request and handling it, so the
-sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for which its put lock is held.
+Sources: broker-requests sections 6.5, 6.6; AdminBrokerProcessor. Every value of runtime info is measured. Ours has no
+queues between receiving a request and handling it, so the sizes and waits of RocketMQ's thread pools are truly 0, and
+so is the time for which its put lock is held.
 """
 
 import shutil

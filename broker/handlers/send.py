@@ -54,7 +54,10 @@ OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 
 
 def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
-    """Store one message or a batch, and reply once it is flushed and copied as configured."""
+    """Store one message or a batch; reply when it is flushed and copied.
+
+    The broker's role and flush type decide which of the two the reply waits for.
+    """
     try:
         topic = check_send(broker, header)
         send = check_complete(header)
@@ -97,7 +100,7 @@ def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
 def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
     """Return a header that passed `check_send`.
 
-    HeaderError where its time or its flag is missing.
+    HeaderError if its time or its flag is missing.
     """
     if header.born_timestamp is None or header.flag is None:
         raise HeaderError("a send without its time or its flag")
@@ -144,7 +147,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     if not _make_special(broker, message, properties):
-        properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
+        properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
     began = time.perf_counter()
     result = broker.store.append(message)
@@ -174,7 +177,10 @@ def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str
 
 
 def _check_store(broker: Broker) -> None:
-    """Refuse messages while the store accepts none (DefaultMessageStore.checkStoreStatus)."""
+    """Raise Refusal while the store accepts no messages.
+
+    Source: DefaultMessageStore.checkStoreStatus.
+    """
     if (reason := broker.store.write_refused()) is not None:
         broker.stats.count_put_failure()
         raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
@@ -190,7 +196,10 @@ def make_half(message: NewMessage, properties: dict[str, str]) -> None:
 
 
 def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
-    """Turn a message with a delay level into one that waits in the schedule topic (store-ha#74). True if it was."""
+    """Redirect a message with a delay level to the schedule topic (store-ha#74).
+
+    Returns True if the message has a delay level.
+    """
     level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis)
     if level <= 0:
         return False
@@ -205,9 +214,10 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
 
 
 def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command, message: NewMessage) -> None:
-    """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22).
+    """Send a retry that was tried often enough to the dead-letter topic.
 
-    Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties with the request's.
+    Source: broker-requests#22. Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties
+    with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
     group = broker.subscriptions.find(group_name)
@@ -290,7 +300,10 @@ def finish_send(
 
 
 def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
-    """Start the waits required by the broker's role and flush type, side by side (store-ha#56)."""
+    """Start the waits that the broker's role and flush type require (store-ha#56).
+
+    They run side by side.
+    """
     now = broker.now()
     if broker.store.config.flush_disk_type == "SYNC_FLUSH":
         broker.flush_waits.add(end_offset, send, now=now)

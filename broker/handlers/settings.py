@@ -1,6 +1,7 @@
-"""Requests about a broker's settings: show, change at run time, check a consumer's expression.
+"""Requests about a broker's settings: show and change them at run time.
 
-Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Configuration, ClientManageProcessor.
+Also the check of a consumer's expression. Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor,
+Configuration, ClientManageProcessor.
 """
 
 import logging
@@ -28,7 +29,10 @@ _NAMED = 5
 
 
 def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply:
-    """All settings as `key=value` lines, with the version that counts their changes (broker-requests#61)."""
+    """Return all settings as `key=value` lines (broker-requests#61).
+
+    The header has the version that counts their changes.
+    """
     settings = broker.settings
     lines = settings_lines(settings.broker, settings.store, settings.ha, settings.unused)
     lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]

@@ -1,4 +1,7 @@
-"""Requests that only a master serves (broker-requests section 7; AdminBrokerProcessor.validateSlave)."""
+"""Refusal of requests that only a master serves (broker-requests section 7).
+
+Source: AdminBrokerProcessor.validateSlave.
+"""
 
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import ResponseCode

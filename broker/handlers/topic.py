@@ -1,4 +1,7 @@
-"""Topics: made, changed, deleted, listed, measured (class AdminBrokerProcessor; broker-requests section 6.2)."""
+"""Topics: create, change, delete, list, and return their statistics.
+
+Class AdminBrokerProcessor; broker-requests section 6.2.
+"""
 
 from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.handlers.slave import refuse_on_slave
@@ -21,9 +24,10 @@ from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Rout
 
 
 def update_and_create_topic(broker: Broker, _header: None, request: Request) -> None:
-    """Replace a topic's configuration, register this one topic, and reply when the nameservers have it.
+    """Replace a topic's configuration, and register this topic.
 
-    The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
+    The reply is sent when the nameservers have it. The header's `order` is ignored: order topics are those in the
+    nameservers' KV table. The perm is not checked.
     """
     refuse_on_slave(broker)
     header = request.command.header(CreateTopicRequestHeader)

@@ -1,7 +1,7 @@
-"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE (classes EndTransactionProcessor, AdminBrokerProcessor).
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE.
 
-Sources: broker-requests sections 4.2, 6; store-and-ha section 7.1. An earlier resolution
-is not detected: a message committed twice is delivered twice, as in RocketMQ.
+Classes EndTransactionProcessor, AdminBrokerProcessor; broker-requests sections 4.2, 6; store-and-ha section 7.1. An
+earlier resolution is not detected: a message committed twice is delivered twice, as in RocketMQ.
 """
 
 from typing import Any
@@ -76,9 +76,10 @@ def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> Stored
 
 
 def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage:
-    """Return the half message at a commit log offset, in one of these topics if any are given.
+    """Return the half message at a commit log offset.
 
-    At END_TRANSACTION, RocketMQ checks the message's group and offsets, but not its topic.
+    The message must be in one of `topics`, if any are given. At END_TRANSACTION, RocketMQ checks the message's group
+    and offsets, but not its topic.
     """
     try:
         record = broker.store.message_at(physical_offset)
@@ -91,14 +92,19 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
 
 
 def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | None:
-    """Store the message for its consumers, store its op record, and reply once it is flushed and copied."""
+    """Store the committed message and its op record.
+
+    The reply is sent when the message is flushed and copied.
+    """
     message = _committed(broker, half)
     result = broker.put_own(message)
     if not result.is_stored:
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         raise Refusal(code, result.reason or result.status.name)
     _resolve(broker, half)
-    send = WaitingSend(lambda _status, _cause: request.reply(Reply()))  # stored: success, however few copies there are
+    send = WaitingSend(
+        lambda _status, _cause: request.reply(Reply())
+    )  # stored: success, regardless of the number of copies
     if half.properties.get(PROPERTY_WAIT, "true").lower() == "true":
         wait_for_copies(broker, send, result.end_offset)
     return None if send.waits else Reply()
@@ -129,7 +135,10 @@ def _resolve(broker: Broker, half: StoredMessage) -> None:
 
 
 def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequestHeader, _request: Any) -> Reply:
-    """Store a half message that was given up in the half topic again, with no checks counted."""
+    """Store a half message that was given up in the half topic again.
+
+    Its count of checks begins at 0 again.
+    """
     try:
         _, _, physical_offset = parse_offset_message_id(header.msg_id)
     except RecordError as exc:

@@ -1,4 +1,6 @@
-"""The body of a batch send: consecutive messages, each with its own flag, body and properties.
+"""The body of a batch send: consecutive messages.
+
+Each has its own flag, body and properties.
 
     size        field
     i32         size of this message in bytes, including this field
@@ -37,7 +39,10 @@ class BatchItem:
 
 @attrs.define(slots=True)
 class Batch:
-    """The messages of a batch request as columns, because the store processes them column by column."""
+    """The messages of a batch request as columns.
+
+    The store processes them column by column.
+    """
 
     bodies: list[Buffer]
     properties: list[bytes]

@@ -1,7 +1,8 @@
-"""Typed JSON bodies: one frozen class per body, parsed leniently, written exactly as RocketMQ does.
+"""Typed JSON bodies: one frozen class per body.
 
-A class declares its members in alphabetical order, because fastjson writes them in that order. None means that the
-member is absent. Maps whose keys are numbers or message queues are declared with these key types.
+They are parsed leniently and written exactly as RocketMQ does. A class declares its members in alphabetical order,
+because fastjson writes them in that order. None means that the member is absent. Maps whose keys are numbers or message
+queues are declared with these key types.
 
 Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8; class RemotingSerializable.
 """
@@ -67,7 +68,10 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _compact(self, bare=False).encode()
 
     def encode_pretty(self) -> bytes:
-        """Return JSON as in the files under `config/`: a tab per level, maps by number on one line."""
+        """Return JSON as in the files under `config/`.
+
+        A tab per level, maps by number on one line.
+        """
         return _pretty(self, "\n").encode()
 
     def encode_browser_compatible(self) -> bytes:
@@ -80,30 +84,45 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Table(Body, frozen=True, kw_only=True):
-    """A body that lists all topics, groups or queues of a broker, with a higher limit of values."""
+    """A body that lists all topics, groups or queues of a broker.
+
+    Its limit of values is higher.
+    """
 
     max_values: ClassVar[int] = MAX_TABLE_VALUES
 
 
 def encode_part(value: object) -> bytes:
-    """Return a list item in the format of `Body.encode`, for bodies that are written in parts."""
+    """Return a list item in the format of `Body.encode`.
+
+    For bodies that are written in parts.
+    """
     return _compact(value, bare=True).encode()
 
 
 def encode_entry(key: object, value: object) -> bytes:
-    """Return a map entry in the format of `Body.encode`, for bodies that are written in parts."""
+    """Return a map entry in the format of `Body.encode`.
+
+    For bodies that are written in parts.
+    """
     return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
 
 
 def encode_pretty_entry(key: object, value: object) -> bytes:
-    """Return an entry of a map member in the format of `Body.encode_pretty`, after a line feed."""
+    """Return an entry of a map member in the format of `Body.encode_pretty`.
+
+    It begins with a line feed.
+    """
     inner = "\n\t\t"
     return f"{inner}{_key(key, bare=True)}:{_pretty(value, inner)}".encode()
 
 
 @functools.cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
-    """Return msgspec's decoder, or None for classes with objects as map keys, which strict JSON lacks."""
+    """Return msgspec's decoder, or None for classes with objects as map keys.
+
+    Strict JSON lacks such keys.
+    """
     for info in _types_in(msgspec.inspect.type_info(kind)):
         if isinstance(info, msgspec.inspect.DictType) and isinstance(info.key_type, msgspec.inspect.StructType):
             return None
@@ -112,7 +131,10 @@ def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
 
 @functools.cache
 def _is_plain(kind: type[msgspec.Struct]) -> bool:
-    """Return True if msgspec's output needs no change: no member can be None, all keys are text."""
+    """True if msgspec's output needs no change.
+
+    No member can be None, and all keys are text.
+    """
     return not any(
         isinstance(info, msgspec.inspect.NoneType)
         or (isinstance(info, msgspec.inspect.DictType) and not isinstance(info.key_type, msgspec.inspect.StrType))

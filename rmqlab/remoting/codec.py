@@ -118,9 +118,9 @@ _NUMBERS = {"code", "flag", "opaque", "version"}
 
 
 def _number_as_java(value: object) -> object:
-    """Return a value as fastjson converts it to int: null is 0, true is 1, fractions are truncated.
+    """Return a value as fastjson converts it to int.
 
-    The range is checked later.
+    null is 0, true is 1, fractions are truncated. The range is checked later.
     """
     if value is None or value == "":
         return 0
@@ -243,7 +243,10 @@ def _utf8(text: str) -> bytes:
 
 
 def _as_short(value: int) -> int:
-    """Return the low 16 bits as a signed number, as Java's writeShort writes a code or version."""
+    """Return the low 16 bits as a signed number.
+
+    Java's writeShort writes a code or version so.
+    """
     return (value + 0x8000 & 0xFFFF) - 0x8000
 
 

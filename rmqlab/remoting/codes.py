@@ -8,7 +8,10 @@ import enum
 
 
 class RequestCode(enum.IntEnum):
-    """Every request code of 4.9.8, and three of 5.x that its clients and tools require."""
+    """Request codes of 4.9.8, and three of 5.x.
+
+    Clients and tools of 5.x require these three.
+    """
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11

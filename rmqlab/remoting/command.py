@@ -1,4 +1,4 @@
-"""A command: one decoded request or response, before its ext fields become a typed header."""
+"""A command: one decoded request or response, with untyped ext fields."""
 
 from collections.abc import Mapping
 from typing import TypeVar

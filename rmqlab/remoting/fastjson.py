@@ -1,4 +1,6 @@
-"""Parser of fastjson's dialect of JSON, which Java peers write and C++ and Go peers partly imitate.
+"""Parser of fastjson's dialect of JSON.
+
+Java peers write it, C++ and Go peers partly imitate it.
 
 Extensions of JSON that it accepts (broker-requests section 0.3, remoting-and-nameserver section 1.4):
 

@@ -118,7 +118,10 @@ class FrameDecoder:
 
     @property
     def missing(self) -> int:
-        """Number of bytes until the next check: the end of the incomplete frame, or of its prefix."""
+        """Number of bytes until the next check.
+
+        This is at the end of the incomplete frame, or of its prefix.
+        """
         return self._needed - len(self._kept)
 
     @property
@@ -128,7 +131,10 @@ class FrameDecoder:
 
 
 def _refused(beginning: bytes, text: str) -> RemoteProtocolError:
-    """Return the error for an invalid frame, or for the protocol that its first bytes identify."""
+    """Return the error for an invalid frame.
+
+    If its first bytes identify another protocol, the error names that protocol.
+    """
     named = stranger(beginning)
     return RemoteProtocolError(text) if named is None else StrangerError(named)
 

@@ -201,7 +201,7 @@ _wire_names: dict[type[Header], tuple[tuple[str, str], ...]] = {}
 
 
 def header_to_fields(header: Header) -> dict[str, str]:
-    """Return the ext fields of a header: every value as text, without those that are None."""
+    """Return the ext fields of a header: its values as text, without None."""
     kind = type(header)
     names = _wire_names.get(kind)
     if names is None:

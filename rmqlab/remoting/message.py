@@ -174,7 +174,10 @@ def _ip_text(packed: bytes) -> str:
 
 
 def offset_message_id(host: str, port: int, offset: int) -> str:
-    """Return the msgId of a send response: broker and commit log offset (section 2.7, store-ha#16)."""
+    """Return the msgId of a send response: broker and commit log offset.
+
+    Section 2.7, store-ha#16.
+    """
     return f"{host_id(host, port)}{offset:016X}"
 
 

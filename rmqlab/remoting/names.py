@@ -1,4 +1,7 @@
-"""Built-in names of topics and groups of RocketMQ (classes TopicValidator, MixAll)."""
+"""RocketMQ's built-in names of topics and groups.
+
+Classes TopicValidator, MixAll.
+"""
 
 import functools
 import re

@@ -1,4 +1,4 @@
-"""Java properties: configuration files, and the bodies of requests 25, 26, 318 and 319.
+"""Java properties: configuration files, bodies of requests 25, 26, 318, 319.
 
 The parser follows java.util.Properties. Bodies are written without escapes, as RocketMQ does
 (MixAll.properties2String); files are written with the escapes of java.util.Properties, so that they round-trip.
@@ -30,14 +30,18 @@ def parse_properties_text(text: str) -> dict[str, str]:
 
 
 def write_properties_text(pairs: Mapping[str, str]) -> str:
-    """Return one `key=value` line per pair, without escapes, for the body of a request or reply."""
+    """Return one `key=value` line per pair, without escapes.
+
+    For the body of a request or reply.
+    """
     return "".join(f"{key}={value}\n" for key, value in pairs.items())
 
 
 def properties_file_text(pairs: Mapping[str, str]) -> str:
-    """Return one line per pair, escaped so that `parse_properties_text` returns the same pairs.
+    """Return one escaped line per pair.
 
-    RocketMQ's own writer does not escape: there a backslash at the end of a value joins the next line to it.
+    `parse_properties_text` returns the same pairs. RocketMQ's own writer does not escape: there a backslash at the end
+    of a value joins the next line to it.
     """
     return "".join(f"{key.translate(_WRITTEN_IN_KEY)}={_file_value(value)}\n" for key, value in pairs.items())
 
@@ -69,7 +73,10 @@ def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
 
 
 def _unescape(text: str) -> str:
-    """Replace escapes. Two `\\u` can be a surrogate pair; lone surrogates, invalid in UTF-8, are replaced."""
+    """Return a text with its escapes replaced.
+
+    Two Unicode escapes can be a surrogate pair; lone surrogates, invalid in UTF-8, are replaced.
+    """
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)

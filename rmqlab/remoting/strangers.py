@@ -1,7 +1,7 @@
-"""Detects peers that use another protocol, by their first bytes, and suggests a remedy.
+"""Detects peers that use another protocol, by their first bytes.
 
-A frame begins with its length. Each prefix below is a length above the maximum of 16 MiB, so it is compared only after
-a frame has been rejected, at no cost for valid frames.
+Each detected protocol has a suggested remedy. A frame begins with its length. Each prefix below is a length above the
+maximum of 16 MiB, so it is compared only after a frame has been rejected, at no cost for valid frames.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ _BEGINNINGS: Final = (
 
 
 def stranger(data: bytes) -> str | None:
-    """Return the protocol that bytes begin with and a remedy, or None if it is unknown."""
+    """Return the protocol that `data` begins with and a remedy; None if unknown."""
     return next((text for beginning, text in _BEGINNINGS if data.startswith(beginning)), None)
 
 

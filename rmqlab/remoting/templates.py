@@ -91,7 +91,10 @@ class Template:
         return AlikeFields(self, parts[1::2]) if parts[::2] == self._fixed else None
 
     def grown(self, block: bytes, fields: Mapping[str, str], sizes: Sequence[int]) -> "Template":
-        """Return the template to use after a block that did not match, given its parsed fields and sizes."""
+        """Return the template to use after a block that did not match.
+
+        `fields` and `sizes` are those parsed from the block.
+        """
         if [*fields] == [*self.fields] and sizes == self.sizes:
             varying = {name for name, value in fields.items() if value != self.fields[name]}.union(self.varying)
             return Template(block, fields, sizes, [name for name in fields if name in varying])

@@ -1,7 +1,7 @@
-"""Unique message ids, which producers put into the property UNIQ_KEY (MessageClientIDSetter).
+"""Unique message ids, which producers put into the property UNIQ_KEY.
 
-An id is 16 bytes in upper-case hexadecimal: IPv4 address (4), process id (2), salt (4), milliseconds since the month
-began (4), counter (2). An IPv6 address takes 16 bytes instead of 4.
+Class MessageClientIDSetter. An id is 16 bytes in upper-case hexadecimal: IPv4 address (4), process id (2), salt (4),
+milliseconds since the month began (4), counter (2). An IPv6 address takes 16 bytes instead of 4.
 """
 
 import struct

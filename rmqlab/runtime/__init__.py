@@ -1,4 +1,4 @@
-"""What every process runs on: event loop, connections, clock, journal, settings.
+"""Base of every process: event loop, connections, clock, journal, settings.
 
-Knows no server.
+Independent of servers.
 """

@@ -1,9 +1,9 @@
-"""Boundaries: the places that catch unexpected exceptions, so that the process continues.
+"""Boundaries: the places that catch unexpected exceptions.
 
-Foreign input reaches our code in a request handler, a released reply, a deferred call, `on_close`, a timer, a control
-message, a file, or a background loop. Each of these kinds has one boundary, and each boundary reports to the
-`InternalErrors` of its process: one log line at a limited rate, and a count by place, shown in `status` as
-`internal_errors` (docs/architecture.md, issue 12).
+The process continues after such an exception. Foreign input reaches our code in a request handler, a released reply, a
+deferred call, `on_close`, a timer, a control message, a file, or a background loop. Each of these kinds has one
+boundary, and each boundary reports to the `InternalErrors` of its process: one log line at a limited rate, and a count
+by place, shown in `status` as `internal_errors` (docs/architecture.md, issue 12).
 """
 
 import collections
@@ -32,9 +32,10 @@ class FatalError(Exception):
 
 @attrs.define(eq=False)
 class InternalErrors:
-    """Counts exceptions at boundaries by place, and logs the 1st, 10th, 100th, ... of each place.
+    """Counts exceptions at boundaries by place, and logs some of them.
 
-    A limit by count needs no clock: a peer that causes a million failures adds seven lines to the log.
+    The 1st, 10th, 100th, ... of each place is logged. A limit by count needs no clock: a peer that causes a million
+    failures adds seven lines to the log.
     """
 
     counts: collections.Counter[str] = attrs.field(factory=collections.Counter)

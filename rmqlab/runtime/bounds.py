@@ -47,12 +47,18 @@ SNAPSHOT = Bounds(items=2000, total=2**20)
 
 
 def bounded(value: object, bounds: Bounds) -> Any:
-    """Return a copy made of None, bool, int, float, str, bytes, list and dict that msgpack can encode."""
+    """Return a copy of a value that msgpack can encode.
+
+    It is made of None, bool, int, float, str, bytes, list and dict.
+    """
     return _Copy(bounds).value(value, DEEPEST)
 
 
 def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapping[str, Any]:
-    """Return the bounded fields of an event: the same map if all its values are small and plain."""
+    """Return the bounded fields of an event.
+
+    This is the same map if all its values are small and plain.
+    """
     for value in fields.values():
         kind = type(value)
         if kind is str and len(value) <= bounds.text and value.isascii():  # type: ignore[arg-type,attr-defined]
@@ -69,9 +75,10 @@ def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapp
 
 
 def cut_text(text: str, limit: int) -> str:
-    """Return a text of `limit` characters at most, plus the original length if it is truncated.
+    """Return a text cut to `limit` characters.
 
-    Replaces lone surrogates. A text that was truncated before with the same limit stays unchanged.
+    If it is cut, its original length is appended. Replaces lone surrogates. A text that was truncated before with the
+    same limit stays unchanged.
     """
     if len(text) > limit and not (len(text) <= limit + _LONGEST_MARK and _MARK.search(text, limit)):
         text = f"{text[: max(limit, 0)]}...({len(text)} characters)"

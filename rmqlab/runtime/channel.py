@@ -63,7 +63,7 @@ class ConnectError(RemotingError):
 
 
 class ConnectionLostError(RemotingError):
-    """The connection closed before the response: the peer may have processed the request."""
+    """The connection closed before a response; the peer may have served the request."""
 
 
 class RequestTimeoutError(RemotingError):
@@ -132,7 +132,7 @@ class Channel:
 
     @property
     def is_congested(self) -> bool:
-        """True while so many bytes are owed to the peer that large replies should wait (see `when_drained`)."""
+        """True while bytes owed to the peer should delay large replies (`when_drained`)."""
         limit = HIGH_WATER if self._reactor.owed < PROCESS_HIGH_WATER else SCARCE_HIGH_WATER
         return self._owed >= limit
 
@@ -288,7 +288,7 @@ class Channel:
 
     @property
     def _may_serve(self) -> bool:
-        """False while too many bytes are owed to the peer, or too many of its requests are parked."""
+        """False while too many bytes are owed or too many of its requests are parked."""
         if self._owed >= SCARCE_HIGH_WATER and self.is_congested:
             return False
         limit = MAX_PARKED if self._reactor.parked < PROCESS_MAX_PARKED else SCARCE_MAX_PARKED
@@ -324,7 +324,7 @@ class Channel:
         self.close(f"protocol error: {exc}")
 
     def _fail(self, place: str, exc: Exception) -> None:
-        """Close after an unexpected exception, which leaves the state of this connection undefined."""
+        """Close after an unexpected exception, which leaves the state undefined."""
         self._reactor.errors.caught(place, exc, self.peer)
         self.close(f"{type(exc).__name__}: {exc}")
 
@@ -359,7 +359,7 @@ class Channel:
             self._follow_up()
 
     def _follow_up(self) -> None:
-        """Resume what is now possible and update the watched events, after bytes owed or frames kept changed."""
+        """Resume after a change of bytes owed or frames kept; update watched events."""
         if self.is_closed:
             return
         may_serve = self._may_serve

@@ -1,4 +1,4 @@
-"""The cluster's clock: trio's time at a configurable rate, and wall time derived from it.
+"""The cluster's clock: trio's time at a configurable rate, and its wall time.
 
 Only this module reads the machine's clocks. All processes of a cluster have the same `ClockSettings`. They count from
 one instant of the monotonic clock that all processes of a machine share, so that their times agree to well under a
@@ -33,12 +33,18 @@ class ClockSettings:
 
     @classmethod
     def starting_now(cls, rate: float = 1.0, *, not_before: float = 0.0) -> "ClockSettings":
-        """Return settings that start now, at the real wall time or a later one of a previous, faster run."""
+        """Return settings of a clock that starts now, at the real wall time.
+
+        Or at `not_before` (seconds since 1970) if that is later: the wall time that a previous, faster run reached.
+        """
         return cls(rate=rate, monotonic_epoch=time.monotonic(), wall_epoch=max(time.time(), not_before))
 
 
 class RatedClock(trio.abc.Clock):
-    """A clock for `trio.run` that advances `rate` seconds per real second from a shared epoch."""
+    """A clock for `trio.run` at `rate` seconds per real second.
+
+    It counts from an epoch that all processes share.
+    """
 
     def __init__(self, settings: ClockSettings) -> None:
         self.settings = settings
@@ -62,11 +68,14 @@ class RatedClock(trio.abc.Clock):
         return (deadline - self.current_time()) / self.rate
 
     def wall_millis(self) -> int:
-        """Return this process's wall time, including injected clock errors, in ms since 1970."""
+        """Return this process's wall time in ms since 1970, with injected errors."""
         return int((self._wall_epoch + (time.monotonic() - self._epoch) * self._wall_rate) * 1000)
 
     def cluster_millis(self) -> int:
-        """Return the correct wall time, in ms since 1970: the same in all processes, used for events."""
+        """Return the correct wall time in ms since 1970, the same in all processes.
+
+        Events have this time.
+        """
         return int((self.settings.wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
 
     def set_wrong(self, *, by_seconds: float = 0.0, ppm: float = 0.0) -> None:
@@ -85,10 +94,10 @@ _process_clock: RatedClock | None = None
 
 
 def wall_millis() -> int:
-    """Return this process's wall time in ms since 1970, in any thread, with or without a trio run.
+    """Return this process's wall time in ms since 1970, in any thread.
 
-    With a rated clock this is the cluster's time, with trio's mock clock a fixed date plus the mock time, otherwise
-    real time.
+    It works with or without a trio run. With a rated clock this is the cluster's time, with trio's mock clock a fixed
+    date plus the mock time, otherwise real time.
     """
     try:
         clock = trio.lowlevel.current_clock()
@@ -114,13 +123,16 @@ def cluster_millis() -> int:
 
 
 def wall_clock() -> Callable[[], int]:
-    """Return the fastest function equivalent to `wall_millis` for the rest of this trio run."""
+    """Return the fastest equivalent of `wall_millis` for this trio run."""
     clock = trio.lowlevel.current_clock()
     return clock.wall_millis if isinstance(clock, RatedClock) else wall_millis
 
 
 def real_seconds(seconds: float) -> float:
-    """Convert real seconds to seconds of the running clock, for timeouts of disks and processes."""
+    """Convert real seconds to seconds of the running clock.
+
+    For timeouts of disks and processes.
+    """
     clock = trio.lowlevel.current_clock()
     return seconds * clock.rate if isinstance(clock, RatedClock) else seconds
 

@@ -1,4 +1,4 @@
-"""The control channel: messages between a process of the cluster and its supervisor.
+"""The control channel between a process of the cluster and its supervisor.
 
 A Unix stream socket in the cluster's directory transports the messages below as msgpack maps. A process sends Hello,
 Ready once it serves, Events as they happen, and a response to every SnapshotRequest and SetRules. The end of the
@@ -163,7 +163,7 @@ class ControlLink:
         self._wake()
 
     async def write_journal_forever(self) -> NoReturn:
-        """Flush the journal once per pass of the event loop in which entries were appended."""
+        """Flush the journal after each pass of the event loop that appended to it."""
         while True:
             await self._appended.wait()
             self._appended = trio.Event()
@@ -213,7 +213,10 @@ class ControlLink:
             await self._written.wait()
 
     def take(self) -> bytes:
-        """Remove and return the bytes to send: first replies, which the supervisor waits for; events; Ready."""
+        """Remove and return the bytes to send.
+
+        First replies, because the supervisor waits for them, then events, then Ready.
+        """
         if self._dropped:
             lost, self._dropped = self._dropped, 0
             self._replies.append(CONTROL.encode(Event(cluster_millis(), "events_dropped", {"count": lost})))

@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 @attrs.frozen
 class Reply:
-    """A reply. With header None it has no ext fields at all, with an empty header `{}`."""
+    """A reply. Header None means no ext fields at all, an empty header means `{}`."""
 
     code: int = ResponseCode.SUCCESS
     header: Header | Mapping[str, str] | None = None
@@ -67,7 +67,10 @@ class Request:
     """Bytes counted in its channel while the reply is outstanding; 0 if it is not parked."""
 
     def drop_content(self) -> None:
-        """Drop body and fields, which a reply does not need: many large requests may be parked."""
+        """Drop body and fields, which a reply does not need.
+
+        Many large requests may be parked.
+        """
         self.command.body = b""
         self.command.raw_fields = None
 
@@ -147,7 +150,10 @@ def _keep_silent(_kind: str, **_fields: object) -> None:
 
 @attrs.define(eq=False)
 class Dispatcher(Generic[S]):
-    """Calls the handlers of requests, and is the only place that converts invalid requests to response codes."""
+    """Calls the handlers of requests.
+
+    Only this class converts invalid requests to response codes.
+    """
 
     table: Mapping[int, Route[S]]
     state: S
@@ -211,11 +217,17 @@ MAX_UNSERVED = 1000
 
 
 def _failed(command: Command, remark: str) -> Reply:
-    """Return the reply of 4.9 for errors outside of its handlers: always in JSON (section 1.4)."""
+    """Return 4.9's reply to errors outside of its handlers, always in JSON.
+
+    Source: section 1.4.
+    """
     command.serialize_type = JSON
     return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
 def not_supported(code: int) -> Reply:
-    """Return the reply of a 4.9 broker for an unsupported code (remoting#14, broker-requests#7)."""
+    """Return a 4.9 broker's reply to an unsupported code.
+
+    Source: remoting#14, broker-requests#7.
+    """
     return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

@@ -1,7 +1,7 @@
-"""The hooks of an event loop through which `rmqlab.faults` acts on connections and requests.
+"""Hooks of an event loop for `rmqlab.faults`.
 
-Without faults the cost is one attribute check for each accepted and each opened connection (`is_active`), and one for
-each request (`Dispatcher.inject_fault`).
+They act on connections and requests. Without faults the cost is one attribute check for each accepted and each opened
+connection (`is_active`), and one for each request (`Dispatcher.inject_fault`).
 """
 
 import socket
@@ -64,7 +64,10 @@ class LinkHook(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """True while a link of this process is impaired: only then `admit` and `dial` must be called."""
+        """True while a link of this process is impaired.
+
+        Otherwise `admit` and `dial` need not be called.
+        """
 
     def attach(self, owner: TransportOwner, sock: socket.socket) -> Transport:
         """Register a connection.

@@ -1,12 +1,12 @@
-"""The journal: what each process of a cluster saw, in a file of its own.
+"""The journal: the events of a cluster, in one file per process.
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
     {"v": 3, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
 
-`seq` counts the entries of a file from 1, so that entries which were removed, repeated or moved show (since version 3).
-A process that ends in good order writes `journal_closed` last, so that a file which was cut shows.
-`cluster.msgpack` is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
+`seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
+A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected. `cluster.msgpack`
+is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
 `rmqlab.runtime.journal_schema` lists all kinds and their fields.
 
 A file may end in the middle of a map, because its writer may be killed at any time. The next writer removes this torn
@@ -37,18 +37,18 @@ SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
 
 MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "log_sampled"})
-"""Events of single messages, and samples: there may be thousands a second. They are in the journal, and are sent to
-nobody."""
+"""Events of single messages, and samples: there may be thousands a second. They are written to the journal only, not
+sent to the supervisor."""
 
 CLOSED = "journal_closed"
-"""Kind of the last entry of a process that ended in good order."""
+"""Kind of the last entry of a process that stopped regularly."""
 
 _HEAD = re.compile(rb"[\x85\x86]\xa1v[\x00-\x7f]\xa2at")
 """How an entry of any version begins: a map of five or six items, whose first keys are `v` and `at`."""
 _HEAD_BYTES = 7
 _READ_BYTES = 2**20
 _LONGEST_ENTRY = 16 * 2**20
-"""Bytes of an entry that is still read: 64 times what a writer writes. What is longer is no entry."""
+"""Maximum bytes of an entry that readers accept: 64 times the writers' limit. Longer maps are not entries."""
 _MOST_ITEMS = 2**20
 _BROKEN = (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException)
 
@@ -65,7 +65,7 @@ class JournalEntry:
     """Place in its file, from 1 on; 0 in a journal of version 1 or 2, and before it is written."""
 
     def as_json(self) -> dict[str, Any]:
-        """Flat. A field of the name of a column gives way to it."""
+        """Flat. A column takes precedence over a field of the same name."""
         columns = {"at": self.at_millis, "node": self.node, "kind": self.kind}
         return {**columns, **self.fields, **columns}
 
@@ -75,7 +75,7 @@ class Torn:
     """Bytes of a journal that are no entry: a tail whose writer was killed, or damage."""
 
     at: int
-    """First byte, counted from the file's begin."""
+    """Offset of the first byte in the file."""
     size: int
     """Bytes up to the next entry, or to the end of the file."""
 
@@ -83,7 +83,7 @@ class Torn:
 def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
     """Return an entry as a file holds it at its place `seq`.
 
-    What msgpack does not know is written as text.
+    Values that msgpack does not support are written as text.
 
     Fields are bounded (`rmqlab.runtime.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an entry.
     """
@@ -109,9 +109,9 @@ def journal_path(directory: Path, node: str) -> Path:
 class JournalWriter:
     """Appends entries to one file, a batch at a time, and never fails its process.
 
-    What is appended waits until `flush`, which the process calls once a pass of its loop: a process that is
-    killed loses that much. On a full disk the batch waits for the next flush, up to MAX_PENDING bytes; what
-    comes beyond is dropped, and the log says so once.
+    What is appended waits until `flush`, which the process calls once a pass of its loop: a process that is killed
+    loses that much. On a full disk the batch waits for the next flush, up to MAX_PENDING bytes; further entries are
+    dropped, and the log reports that once.
     """
 
     MAX_PENDING = 16 * 2**20
@@ -119,7 +119,7 @@ class JournalWriter:
     path: Path
     _file: int = attrs.field(init=False, default=-1)
     _seq: int = attrs.field(init=False, default=0)
-    """Number of the latest entry. One that is dropped has a number, too: readers see that it is missing."""
+    """Number of the latest entry. Dropped entries are numbered too: readers detect that they are missing."""
     _pending: bytearray = attrs.field(factory=bytearray, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 
@@ -134,7 +134,7 @@ class JournalWriter:
             self._pending += pack_entry(entry, self._seq)
 
     def flush(self) -> None:
-        """Hand the batch to the system: from then on it outlives the process."""
+        """Write the batch to the file: from then on it survives the process."""
         if not self._pending or self._file < 0:
             return
         try:
@@ -147,7 +147,7 @@ class JournalWriter:
             self._is_failing = True
 
     def close(self, last: JournalEntry | None = None) -> None:
-        """Append a last entry, flush, and end. What is appended later is lost."""
+        """Append a last entry, flush, and end. Later entries are lost."""
         if self._file >= 0:
             if last is not None:
                 self.append(last)
@@ -160,14 +160,14 @@ class JournalWriter:
 class JournalTail:
     """Reads the files of a directory as they grow.
 
-    A file that is not there yet is read once it is.
+    A missing file is read once it exists.
     """
 
     directory: Path
     _unpackers: dict[Path, tuple[io.FileIO, Any]] = attrs.field(factory=dict, init=False)
 
     def read_new(self) -> list[JournalEntry]:
-        """Give all whole entries that came since the last call, by time."""
+        """Return all whole entries since the last call, by time."""
         # The supervisor's file is read first and yielded last: by the end of a process, all of its own events were yielded.
         new = [
             entry
@@ -195,7 +195,7 @@ class JournalTail:
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
-    """Yield the entries of one file, and skip what is none.
+    """Yield the entries of one file, and skip other bytes.
 
     OSError if the file cannot be read.
     """
@@ -204,10 +204,10 @@ def read_journal(path: Path) -> Iterator[JournalEntry]:
 
 
 def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield each entry of an open file that begins in a range of bytes, with its place, and what lies behind them.
+    """Yield the entries that begin in a range of an open file, with their places.
 
-    Without `end` the range ends with the file. The last entry is read to its end, and bytes behind it that are no entry
-    belong to it. OSError if the file cannot be read.
+    Bytes after them that are no entry are yielded as Torn. Without `end` the range ends with the file. The last entry
+    is read to its end, and bytes after it that are no entry belong to it. Raises OSError if the file cannot be read.
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
@@ -225,7 +225,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
 
 
 def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntry]]:
-    """Yield entries that follow each other from a place on, each with its begin and end."""
+    """Yield consecutive entries from a place on, each with its begin and end."""
     unpacker, fed, at = _unpacker(), begin, begin
     with contextlib.suppress(*_BROKEN):
         while more := os.pread(file, _READ_BYTES, fed):
@@ -240,7 +240,7 @@ def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntr
 def _next_entry(file: int, begin: int, size: int) -> int:
     """Return the first place from `begin` on where a whole entry begins.
 
-    `size` if there is none.
+    `size` if there is no such place.
     """
     while data := os.pread(file, _READ_BYTES, begin):
         for head in _HEAD.finditer(data):
@@ -253,15 +253,15 @@ def _next_entry(file: int, begin: int, size: int) -> int:
 
 
 def read_journals(directory: Path) -> list[JournalEntry]:
-    """Give the entries of all files of a journal directory by time.
+    """Return the entries of all files of a journal directory by time.
 
-    None where there is no such directory.
+    Empty if the directory is missing.
     """
     return merge_entries(*map(read_journal, journal_files(directory)))
 
 
 def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Put several journals into one, by time.
+    """Merge several journals by time.
 
     Entries of one journal and one millisecond keep their order.
     """
@@ -283,11 +283,9 @@ def _unpacker() -> Any:
 
 
 def _entries(unpacker: Any) -> Iterator[JournalEntry]:
-    """Give the whole entries that an unpacker holds.
+    """Yield the whole entries that an unpacker holds.
 
-    One of `_BROKEN` for what is none.
-
-    Of a version that we do not know we read what is as it was.
+    Raises one of `_BROKEN` for bytes that are not an entry. Of an unknown version, the known fields are read.
     """
     for entry in unpacker:
         at_millis, node, kind, fields = entry["at"], entry["node"], entry["kind"], entry["fields"]
@@ -299,7 +297,10 @@ def _entries(unpacker: Any) -> Iterator[JournalEntry]:
 
 
 def _cut_torn_tail(file: int) -> int:
-    """Remove the bytes behind the last whole entry, behind which a reader could not continue; return its `seq`."""
+    """Cut the bytes after the last whole entry; return the entry's `seq`.
+
+    A reader could not continue after such bytes.
+    """
     seq, tail = 0, None
     for found in scan_journal(file):
         tail = found if isinstance(found, Torn) else None

@@ -1,6 +1,6 @@
-"""Surveys of journal files: damaged bytes, missing and repeated entries, and whether the file is closed.
+"""Surveys of journal files: damaged bytes, missing and repeated entries.
 
-The ranges of a file can be surveyed separately, and their surveys joined.
+They also report whether the file is closed. The ranges of a file can be surveyed separately, and their surveys joined.
 """
 
 import collections
@@ -98,7 +98,7 @@ class JournalSurvey:
 
     @property
     def is_closed(self) -> bool:
-        """True if the file ends with the entry that a process appends when it stops regularly."""
+        """True if the file ends with the entry of a regular stop."""
         return self.last_kind == CLOSED and not self.tail_bytes
 
     def as_fields(self) -> dict[str, Any]:

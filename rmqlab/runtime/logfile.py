@@ -1,4 +1,4 @@
-"""Logging of all processes: rate-limited by line of code, escaped, in files of bounded size.
+"""Logging of all processes: rate-limited, escaped, in files of bounded size.
 
 Peers influence how often a warning is logged, and its text. So each line of code logs at most MOST records per period,
 followed by the number of suppressed records; control characters are escaped; and the log of a node uses at most twice
@@ -105,7 +105,10 @@ class RateLimit(logging.Filter):
 
 
 def _bare(record: logging.LogRecord) -> logging.LogRecord:
-    """Return a copy without arguments and traceback, which would keep the objects of its frames alive."""
+    """Return a copy without arguments and traceback.
+
+    These would keep the objects of the traceback's frames alive.
+    """
     bare = copy.copy(record)
     bare.msg = str(record.msg)
     bare.args, bare.exc_info, bare.exc_text, bare.stack_info = None, None, None, None
@@ -113,7 +116,10 @@ def _bare(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class PlainFormatter(logging.Formatter):
-    """Formats a record as one line of limited length, plus a limited traceback, in the cluster's time."""
+    """Formats a record as one line of limited length, in the cluster's time.
+
+    A traceback of limited length follows it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
@@ -130,7 +136,10 @@ class PlainFormatter(logging.Formatter):
 
 
 class LogFile(RotatingFileHandler):
-    """A log of bounded size, readable by its owner only. stdout and stderr can be redirected to it."""
+    """A log of bounded size, readable by its owner only.
+
+    stdout and stderr can be redirected to it.
+    """
 
     def __init__(self, path: Path, *, takes_output: bool, file_bytes: int = FILE_BYTES) -> None:
         self._takes_output = takes_output

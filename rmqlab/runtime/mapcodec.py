@@ -1,4 +1,4 @@
-"""Encodes attrs classes as msgpack maps on a stream between processes of one machine.
+"""Encodes attrs classes as msgpack maps, for streams between local processes.
 
 A codec is created for a union of classes; the key `type` of each map names its class. Unknown types and fields are
 errors, because both ends run the same version.
@@ -65,7 +65,10 @@ class MapCodec(Generic[M]):
 
 
 class MapDecoder(Generic[M]):
-    """Splits a stream of bytes into messages: feed it received bytes, then iterate over complete messages."""
+    """Splits a stream of bytes into messages.
+
+    Feed it received bytes, then iterate over complete messages.
+    """
 
     def __init__(self, codec: MapCodec[M]) -> None:
         self._codec = codec

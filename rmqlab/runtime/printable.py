@@ -1,8 +1,8 @@
-"""Escapes text of peers for printing: used by all commands, views, errors and logs.
+"""Escapes text of peers for printing.
 
-A group id can contain escape sequences that recolour, overwrite or retitle a terminal, line breaks that forge a log
-line, and marks that reverse the direction of the following text. Each such character becomes its Python escape, such
-as `\\x1b`.
+All commands, views, errors and logs use it. A group id can contain escape sequences that recolour, overwrite or retitle
+a terminal, line breaks that forge a log line, and marks that reverse the direction of the following text. Each such
+character becomes its Python escape, such as `\\x1b`.
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Return a text as one line, with characters that `str.isprintable` rejects escaped.
+    """Return a text as one line, with unprintable characters escaped.
 
-    These are control characters, line breaks, bidirectional and other format marks, lone surrogates, private and
-    unassigned characters, and spaces other than the usual one.
+    Unprintable are the characters that `str.isprintable` rejects: control characters, line breaks, bidirectional and
+    other format marks, lone surrogates, private and unassigned characters, and spaces other than the usual one.
     """
     return text if text.isprintable() else "".join(map(_escaped, text))
 

@@ -1,4 +1,4 @@
-"""Runs a server as a process: clock, signals, connection to the supervisor, exit status."""
+"""Runs a server as a process: clock, signals, supervisor, exit status."""
 
 import contextlib
 import errno
@@ -69,7 +69,10 @@ def run_process(
 
 
 def _allow_many_files() -> None:
-    """Raise the soft limit of open files: a broker keeps mapped files open, and a topic can have 1024 queues."""
+    """Raise the soft limit of open files to MANY_FILES.
+
+    A broker keeps mapped files open, and a topic can have 1024 queues.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -99,7 +99,10 @@ class Reactor:
         self._hooks.follow(rules)
 
     def defer(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once at the end of this pass, or, outside of a pass, in the next turn of the event loop."""
+        """Call `fn` once at the end of this pass.
+
+        Outside of a pass, it is called in the next turn of the event loop.
+        """
         self._deferred.append(fn)
         if not self._is_passing and not self._is_scheduled:
             self._is_scheduled = True
@@ -215,9 +218,10 @@ def _nothing() -> None:
 async def open_reactor(
     faults: NodeFaults | None = None, errors: InternalErrors | None = None
 ) -> AsyncIterator[Reactor]:
-    """Run a reactor until the block ends, also during the block's cleanup after a cancellation.
+    """Run a reactor until the block ends.
 
-    The reactor applies these faults, or by default those of the process.
+    It also runs during the block's cleanup after a cancellation. The reactor applies these faults, or by default those
+    of the process.
     """
     faults = faults or process_faults()
     reactor = Reactor(faults, errors)

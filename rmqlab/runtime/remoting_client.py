@@ -72,7 +72,7 @@ class RemotingClient:
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - as Channel.request
         """Send a request and return its response.
 
-        ConnectError, ConnectionLostError or RequestTimeoutError if there is none. `timeout` is in seconds. After a
+        ConnectError, ConnectionLostError or RequestTimeoutError without a response. `timeout` is in seconds. After a
         timeout the connection is closed, as in Java's client, because its state is unknown.
         """
         deadline = trio.current_time() + timeout

@@ -1,4 +1,7 @@
-"""A listening server: accepts connections, passes their requests to a dispatcher, closes idle connections."""
+"""A listening server: accepts connections and dispatches their requests.
+
+It closes idle connections.
+"""
 
 import errno
 import logging
@@ -23,7 +26,7 @@ IDLE_TIMEOUT = 120.0
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
 _LATE_LOOK: Final = 5.0
-"""A check for idle connections is skipped if it comes later than its period times this factor."""
+"""A check for idle connections is skipped if it runs later than its period times this factor."""
 
 
 class AddressTakenError(OSError):
@@ -51,7 +54,10 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
 
 
 class Acceptor:
-    """Accepts connections of one listening socket and passes them, with ownership, to `on_accept`."""
+    """Accepts connections of one listening socket for `on_accept`.
+
+    `on_accept` gets the ownership of each connection.
+    """
 
     def __init__(self, reactor: Reactor, sock: socket.socket, on_accept: Callable[[socket.socket], None]) -> None:
         self._reactor = reactor
@@ -172,7 +178,7 @@ class Server(Generic[S]):
 
         None if that is 0 or less.
 
-        A check that comes too late is skipped: this process was stalled, and must first read the bytes that arrived
+        A check that runs too late is skipped: this process was stalled, and must first read the bytes that arrived
         meanwhile (Netty, too, reads before it checks the time).
         """
         period = self._idle_timeout / 120

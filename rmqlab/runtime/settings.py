@@ -1,8 +1,8 @@
-"""Settings from a file: TOML with Python's names, or a `.properties` file with RocketMQ's names.
+"""Settings from a file: TOML, or `.properties` as RocketMQ's.
 
-One flat file can contain the settings of several classes. An unknown key in TOML is an error that suggests a similar
-key; in a properties file it is ignored, as in RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue
-12.1).
+TOML has Python's names, a `.properties` file has RocketMQ's names. One flat file can contain the settings of several
+classes. An unknown key in TOML is an error that suggests a similar key; in a properties file it is ignored, as in
+RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue 12.1).
 """
 
 import difflib
@@ -71,9 +71,10 @@ def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
 
 
 def forbidden_keys(changes: Iterable[str], kinds: Sequence[type[Any]], *listed: str) -> list[str]:
-    """Return those of the keys that requests must not change: settings with FIXED, and the listed keys.
+    """Return those of the keys that requests must not change.
 
-    Keys are compared without case and punctuation, so that no other spelling is accepted.
+    These are settings with FIXED, and the listed keys. Keys are compared without case and punctuation, so that no other
+    spelling is accepted.
     """
     fixed = [key for key, field in setting_fields(*kinds).items() if field.metadata.get("is_fixed")]
     forbidden = set(map(_plain, [*fixed, *listed])) - {""}
@@ -181,9 +182,9 @@ def parse_change(body: bytes, errors: str = "strict") -> dict[str, str]:
 
 
 def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[str, Any]]:
-    """Return the settings with the known ones of these changes, and the changed values by our names.
+    """Return settings with `changes` applied, and the changed values by our names.
 
-    `changes` has RocketMQ's names, and values as text. SettingsError for an invalid value.
+    `changes` has RocketMQ's names, and values as text; unknown names are ignored. SettingsError for an invalid value.
     """
     fields = setting_fields(type(settings))
     changed = {}
@@ -205,7 +206,10 @@ def evolved(settings: T, changed: Mapping[str, Any]) -> T:
 
 
 def settings_text(settings: Settings) -> str:
-    """Return settings in the format of their file: TOML with our names, or properties with RocketMQ's."""
+    """Return settings in the format of their file.
+
+    TOML with our names, or properties with RocketMQ's.
+    """
     if pathlib.Path(settings.source).suffix in PROPERTIES_SUFFIXES:
         lines = {camel(name): _property_text(value) for name, value in settings.values.items()}
         return properties_file_text({**lines, **settings.unknown})

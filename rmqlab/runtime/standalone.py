@@ -1,7 +1,8 @@
-"""The command line of a server without a supervisor: `python -m rmqlab.broker`, `python -m rmqlab.nameserver`.
+"""The command line of a server without a supervisor.
 
-Exit status 0: the server was stopped, or the settings are valid. 1: the settings are invalid, or the server did not
-start; the reason is one line on stderr. 2: invalid command line.
+Commands: `python -m rmqlab.broker`, `python -m rmqlab.nameserver`. Exit status 0: the server was stopped, or the
+settings are valid. 1: the settings are invalid, or the server did not start; the reason is one line on stderr. 2:
+invalid command line.
 """
 
 import argparse

@@ -10,7 +10,7 @@ from rmqlab.runtime.channel import ConnectError
 
 @attrs.define
 class ScriptedClient:
-    """Stand-in for a RemotingClient: records requests, and returns responses from a script.
+    """Stand-in for a RemotingClient: records requests, responds from a script.
 
     The script's keys are an address, or an address and a request code; the value None means that the peer is
     unreachable. Other requests get an empty response with code 0.

@@ -1,6 +1,7 @@
-"""attrs validators of settings, whose errors contain key, value, and the expected value.
+"""attrs validators of settings.
 
-The same validators check values from a file, `--set`, the Python API, and requests 25 and 318 (issue 12.1).
+Their errors contain key, value, and the expected value. The same validators check values from a file, `--set`, the
+Python API, and requests 25 and 318 (issue 12.1).
 """
 
 import unicodedata
@@ -36,7 +37,10 @@ def above(limit: float) -> Check:
 
 
 def within(least: float, most: float) -> Check:
-    """Return a validator: ValueError for values outside of the range, whose ends are valid."""
+    """Return a validator that raises ValueError outside of a range.
+
+    Both ends are valid.
+    """
     return _check(lambda value: least <= value <= most, f"{least} to {most}")
 
 
@@ -83,7 +87,10 @@ def is_host(text: str) -> bool:
 
 
 def line_fault(text: str) -> str | None:
-    """Return the expectation that a text violates as one line of a settings file, or None if it is valid."""
+    """Return what a settings file's line requires of a text that violates it.
+
+    None if the text is valid.
+    """
     if len(text) > LONGEST_TEXT:
         return f"at most {LONGEST_TEXT} characters, not {len(text)}"
     if any(unicodedata.category(character) in _UNWRITABLE for character in text):

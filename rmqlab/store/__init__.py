@@ -1,1 +1,1 @@
-"""One broker's files on one disk. Knows no network and no event loop."""
+"""One broker's files on one disk. Independent of network and event loop."""

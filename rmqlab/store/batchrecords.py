@@ -44,9 +44,9 @@ class BatchRecords:
 
     @classmethod
     def of(cls, batch: Batch, stored_topic: bytes, shared_properties: bytes, hosts_size: int) -> Self:
-        """Measure them.
+        """Compute the sizes of the records.
 
-        The batch's properties follow each message's own, with a separator where it lacks (store-ha#17).
+        The batch's properties follow each message's own, with a separator if it lacks one (store-ha#17).
         """
         tails = _tails(batch.properties, shared_properties)
         properties_sizes = list(map(add, map(len, batch.properties), map(len, tails)))
@@ -60,7 +60,10 @@ class BatchRecords:
         return list(map(add, self.batch.properties, self.tails))
 
     def offsets_from(self, physical: int) -> list[int]:
-        """Return the offset of each record if the first is at `first`, and the end of the last."""
+        """Return the offsets of the records and of the end of the last.
+
+        The first record is at `physical`.
+        """
         return list(accumulate(self.sizes, initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:

@@ -1,4 +1,7 @@
-"""Up to when the files are known good (section 1.2): three timestamps in a file of 4096 bytes (store-ha#3)."""
+"""Checkpoint: the times up to which files are known to be on disk (section 1.2).
+
+Three timestamps in a file of 4096 bytes (store-ha#3).
+"""
 
 import os
 import struct
@@ -37,14 +40,17 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Messages this old are surely in log and queues.
+        """Messages stored by this time (ms) are surely on disk in log and queues.
 
-        3 s allow for what the timestamps round off.
+        The 3 s allow for rounding of the timestamps.
         """
         return min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000
 
     def lower(self, stored_at: int) -> None:
-        """Claim nothing beyond the message stored at this time (ms): the log was truncated behind it."""
+        """Lower all timestamps to `stored_at` (ms) after a truncation of the log.
+
+        `stored_at` is the store time of the last message left.
+        """
         self.physic_msg_timestamp = min(self.physic_msg_timestamp, stored_at)
         self.logics_msg_timestamp = min(self.logics_msg_timestamp, stored_at)
         self.index_msg_timestamp = min(self.index_msg_timestamp, stored_at)

@@ -1,4 +1,7 @@
-"""Deletes expired files, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
+"""Deletes expired files, and refuses puts while the disk is too full.
+
+Sources: sections 3.7 and 3.9.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -34,12 +37,12 @@ class Cleaner:
     _is_refused: bool = attrs.field(default=False, init=False)
 
     def used_percent(self) -> int:
-        """Of the fuller disk of commit log and queues."""
+        """Used percent of the fuller disk of commit log and queues."""
         root, log = self.config.store_path_root_dir, self.config.store_path_commit_log
         return max(self.disk.used_percent(root), self.disk.used_percent(log))  # -1 for one that is missing
 
     def check_disk(self) -> None:
-        """Refuse puts above the warning level, accept them again at or below it (store-ha#31)."""
+        """Refuse puts while disk use is above the warning level (store-ha#31)."""
         used = self.used_percent()
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
         if self.is_disk_full != was_full:
@@ -55,7 +58,7 @@ class Cleaner:
         elif self.putter.refusal is not None:
             self.putter.refusal = None
             self.putter.catch_up()  # refuses again if the disk has no room for pending entries
-            self.queues.recover_counters()  # a start on a full disk could not know them all
+            self.queues.recover_counters()  # a start on a full disk could not recover all of them
 
     def delete_by_hand(self) -> None:
         """Let the next rounds delete expired files at any hour."""
@@ -66,7 +69,7 @@ class Cleaner:
 
         Return the names of the commit log files deleted.
 
-        OSError never: where the disk refuses to delete a file, the next round tries again, as RocketMQ does.
+        Never raises OSError: if the disk refuses to delete a file, the next round tries again, as in RocketMQ.
         """
         files, now = self.log.files.files, self.now_millis()
         # RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the next file's first

@@ -1,4 +1,7 @@
-"""All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
+"""The commit log: all messages of all topics in arrival order.
+
+Sections 2.1, 2.3. Appends, reads, and rolls to the next file.
+"""
 
 import struct
 from typing import Final
@@ -38,9 +41,10 @@ class CommitLog:
     # ---- master: whole records ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
-        """Return the file with room for `size` bytes in one piece, a new one if necessary (store-ha#11). OSError: no room.
+        """Return the file with room for `size` contiguous bytes (store-ha#11).
 
-        The caller checks that they fit into an empty file, and writes them through the mapping, or by `append`.
+        It is a new one if necessary. Raises OSError if the disk has no room. The caller checks that the bytes fit into
+        an empty file, and writes them through the mapping, or by `append`.
         """
         files = self.files.files
         file = files[-1] if files else self.files.file_to_write()
@@ -54,7 +58,7 @@ class CommitLog:
         return file
 
     def _roll(self, full: LogFile, size: int) -> LogFile:
-        """Blank the rest of a file and go on in the next one, which is secured first."""
+        """Blank the rest of a file and continue in the next one, which is allocated first."""
         left = full.size - full.wrote
         if left:
             full.ensure_room(full.wrote + BLANK_SIZE)
@@ -85,9 +89,9 @@ class CommitLog:
         return True
 
     def cut(self, end: int) -> None:
-        """Forget everything from `end` on, for good: its bytes are zeroed.
+        """Truncate at `end`; later bytes are zeroed.
 
-        OSError never (see `LogFile.discard`).
+        Never raises OSError (see `LogFile.discard`).
         """
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
@@ -120,7 +124,7 @@ class CommitLog:
         return file.view[at : min(file.wrote, at + limit)]
 
     def slice(self, offset: int, size: int) -> memoryview | None:
-        """Exactly these bytes; None if they are not all there in one file."""
+        """Return exactly these bytes; None if one file does not have all of them."""
         file = self.files.file_at(offset)
         if file is None:
             return None
@@ -128,7 +132,7 @@ class CommitLog:
         return file.view[at : at + size] if size > 0 and at + size <= file.wrote else None
 
     def record(self, offset: int) -> memoryview | None:
-        """The whole record that starts here; None if none does."""
+        """Return the whole record that starts at `offset`, or None."""
         file = self.files.file_at(offset)
         if file is None:
             return None

@@ -1,7 +1,7 @@
-"""Where two commit logs differ: their common range, the bytes of it that differ, and whose messages lie there.
+"""Comparison of two commit logs: common range, differing bytes, their messages.
 
-Reads files and changes none: beside running brokers or long after, ours or real ones'. A log ends after its last whole
-record; bytes before it that are no record, such as a zeroed one, end nothing (see rmqlab/store/scan.py).
+Reads files and changes none: those of running or stopped brokers, ours or real ones. A log ends after its last whole
+record; bytes before it that are no record, such as a zeroed one, do not end it (see rmqlab/store/scan.py).
 """
 
 import contextlib
@@ -38,18 +38,18 @@ SHOWN: Final = 5
 
 
 class Verdict(enum.StrEnum):
-    """What became of the comparison."""
+    """The result of a comparison."""
 
     EQUAL = "equal"
     """The same bytes over the common range, and the same end. One may begin later than the other."""
     DIFFERENT = "different"
     UNKNOWN = "unknown"
-    """There is nothing that both have."""
+    """The logs have no common range."""
 
 
 @attrs.frozen
 class Record:
-    """One message of a log, as far as it helps to find it elsewhere. Times in ms."""
+    """The identifying fields of one message of a log. Times in ms."""
 
     offset: int
     size: int
@@ -64,7 +64,7 @@ class Record:
     stored_millis: int
     body_size: int
     is_intact: bool
-    """Its body is what its CRC says."""
+    """True if the body matches the CRC."""
 
 
 @attrs.frozen
@@ -82,14 +82,14 @@ class Stretch:
 
 @attrs.frozen
 class Side:
-    """What one of the two logs has."""
+    """One of the two logs in a comparison."""
 
     directory: str
     file_count: int
     min_offset: int
     max_offset: int
     differing: Stretch | None
-    """Records with a byte that the other log does not have at its place."""
+    """Records with a byte that differs from the other log's byte at the same offset."""
     beyond: Stretch | None
     """Records from the other log's end on."""
 
@@ -122,7 +122,7 @@ class LogImage:
     """Commit log offset of each file's first byte."""
     views: list[memoryview]
     written: list[int]
-    """How much of each file may have bytes that are not zero."""
+    """Size of the part of each file that may have bytes other than zero."""
     max_offset: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -133,7 +133,7 @@ class LogImage:
     def open(cls, directory: Path) -> Iterator[Self]:
         """Map a commit log: the directory of its files, or the root of its store.
 
-        StoreError if there is none.
+        StoreError if it is missing.
         """
         place = directory if _files(directory) else directory / "commitlog"
         files = _files(place)
@@ -156,26 +156,29 @@ class LogImage:
         return self.max_offset == self.min_offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """At most so many bytes from here on, never across the end of a file."""
+        """Return at most `size` bytes from `offset`, never across the end of a file."""
         number = self._number(offset)
         at = offset - self.firsts[number]
         return bytes(self.views[number][at : at + size])
 
     def starts(self, offset: int) -> Iterator[int]:
-        """Where records begin: the one that holds `offset` or the first after it, and all that follow."""
+        """Yield the start of each record from `offset` on.
+
+        The first record is the one that holds `offset`, or else the first after it.
+        """
         return (start for start, _ in self.extents(offset))
 
     def extents(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Where records begin and end: the one that holds `offset` or the first after it, and all that follow."""
+        """Yield the start and end of each record from `offset` on, as `starts` does."""
         for number in range(self._number(offset), len(self.views)):
             for start, end in self._records(number):
                 if end > offset and start < self.max_offset:
                     yield start, end
 
     def _records(self, number: int) -> Iterator[tuple[int, int]]:
-        """Where the records of one file begin and end, by their heads.
+        """Yield the start and end of each record of one file, by their heads.
 
-        Bytes that are no record are passed over.
+        Bytes that are no record are skipped.
         """
         view, first, at = self.views[number], self.firsts[number], 0
         while at + BLANK_SIZE <= len(view):
@@ -212,9 +215,9 @@ class LogImage:
         return self.min_offset
 
     def record(self, offset: int) -> Record:
-        """The record that begins here.
+        """Return the record that begins here.
 
-        Of one that is spoilt inside only the place and the size are known.
+        Of a record damaged inside, only offset and size are known.
         """
         number = self._number(offset)
         view, at = self.views[number], offset - self.firsts[number]
@@ -264,7 +267,7 @@ class LogImage:
 
 
 def compare_logs(a: LogImage, b: LogImage, *, shown: int = SHOWN) -> Comparison:
-    """Hold two logs against each other, the common range byte by byte."""
+    """Compare two logs, the common range byte by byte."""
     low, high = max(a.min_offset, b.min_offset), min(a.max_offset, b.max_offset)
     if high <= low and not (a.is_empty or b.is_empty):
         reason = f"one has {a.min_offset}..{a.max_offset}, the other {b.min_offset}..{b.max_offset}: no byte in common"
@@ -302,7 +305,10 @@ def differing_bytes(a: LogImage, b: LogImage, low: int, high: int) -> int:
 
 
 def _blocks(a: LogImage, b: LogImage, low: int, high: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Blocks of [low, high) that differ: where they begin, and the same number of bytes of each log."""
+    """Yield the blocks of [low, high) that differ.
+
+    Each is its start and the same number of bytes of each log.
+    """
     while low < high:
         wanted = min(BLOCK, high - low)
         ours, theirs = a.read(low, wanted), b.read(low, wanted)
@@ -330,7 +336,10 @@ def _first_unequal(ours: bytes, theirs: bytes, size: int) -> int:
 
 
 def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
-    """`unequal` are the offsets from the first difference to the end of the common range."""
+    """Return one log's part of the comparison.
+
+    `unequal` are the offsets from the first difference to the end of the common range.
+    """
     differing = (
         (start, end)
         for start, end in image.extents(unequal.start)

@@ -141,5 +141,8 @@ class StoreConfig:
 
     @property
     def near_bytes(self) -> int:
-        """Bytes before the log's end within which a message counts as being in memory (section 6.2)."""
+        """Distance from the log's end within which messages count as being in memory.
+
+        In bytes; section 6.2.
+        """
         return self.total_memory * self.access_message_in_memory_max_ratio // 100

@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole, each with its former content beside it as `.bak`.
+"""Small files that are replaced as a whole, with the old content in `.bak`.
 
 Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
 after a power loss, the `.bak` may be all that is left.
@@ -22,7 +22,10 @@ _disks: list[Disk] = [Disk()]
 
 @contextlib.contextmanager
 def on_disk(disk: Disk) -> Iterator[None]:
-    """Read and write all small files of this process through a disk, as one that is made to fail."""
+    """Read and write all small files of this process through `disk`.
+
+    For example, a disk that is made to fail.
+    """
     _disks.append(disk)
     try:
         yield
@@ -31,9 +34,9 @@ def on_disk(disk: Disk) -> Iterator[None]:
 
 
 def save_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole.
+    """Replace X by `content`; a reader finds the old or the new file whole.
 
-    OSError leaves X as it was.
+    Writes `X.tmp`, keeps the former X as `X.bak`, and renames `X.tmp`. Raises OSError, which leaves X as it was.
     """
     disk = _disks[-1]
     disk.make_directory(path.parent)
@@ -50,7 +53,10 @@ def save_config_file(path: pathlib.Path, content: bytes) -> None:
 
 
 def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
-    """Make X's content that of `X.bak`: under a second name, which needs no room on a full disk, or as a copy."""
+    """Make `X.bak` a backup of X: a hard link, or else a copy.
+
+    A link needs no room on a full disk.
+    """
     linked = _beside(path, ".old")
     disk.unlink(linked)
     try:
@@ -64,11 +70,9 @@ _unsaved: dict[pathlib.Path, bytes] = {}
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a table that lives in memory.
+    """Write a table that is kept in memory.
 
-    It counts, and is written again later if it cannot be now.
-
-    That is logged once, and once when it is saved again.
+    If this fails, it is written again later. The failure is logged once, and the recovery, too.
     """
     try:
         save_config_file(path, content)
@@ -82,7 +86,7 @@ def keep_config_file(path: pathlib.Path, content: bytes) -> None:
 
 
 def keep_unsaved_files() -> None:
-    """Write what could not be written before."""
+    """Write the files that could not be written before."""
     for path, content in list(_unsaved.items()):
         keep_config_file(path, content)
 

@@ -1,4 +1,7 @@
-"""One queue of one topic: 20-byte entries that point into the commit log (sections 3.1 and 3.2)."""
+"""One queue of one topic: 20-byte entries that point into the commit log.
+
+Sections 3.1 and 3.2.
+"""
 
 import errno
 import logging
@@ -20,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, record size, tags code
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Size in entries that a queue never saw: they point nowhere."""
+"""Size in blank entries, which a queue never received: they point at no record."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 _RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
@@ -59,9 +62,9 @@ class ConsumeQueue:
         return self.held.end if self.held is not None else self.max_offset
 
     def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
-        """Enter one record. False: it is there already, and was skipped (store-ha#21).
+        """Enter one record. False if it is present already, and was skipped (store-ha#21).
 
-        OSError if the disk has no room. Where this queue alone fails, the entry is held: see `write_held`.
+        OSError if the disk has no room. If only this queue fails, the entry is held: see `write_held`.
         """
         if physical_offset + size <= self.max_physical:
             return False
@@ -89,7 +92,7 @@ class ConsumeQueue:
 
         None if the queue already has it.
 
-        OSError also while entries are held: those come first.
+        OSError also while entries are held: those are written first.
         """
         if self.held is not None:
             raise BlockingIOError(errno.EAGAIN, "entries before it are held")
@@ -98,7 +101,7 @@ class ConsumeQueue:
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
             try:
                 self._pre_blank(file, position)
-            except OSError:  # the next try begins as this one did: an empty first file would move the entry
+            except OSError:  # the next try begins in the same state: an empty first file would move the entry
                 if first:
                     self.files.files.pop().delete()
                 raise
@@ -113,7 +116,10 @@ class ConsumeQueue:
         return file
 
     def _pre_blank(self, file: LogFile, position: int) -> None:
-        """A queue that begins in mid-log: entries of its first file that it never saw point nowhere."""
+        """Fill the first file with blank entries before `position`.
+
+        A queue that begins in mid-log has no messages there: the blank entries point at no record.
+        """
         size = position - file.first_offset
         if not 0 < size < file.size:
             self.min_position = max(self.min_position, file.first_offset)
@@ -134,9 +140,9 @@ class ConsumeQueue:
         self.append_joined(first, entries)
 
     def append_joined(self, queue_offset: int, entries: bytes, *, is_retry: bool = False) -> None:
-        """Enter records that follow each other in this queue.
+        """Enter consecutive records of this queue.
 
-        OSError as `append`; a retry holds them then as well.
+        OSError as `append`; a retry then holds them as well.
         """
         at, position = 0, queue_offset * QUEUE_ENTRY_SIZE
         while at < len(entries):
@@ -181,7 +187,7 @@ class ConsumeQueue:
     # ---- reading ----
 
     def entries(self, queue_offset: int, limit: int) -> memoryview:
-        """Entries from one on, to the end of its file or `limit` bytes.
+        """Return entries from `queue_offset` to the end of its file or `limit` bytes.
 
         Empty if the file is missing.
         """
@@ -198,12 +204,15 @@ class ConsumeQueue:
         return ENTRY.unpack(raw) if len(raw) == QUEUE_ENTRY_SIZE else None
 
     def next_file_offset(self, queue_offset: int) -> int:
-        """First queue offset of the next file: where to go on when one is unreadable."""
+        """First queue offset of the next file: where to continue if a file is unreadable."""
         size = self.files.file_size
         return (queue_offset * QUEUE_ENTRY_SIZE // size + 1) * size // QUEUE_ENTRY_SIZE
 
     def entry_before(self, log_offset: int) -> tuple[int, int] | None:
-        """Commit log offset and size of the last record entered here that ends at or before an offset of the log."""
+        """Return the entry of the last record that ends at or before `log_offset`.
+
+        Commit log offset and size of the record.
+        """
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
             at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_offset, key=_offset_of(entries))
@@ -219,10 +228,10 @@ class ConsumeQueue:
     # ---- recovery and cleaning ----
 
     def recover(self, *, crashed: bool = True) -> None:
-        """Find the end: the first invalid entry from the third-last file on (section 3.5, step 2).
+        """Set the end to the first invalid entry of the last three files.
 
-        After a clean stop the entries of a file have no gap, and bisection finds their end. A crash of the machine may
-        lose any pages: then all entries are checked, and those after the first gap are erased.
+        Section 3.5, step 2. After a clean stop the entries of a file have no gap, and bisection finds their end. A
+        crash of the machine may lose any pages: then all entries are checked, and those after the first gap are erased.
         """
         files = self.files.files
         end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
@@ -345,7 +354,10 @@ class ConsumeQueue:
         return dropped
 
     def is_dirty_by(self, pages: int) -> bool:
-        """Whether so many pages of the last file were begun since the last flush, or a file became full; 0: anything."""
+        """True if at least `pages` pages of the last file were begun since the flush.
+
+        Also true if a file became full. With `pages` 0, true if any byte was written.
+        """
         last = self.files.last
         if last is None or last.end_offset <= self.flushed:
             return False

@@ -1,4 +1,4 @@
-"""Every call by which a store touches the disk, but for reads and writes through a mapping.
+"""Disk calls of a store, except reads and writes through a mapping.
 
 A fault (full disk, slow or failing fsync, the n-th call fails) is a subclass of Disk. No module beside this one calls
 the operating system for a file that the store writes: `tests/store/test_failure_sweep.py` relies on that.
@@ -15,7 +15,7 @@ import attrs
 
 
 class StoreError(Exception):
-    """The store cannot open or go on. The text names the file."""
+    """The store cannot open or continue. The text names the file."""
 
 
 class StoreCorrupt(StoreError):
@@ -79,13 +79,16 @@ class Disk:
         os.fdatasync(descriptor)
 
     def lock(self, descriptor: int) -> None:
-        """Lock byte 0 of a file for this process, or raise BlockingIOError or PermissionError at once."""
+        """Lock byte 0 of a file for this process, without waiting.
+
+        Raises BlockingIOError or PermissionError if another process has the lock.
+        """
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
 
     # ---- a file by its name ----
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or directory of this name."""
+        """True if a file or directory of this name exists."""
         return path.exists()
 
     def file_size(self, path: Path) -> int:
@@ -122,7 +125,7 @@ class Disk:
             return []
 
     def names_in(self, path: Path) -> list[str]:
-        """Return the names in a directory, sorted; nothing where the directory is missing.
+        """Return the names in a directory, sorted; empty if the directory is missing.
 
         For many directories.
         """
@@ -157,7 +160,10 @@ class Disk:
             os.fsync(descriptor)
 
     def used_percent(self, path: Path) -> int:
-        """Used space as RocketMQ counts it: of what ordinary users see, rounded up. -1 where it is unknown."""
+        """Return the used space in percent, as RocketMQ counts it; -1 if unknown.
+
+        Counts the space that ordinary users see, rounded up.
+        """
         try:
             stat = os.statvfs(path)
         except OSError:

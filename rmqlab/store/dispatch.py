@@ -27,14 +27,15 @@ _SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 
 
 class DispatchObserver(Protocol):
-    """Gets the messages that have entered their queues."""
+    """Receives the messages that have been entered in their queues."""
 
     def messages_dispatched(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int, /
     ) -> None:
-        """Messages with these tags codes are in a queue, one after the other, the first at `queue_offset`.
+        """Receive consecutive messages of a queue, the first at `queue_offset`.
 
-        In the schedule topic, tags codes are times of delivery, in ms. `store_timestamp` is in ms.
+        `tags_codes` has a code per message. In the schedule topic, these are times of delivery, in ms, as
+        `store_timestamp` is.
         """
 
 
@@ -42,7 +43,7 @@ class DispatchObserver(Protocol):
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
-_FEW: Final = 16 * 1024  # bytes of which hardly two records in a row are of one queue: nothing to join
+_FEW: Final = 16 * 1024  # bytes in which consecutive records are rarely of one queue: nothing to join
 _BULK: Final = 256 * 1024  # more than this at once is a catch-up, not a master's live traffic
 INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
 INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
@@ -94,11 +95,10 @@ def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]
 
 @attrs.define(eq=False)
 class Dispatcher:
-    """Has two positions.
+    """Dispatches the log: one position for the queues, one for the index.
 
-    Queues are never behind the index, and where a lot is to do, they go first.
-
-    A message can be consumed as soon as it is in its queue; the index is for looking things up by hand.
+    The queues are never behind the index, and a bulk enters them first: a message can be consumed as soon as it is in
+    its queue, while the index serves manual queries.
     """
 
     log: CommitLog
@@ -109,11 +109,11 @@ class Dispatcher:
     observer: DispatchObserver | None = None
     is_observed: bool = attrs.field(default=False, init=False)
     """False during recovery, because no client waits for old messages, and on slaves without a waiting client."""
-    offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
-    indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
+    offset: int = attrs.field(default=0, init=False)  # everything before is in the queues
+    indexed: int = attrs.field(default=0, init=False)  # everything before is in the index, too
     index_wanted: int = attrs.field(default=0, init=False)  # a query waits for the index to reach this offset
     entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, by all callers
-    _unindexed: int = attrs.field(default=0, init=False)  # about so many queue entries are of what the index lacks
+    _unindexed: int = attrs.field(default=0, init=False)  # approximate number of queue entries that the index lacks
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
@@ -125,10 +125,10 @@ class Dispatcher:
     def catch_up(
         self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
     ) -> None:
-        """At a start, enter missing records: in the queues from `replay_from` on, in the index from `indexed` if less.
+        """Dispatch missing records at a start. OSError: no room.
 
-        Index entries before both that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
-        OSError: no room.
+        Queues are entered from `replay_from` on, the index from `indexed` if that is less. Index entries before both
+        that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
         """
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
@@ -137,9 +137,10 @@ class Dispatcher:
         self.follow()
 
     def follow(self) -> None:
-        """Enter all readable records in the queues, and in the index unless it is far behind. OSError: no room.
+        """Dispatch all readable records; skip the index if it is far behind.
 
-        A long way (after a crash that lost an index file) is done in steps beside other work; see `step`.
+        OSError: no room. A long way (after a crash that lost an index file) is done in steps beside other work; see
+        `step`.
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
@@ -193,11 +194,14 @@ class Dispatcher:
 
     @property
     def is_index_behind(self) -> bool:
-        """True where the queues have something that the index lacks."""
+        """True if the index lacks records that the queues have."""
         return self.indexed < self.offset
 
     def want_index(self) -> int | None:
-        """Have the index caught up with the queues, also amidst a bulk: which `indexed` to wait for; None if it has."""
+        """Request the index up to the queues; return the `indexed` to wait for.
+
+        Returns None if it is complete. Otherwise the index catches up even during a bulk transfer.
+        """
         if not self.is_index_behind:
             return None
         self.index_wanted = self.offset
@@ -270,7 +274,7 @@ class Dispatcher:
         self._known.clear()
 
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
-        """Collect entries of records that start below `limit`, and index keys if `keys` is given; return the next offset."""
+        """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
@@ -367,9 +371,9 @@ class Dispatcher:
         self._touched.append(queue)
 
     def _no_record(self, file: LogFile, at: int) -> int:
-        """Handle bytes that are no whole record: the blank at a file's end, an incomplete record, or garbage.
+        """Handle bytes that are no whole record; return the position to continue at.
 
-        Returns the position in the file to continue at.
+        These are the blank at a file's end, an incomplete record, or garbage.
         """
         here = file.first_offset + at
         if at + 8 > file.wrote:

@@ -13,7 +13,7 @@ from rmqlab.store.disk import Disk
 
 
 class DiskEffect(Protocol):
-    """What a fault of the disk does to the calls of a store.
+    """The effects of a disk fault on the calls of a store.
 
     `rmqlab.faults.disk` has one class for each kind.
     """
@@ -35,7 +35,7 @@ class DiskEffect(Protocol):
 class FaultyDisk(Disk):
     """The real disk as long as no effects are set. They may change at any time.
 
-    As on a real disk, what was allocated before can be written: memory accepts it, whatever the disk does.
+    As on a real disk, allocated blocks can be written despite the effects, because writes go to memory.
     """
 
     effects: Sequence[DiskEffect] = ()

@@ -1,4 +1,4 @@
-"""Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
+"""A sequence of bytes in files of equal length: a commit log, a consume queue."""
 
 import contextlib
 from bisect import bisect_right
@@ -89,9 +89,9 @@ class FileQueue:
         return file
 
     def trim(self, end: int) -> None:
-        """Forget everything from `end` on.
+        """Truncate at `end`.
 
-        Bytes are not cleared; files beyond are deleted. OSError never.
+        Bytes are not cleared; later files are deleted. Never raises OSError.
         """
         kept: list[LogFile] = []
         for file in self.files:
@@ -114,7 +114,7 @@ class FileQueue:
     def destroy(self) -> None:
         """Delete all files, and the directory if nothing else is in it.
 
-        OSError never: what stays counts as empty.
+        Never raises OSError: a file that stays counts as empty.
         """
         for file in self.files:
             file.discard()

@@ -1,4 +1,4 @@
-"""Flushing in two steps: a job that only syncs, in a worker thread, and its result applied in the loop.
+"""Flushing: a worker thread syncs, and the loop applies the result.
 
 The synced offsets must survive `kill -9`, so that a power loss can be simulated: kill the process, then erase what was
 never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit log offsets up
@@ -48,7 +48,7 @@ class FlushedMarks:
     log: int = 0
     queues: int = 0
     is_known: bool = False
-    """False for a store that was never ours, or never flushed."""
+    """False for a store of a real broker, or one that was never flushed."""
     _descriptor: int = attrs.field(default=-1, init=False)
 
     @classmethod
@@ -133,7 +133,10 @@ class Flusher:
         return self._log_job.error if self._log_job is not None else ""
 
     def suspect(self, log_end: int) -> None:
-        """Have the log written once more up to here before it counts as synced: another process may have failed to."""
+        """Rewrite the log up to `log_end` before it counts as synced.
+
+        Another process may have failed to sync it.
+        """
         self._suspect_to = max(self._suspect_to, log_end)
 
     def log_job(self, stored_at: int) -> FlushJob | None:
@@ -169,7 +172,10 @@ class Flusher:
         return whole
 
     def _whole_to(self, limit: int) -> int:
-        """The end of the whole records from the flushed mark on, as far as `limit` or a bit more."""
+        """Return the end of the whole records from the flushed mark on, up to `limit`.
+
+        The last one may end after `limit`.
+        """
         at, why = self._record_start(self.marks.log), Walk.BLANK
         while at < limit and why is Walk.BLANK and (file := self.log.files.file_at(at)) is not None:
             first, view = file.first_offset, file.view[: file.wrote]
@@ -181,7 +187,10 @@ class Flusher:
         return min(at, self.log.max_offset)
 
     def _record_start(self, offset: int) -> int:
-        """Return the begin of the record at or after an offset: a slave may have flushed a part of a record."""
+        """Return the start of the record at or after an offset.
+
+        A slave may have flushed a part of a record.
+        """
         record = self.log.record(offset)
         if record is not None and physical_offset_of(record) == offset:
             return offset
@@ -254,7 +263,7 @@ class Flusher:
     def done(self, job: FlushJob) -> None:
         """Apply a job that succeeded. A job made before the log was truncated is ignored."""
         if job.epoch != self._epoch:
-            self.saved = None  # it may have written a checkpoint of the log as it was
+            self.saved = None  # it may have written a checkpoint of the log before the truncation
             return
         if job.log_stored_at is not None:
             self.marks.log = max(self.marks.log, job.target)

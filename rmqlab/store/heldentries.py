@@ -1,6 +1,6 @@
-"""Queue entries that cannot be written now: a file of their queue cannot be made or opened.
+"""Queue entries that wait because a file of their queue cannot be made or opened.
 
-One queue must not stop the others (issue 12.5). A disk without room is no such case: there everything waits.
+One queue must not stop the others (issue 12.5). A disk without room is a different case: then all dispatch waits.
 """
 
 import errno
@@ -19,13 +19,16 @@ _MOST: Final = 1_000_000
 
 
 def concerns_one_queue(problem: Exception) -> bool:
-    """Whether other queues can go on."""
+    """True if other queues can continue."""
     return not isinstance(problem, OSError) or problem.errno not in _NO_ROOM
 
 
 @attrs.define(eq=False)
 class HeldEntries:
-    """Entries that one queue has to write later, in order: runs of entries, each with its first queue offset."""
+    """Entries that one queue has to write later, in order.
+
+    They are runs of entries, each with its first queue offset.
+    """
 
     runs: list[tuple[int, bytearray]] = attrs.field(factory=list)
     first_physical: int = -1
@@ -33,7 +36,7 @@ class HeldEntries:
 
     @property
     def end(self) -> int:
-        """The queue offset that follows."""
+        """The queue offset after the last entry."""
         first, entries = self.runs[-1]
         return first + len(entries) // QUEUE_ENTRY_SIZE
 

@@ -42,7 +42,10 @@ IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
 
 
 def key_hash(key: bytes) -> int:
-    """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
+    """Return the hash of `topic#key` in UTF-8 (store-ha#23).
+
+    Java's abs of its hash, or 0 if that is still negative.
+    """
     if len(key) <= HASH_CHUNK and key.isascii():
         # Repeats `unsigned_hash` inline for speed: this runs once or more per message.
         hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
@@ -89,9 +92,9 @@ class IndexFile:
 
     @property
     def is_sane(self) -> bool:
-        """Whether the header can be of an index file.
+        """True if the header is valid.
 
-        A disk, a kill or another program may have left anything.
+        A disk fault, a kill or another program may leave any bytes.
         """
         moments, places = (self.begin_timestamp, self.end_timestamp), (self.begin_physical, self.end_physical)
         return (
@@ -103,7 +106,7 @@ class IndexFile:
     def cut(self, log_end: int) -> bool:
         """Drop the entries of records from here on, the file's last.
 
-        Return whether there were any.
+        Returns True if there were any.
         """
         count = self.index_count
         while count > 1:
@@ -130,7 +133,7 @@ class IndexFile:
         return self.begin_timestamp + seconds * 1000
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
-        """Enter keys in the order of the log. The caller saw to it that they fit."""
+        """Enter keys in the order of the log. The caller has checked that they fit."""
         if len(entries) < _MANY or self.index_count == 1:  # the first of all sets the times of the file
             self._put_each(entries)
         else:
@@ -201,9 +204,9 @@ class IndexFile:
         )  # fmt: skip
 
     def _secure(self, places: Iterable[int], entries_at: int, entries_end: int) -> None:
-        """See to it that these slots and entries can be written.
+        """Allocate blocks for these slots and entries.
 
-        OSError: no room, and nothing is changed.
+        OSError if there is no room; nothing is changed then.
         """
         if self._has_holes:
             for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
@@ -230,7 +233,7 @@ class IndexFile:
         populate(self._map, start, end)
 
     def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
-        """Commit log offsets of entries with this hash stored in [begin, end], newest first."""
+        """Return log offsets of this hash stored in [begin, end], newest first."""
         found: list[int] = []
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
@@ -244,7 +247,7 @@ class IndexFile:
                 break
             if its_hash == hashed and stored_at <= end:
                 found.append(physical_offset)
-            if previous > self.index_count or previous >= at:  # newer than itself: a garbled chain may be a ring
+            if previous > self.index_count or previous >= at:  # newer than itself: a damaged chain may be a ring
                 break
             at = previous
         return found
@@ -264,7 +267,7 @@ class Index:
     now_millis: Callable[[], int]
     files: list[IndexFile] = attrs.field(factory=list, init=False)
     full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
-    is_last_lost: bool = attrs.field(default=False, init=False)  # the newest file that was there could not be used
+    is_last_lost: bool = attrs.field(default=False, init=False)  # the newest existing file could not be used
 
     def load(self, *, safe_until: int | None = None) -> int:
         """Map the files.
@@ -288,7 +291,7 @@ class Index:
     def _load_file(self, path: Path) -> IndexFile | None:
         """Map one file.
 
-        None for an empty or garbled one: it is deleted, for an index can be lacked (issue 12.11).
+        None for an empty or damaged file: it is deleted, because the store works without an index (issue 12.11).
         """
         file = None
         if self.disk.file_size(path):
@@ -335,7 +338,7 @@ class Index:
         return file
 
     def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
-        """Return commit log offsets, newest first, of records whose key has this key's hash."""
+        """Return log offsets of records with this key's hash, newest first."""
         hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
         for file in reversed(self.files):
             if file.overlaps(begin, end):
@@ -345,7 +348,7 @@ class Index:
         return found
 
     def cut(self, log_end: int) -> None:
-        """The log was truncated: forget its records from `log_end` on. OSError never."""
+        """Remove records from `log_end` on. Never raises OSError."""
         emptied = [file for file in self.files if file.cut(log_end) and file.index_count == 1]
         self.files = [file for file in self.files if file not in emptied]
         for file in emptied:
@@ -358,7 +361,7 @@ class Index:
         return self.files[-1].end_physical if self.files else 0
 
     def destroy(self) -> None:
-        """Delete all files. OSError never."""
+        """Delete all files. Never raises OSError."""
         for file in self.files:
             file.file.discard()
         self.files, self.full = [], []

@@ -1,4 +1,4 @@
-"""Index hashes of a record: one for its unique key and one for each of its keys (section 3.3)."""
+"""Index hashes of a record: its unique key and each of its keys (section 3.3)."""
 
 import functools
 import struct
@@ -50,9 +50,9 @@ def index_hashes(text: bytes, prefix: bytes) -> list[int]:
 
 
 def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
-    """The one hash of properties that have a unique key as clients make it and no other; None for any others.
+    """Return the hash of properties whose only key is a client's unique key.
 
-    `text` has separators around it. `topic_parts` are those of its topic.
+    None for any others. `text` has separators around it. `topic_parts` are those of its topic.
     """
     at = text.rfind(b"\x02UNIQ_KEY\x01") + 10
     end = text.find(_PAIR_END, at)
@@ -69,10 +69,10 @@ def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
 
 
 def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[int, int]) -> list[int] | None:
-    """Return one hash for each text if all differ only in the last digits of their unique keys; else None.
+    """Return one hash for each text, if they differ only in unique keys' last digits.
 
-    Most batches of one producer are like that: the shared part is hashed once. `tail` is the text after each; there are
-    no separators around them.
+    Otherwise None. Most batches of one producer are like that: the shared part is hashed once. `tail` is the text after
+    each; there are no separators around them.
     """
     first = texts[0]
     found = key_digits(first + tail, topic_parts)
@@ -92,7 +92,7 @@ def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[in
 
 
 def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:
-    """Return True if a record contains its own commit log offset, and one of its keys has this hash."""
+    """True if a record contains its own log offset and a key with this hash."""
     return physical_offset_of(record) == offset and hashed in _record_hashes(bytes(record))
 
 
@@ -110,7 +110,10 @@ def _record_hashes(record: bytes) -> list[int]:
 
 
 class KeyDigits(NamedTuple):
-    """The position of the last digits of a text's only key, and the hash contribution of all before them."""
+    """Position of the last digits of a text's only key.
+
+    With the hash contribution of all characters before them.
+    """
 
     at: int
     base: int
@@ -136,7 +139,7 @@ def key_digits(text: bytes, topic_parts: Mapping[int, int]) -> KeyDigits | None:
 
 @functools.lru_cache(1024)
 def topic_parts_of(prefix: bytes) -> Mapping[int, int]:
-    """Return the hash contributions of `topic#` and the "0"s of a unique key, by the size of the key."""
+    """Return the hash contributions of `topic#` and "0"s, by size of unique key."""
     hashed = java_hash(prefix.decode("utf-8", "replace"))
     return {
         size: (hashed * pow(31, size, 1 << 32) + sum(48 * 31**i for i in range(size))) & 0xFFFFFFFF
@@ -146,7 +149,10 @@ def topic_parts_of(prefix: bytes) -> Mapping[int, int]:
 
 @attrs.frozen
 class _Alike:
-    """Ends of records, from their topics on, that differ in the last digits of their unique keys only."""
+    """Ends of records that differ only in the last digits of their unique keys.
+
+    Each is the record from its topic on.
+    """
 
     size: int
     head: bytes
@@ -173,10 +179,10 @@ class KeyReader:
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
 
     def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry]) -> int:
-        """Add the entries of records that start from `start` up to `limit`, offsets of the log; return the next offset.
+        """Add entries of records that start in [start, limit); return the next offset.
 
-        The queues' dispatch has read these records, so they are whole. At bytes that are no record, the next offset is
-        the end of the file.
+        `start` and `limit` are offsets of the log. The queues' dispatch has read these records, so they are whole. At
+        bytes that are no record, the next offset is the end of the file.
         """
         mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size, _RECORD.unpack_from
         abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
@@ -230,7 +236,7 @@ class KeyReader:
         return index_hashes(fenced, prefix) if hashed is None else [hashed]
 
     def _open(self, stored_topic: bytes) -> tuple[bytes, Mapping[int, int]]:
-        """Return the prefix of a topic's keys, and its contribution to the hash of a unique key."""
+        """Return the prefix of a topic's keys, and its part of unique key hashes."""
         prefix = stored_topic[1:] + b"#"
         opened = self._topics[stored_topic] = (prefix, topic_parts_of(prefix))
         return opened

@@ -9,11 +9,11 @@ from rmqlab.store.results import QueryResult
 def records_by_key(
     index: Index | None, log: CommitLog, topic_and_key: str, limit: int, begin: int, end: int
 ) -> QueryResult:
-    """Return records whose key, or unique key, has this key's hash, oldest first, at most `limit`.
+    """Return at most `limit` records with this key's hash, oldest first.
 
-    `begin` and `end` are store times in ms, both included. As in RocketMQ, the client compares the keys themselves.
-    Each record found is checked against its hash, because after a torn write or in a damaged file an entry may point
-    anywhere (issue 12.13).
+    The key is one of the record's keys or its unique key. `begin` and `end` are store times in ms, both included. As in
+    RocketMQ, the client compares the keys themselves. Each record found is checked against its hash, because after a
+    torn write or in a damaged file an entry may point anywhere (issue 12.13).
     """
     found = index.find(topic_and_key, limit, begin, end) if index is not None and index.files else []
     if index is None or not found:  # RocketMQ reports the end of its index only with records that it found there

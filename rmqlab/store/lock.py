@@ -21,9 +21,9 @@ class StoreLock:
 
     @classmethod
     def acquire(cls, path: Path, disk: Disk | None = None) -> "StoreLock":
-        """StoreLocked while another store holds it.
+        """Lock the file.
 
-        OSError when the file cannot be opened or locked.
+        StoreLocked if another store holds it. OSError if the file cannot be opened or locked.
         """
         # Path.resolve raises RuntimeError for a loop of symbolic links, which then has no named reason.
         path, disk = Path(os.path.realpath(path)), disk or Disk()
@@ -38,7 +38,7 @@ class StoreLock:
             if isinstance(problem, BlockingIOError | PermissionError):
                 raise refusal from problem
             raise
-        with contextlib.suppress(OSError):  # a full disk: its content is for people, the lock holds without
+        with contextlib.suppress(OSError):  # a full disk: the content is informative only, the lock works without it
             if disk.read(descriptor, 5) != b"lock":
                 disk.write(descriptor, b"lock", 0)
         _held_here.add(path)
@@ -51,7 +51,7 @@ class StoreLock:
 
 @attrs.define
 class AbortFile:
-    """There while the store is open, and after it was not closed cleanly (store-ha#5)."""
+    """The file exists while the store is open, and after an unclean stop (store-ha#5)."""
 
     path: Path
     disk: Disk = attrs.field(factory=Disk)

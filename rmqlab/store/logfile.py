@@ -88,10 +88,11 @@ class LogFile:
 
         StoreCorrupt if it has another length.
 
-        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. OSError leaves none.
+        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. On OSError there is
+        no file.
 
-        A scattered file is one of many, or is touched here and there: a page fault shall bring in its page
-        alone. Otherwise the system reads around it, and the first byte of a new file costs 1 ms and 2 MB.
+        A scattered file is one of many, or is accessed at random: a page fault should load one page only. Otherwise the
+        system reads neighbouring pages, and the first byte of a new file costs 1 ms and 2 MB.
         """
         mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered)
         first_offset = int(path.name)
@@ -99,7 +100,7 @@ class LogFile:
 
     @property
     def end_offset(self) -> int:
-        """Of the bytes written."""
+        """The end of the written bytes."""
         return self.first_offset + self.wrote
 
     @property
@@ -107,7 +108,10 @@ class LogFile:
         return self.wrote >= self.size
 
     def ensure_room(self, end: int) -> None:
-        """Make [0, end) safe to write. OSError if the disk has no more room; nothing is changed then."""
+        """Make [0, end) safe to write.
+
+        Raises OSError if the disk has no more room; nothing is changed then.
+        """
         if end <= self.room:
             return
         self.ensure_blocks(end)
@@ -117,9 +121,10 @@ class LogFile:
         self.room = target
 
     def append(self, data: bytes | memoryview) -> None:
-        """Write what need not be touched one by one: a call instead of a mapping's page faults, each of which costs more.
+        """Write bytes with a system call.
 
-        OSError if the disk has no more room; nothing is changed then.
+        This costs less than the page faults of a mapping, for bytes that are not written one by one. Raises OSError if
+        the disk has no more room; nothing is changed then.
         """
         end = self.wrote + len(data)
         self.ensure_blocks(end)
@@ -184,9 +189,10 @@ class LogFile:
             self.disk.sync(descriptor)
 
     def rewrite(self, start: int, end: int) -> None:
-        """Rewrite one byte in each page of a range unchanged, so that the next sync writes all of them.
+        """Rewrite one byte in each page of a range, so that the next sync writes it.
 
-        For bytes that were written before: their pages have blocks. Not from a thread: another one may write there.
+        The bytes do not change. They must have been written before, so that their pages have blocks. Must not run in a
+        thread: another thread may write there.
         """
         mapped = self.map
         for at in range(start, end, mmap.PAGESIZE):

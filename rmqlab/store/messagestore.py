@@ -114,7 +114,7 @@ class MessageStore:
         return store
 
     def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
-        """Load the files, truncate torn records, dispatch what queues and index lack (section 3.5)."""
+        """Load the files, truncate torn records, dispatch missing ones (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
         log.files.load()
@@ -153,9 +153,9 @@ class MessageStore:
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def close(self) -> None:
-        """Stop cleanly: flush all, remove `abort` if queues and index are complete (store-ha#5) and the disk has room.
+        """Stop cleanly: flush all, remove `abort` if the store is complete (store-ha#5).
 
-        Never raises OSError: if the disk fails, `abort` stays, and the next start recovers as after a crash.
+        If not, or if the disk is full or fails, `abort` stays: the next start recovers as after a crash. No OSError.
         """
         if self._closed:
             return
@@ -268,7 +268,7 @@ class MessageStore:
         *,
         property_filter: PropertyFilter | None = None,
     ) -> GetResult:
-        """Messages of one queue from `queue_offset` on, within the limits of one pull (section 6.1)."""
+        """Return messages of a queue, within the limits of one pull (section 6.1)."""
         return self.puller.get(
             self.queues.table.get((topic, queue_id)), queue_offset, max_nums, matches, property_filter
         )
@@ -349,7 +349,7 @@ class MessageStore:
         return done
 
     def record_before(self, offset: int) -> tuple[int, int] | None:
-        """Return offset and size of the last record with a queue entry that ends at or before `offset`; None without one."""
+        """Return offset and size of the last queued record that ends by `offset`, or None."""
         return self.queues.record_before(offset)
 
     # ---- flush -------------------------------------------------------------------------------------------

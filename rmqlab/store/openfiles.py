@@ -58,16 +58,16 @@ class OpenFiles:
         self._shrink(self.limit)
 
     def remove(self, file: Mapped) -> bool:
-        """Forget a file. True if it was mapped."""
+        """Remove a file. True if it was mapped."""
         if file not in self._mapped:
             return False
         del self._mapped[file]
         return True
 
     def opening(self, open_it: Callable[[], T]) -> T:
-        """Call this.
+        """Call `open_it`.
 
-        Where the process or the system has no descriptor or mapping left, with half of the files closed.
+        If the process or the system has no descriptor or mapping left, close half of the files and retry.
 
         OSError as from the call.
         """
@@ -88,10 +88,10 @@ class OpenFiles:
 
 @attrs.define(eq=False)
 class QueueFile(LogFile):
-    """A file that is mapped when its bytes are used, and unmapped when too many others are mapped.
+    """A log file that is mapped on demand, and unmapped when too many are mapped.
 
-    `map` and `view` map it: they raise OSError where the system cannot, and StoreCorrupt for a file whose length
-    has changed. While it is unmapped it has no `room`, so a writer that calls `ensure_room` maps it first.
+    `map` and `view` map it: they raise OSError if the system cannot, and StoreCorrupt for a file whose length has
+    changed. While it is unmapped it has no `room`, so a writer that calls `ensure_room` maps it first.
     """
 
     map: mmap.mmap = attrs.field(init=False)
@@ -147,7 +147,7 @@ class _Unmapped(QueueFile):
     A class of its own, because `__getattr__` slows all attributes of a class, and a mapped file is a hot path.
     """
 
-    if not TYPE_CHECKING:  # a type checker shall still find misspelt names
+    if not TYPE_CHECKING:  # type checkers still find misspelt names
 
         def __getattr__(self, name: str) -> object:
             """Map the file, which makes it a `QueueFile`.

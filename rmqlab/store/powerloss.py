@@ -1,9 +1,9 @@
-"""Play a power loss on a store whose process was killed: what was never synced is gone. And empty a store.
+"""Simulates a power loss on the store of a killed process; empties a store.
 
-A killed process loses nothing, for the page cache outlives it. Its machine would. The marks in
-`config/rmqlab.flushed` (see flush.py) say what was synced; all beyond is zeroed, as files that never reached
-the disk read after a crash. Index files are left alone: an abnormal start drops the young one anyway. So are the
-JSON files: they are replaced by renaming, and file systems write out what a rename puts in place.
+A killed process loses nothing, because the page cache survives it; a power loss also loses what was never synced. The
+marks in `config/rmqlab.flushed` (see flush.py) record what was synced; all bytes after them are zeroed, as they read
+after a crash in files that never reached the disk. Index files are left alone: an abnormal start drops the young one
+anyway. So are the JSON files: they are replaced by renaming, and file systems write renamed files to disk.
 """
 
 import shutil
@@ -25,10 +25,10 @@ _FILES: Final = ("checkpoint", "abort", "lock")
 
 @attrs.frozen
 class Lost:
-    """What the power loss took."""
+    """The data lost by the power loss."""
 
     flushed: int = 0
-    """Commit log offset up to which everything was on disk, and is."""
+    """Commit log offset up to which everything was on disk, and still is."""
     log_bytes: int = 0
     """Beyond it, to the end of the last message in a queue, or to the last byte that was not zero."""
     messages: int = 0
@@ -38,10 +38,10 @@ class Lost:
 
 
 def lose_unsynced(config: StoreConfig) -> Lost:
-    """Erase what was not synced. A store that never was loses nothing.
+    """Erase what was not synced. A missing store loses nothing.
 
-    StoreLocked while a process still has the store; StoreError for one that does not say what was synced, as that of
-    a real broker.
+    StoreLocked while a process still has the store; StoreError for a store without marks of what was synced, such as a
+    real broker's.
     """
     root = config.store_path_root_dir
     if not root.is_dir():
@@ -72,16 +72,14 @@ def lose_unsynced(config: StoreConfig) -> Lost:
 
 
 def has_store(config: StoreConfig) -> bool:
-    """Tell whether there is something to wipe."""
+    """Return True if there is something to wipe."""
     return config.store_path_commit_log.exists() or any(
         (config.store_path_root_dir / name).exists() for name in (*_FOLDERS, *_FILES)
     )
 
 
 def wipe_store(config: StoreConfig) -> int:
-    """Delete all files of a store, and nothing else that lies beside them.
-
-    Answer how many files it were.
+    """Delete all files of a store, and nothing else beside them; return their number.
 
     StoreLocked while a process still has the store.
     """

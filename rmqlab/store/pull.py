@@ -1,4 +1,7 @@
-"""Read messages of a queue for one pull: selection, limits and status (sections 6.1 to 6.3)."""
+"""Read messages of a queue for one pull: selection, limits and status.
+
+Sections 6.1 to 6.3.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -58,7 +58,7 @@ class Putter:
     index: Index | None
     dispatcher: Dispatcher
     now_millis: Callable[[], int]
-    refusal: str | None = None  # why nothing can be put now
+    refusal: str | None = None  # why puts are refused now
     last_stored_at: int = 0
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
     _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
@@ -75,7 +75,7 @@ class Putter:
     def append(self, message: NewMessage) -> PutResult:
         """Append one record, and count it in its queue.
 
-        To enter it there is another step, `catch_up`.
+        A separate step, `catch_up`, enters it there.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -118,9 +118,10 @@ class Putter:
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
     def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
+        """Append the messages of a batch, all in one file or not at all.
 
-        `message` has their shared fields; its properties are the batch's and follow each message's own.
+        Section 2.8, store-ha#17. `message` has their shared fields; its properties are the batch's and follow each
+        message's own.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -195,9 +196,9 @@ class Putter:
             )
 
     def catch_up(self) -> None:
-        """Enter what the log has and queues or index lack.
+        """Enter the records that queues or index lack.
 
-        Where the disk has no room for it, nothing more is put.
+        If the disk has no room for them, later puts are refused.
         """
         batches, self._batches = self._batches, []
         try:
@@ -206,11 +207,14 @@ class Putter:
                 if self.dispatcher.indexed == put.physical_offset:
                     self._enter_batch(queue, put, records)
             self.dispatcher.follow()
-        except OSError as problem:  # it is stored; the next time will enter it
+        except OSError as problem:  # it is stored; the next call enters it
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:
-        """Refuse puts after an error of the disk or too many open files, until the next check of the disk (section 3.9)."""
+        """Refuse puts until the next check of the disk (section 3.9).
+
+        `problem` is an error of the disk, or of too many open files.
+        """
         self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
         logger.error("no more puts: %s", self.refusal)
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -218,7 +222,7 @@ class Putter:
     def _stored_topic(self, topic: str) -> bytes:
         """Length and text, as in a record.
 
-        Nothing for what no directory of queues can be called.
+        Empty if the topic is not a valid name of a directory of queues.
         """
         if not can_have_queues(topic):
             return b""
@@ -229,7 +233,10 @@ class Putter:
         return stored
 
     def _why_illegal(self, message: NewMessage, properties_size: int) -> PutResult:
-        """Too large somewhere: find the status RocketMQ has for it (section 2.5, store-ha#15)."""
+        """Return RocketMQ's status for a message that is too large.
+
+        Section 2.5, store-ha#15.
+        """
         if not can_have_queues(message.topic):
             return _illegal(f"topic {message.topic!r}: no directory can be called so")
         if len(message.topic.encode()) > _MAX_TOPIC:

@@ -31,9 +31,10 @@ def _is_entry(entries: memoryview, i: int) -> bool:
 
 
 def valid_count(view: memoryview) -> int:
-    """Return the number of entries before the first invalid one: with a negative offset, or without a size.
+    """Return the number of entries before the first invalid one.
 
-    A start after a crash checks all entries of up to three files of every queue, so this uses arrays instead of a loop.
+    Invalid is a negative offset or a size of 0. A start after a crash checks all entries of up to three files of every
+    queue, so this uses arrays instead of a loop.
     """
     words = view.cast("i")  # five to an entry
     sizes, highs = (_big_endian(words[first::_WORDS]) for first in (2, 0))

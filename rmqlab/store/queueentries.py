@@ -1,4 +1,7 @@
-"""Every entry of a store's consume queues, read from their files alone (sections 3.1 and 3.2)."""
+"""Reads every entry of a store's consume queues from their files.
+
+Sections 3.1 and 3.2.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +15,7 @@ from rmqlab.store.queuefile import queue_files, written_part
 
 @attrs.frozen
 class QueueEntry:
-    """What one queue offset of a consume queue points at."""
+    """One entry of a consume queue."""
 
     topic: str
     queue_id: int
@@ -25,9 +28,9 @@ class QueueEntry:
 
 
 def read_entries(root: Path) -> Iterator[QueueEntry]:
-    """Yield the entries of all consume queues below a store's root, without those that a queue never had.
+    """Yield the entries of all consume queues below a store's root.
 
-    An entry of zeros counts where others follow it. OSError.
+    Entries that a queue never had are left out; an entry of zeros counts if others follow it. Raises OSError.
     """
     for path in queue_files(root):
         topic, queue_id, first = path.parts[-3], path.parts[-2], int(path.name) // QUEUE_ENTRY_SIZE

@@ -1,6 +1,7 @@
-"""One consume queue file as bytes, for readers of a store that is not open (sections 3.1 and 3.2).
+"""One consume queue file as bytes, for readers of a store that is not open.
 
-Written entries are at the begin, and their commit log offsets only rise: bisection finds the end and an offset.
+Sections 3.1 and 3.2. Written entries are at the begin, and their commit log offsets only rise: bisection finds the end
+and an offset.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ def queue_files(root: Path) -> list[Path]:
 
 
 def last_queue_files(root: Path) -> list[Path]:
-    """The two last files of each consume queue: the very last may hold nothing yet."""
+    """The two last files of each consume queue: the very last may be empty."""
     by_queue: dict[Path, list[Path]] = {}
     for path in queue_files(root):
         by_queue.setdefault(path.parent, []).append(path)
@@ -44,7 +45,7 @@ def written_part(path: Path) -> Iterator[memoryview]:
 
 
 def written_count(raw: memoryview) -> int:
-    """Entries that were ever written: those have a size."""
+    """Entries that were written: those have a size."""
     return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
 
 

@@ -23,7 +23,10 @@ _LONGEST_NAME: Final = 255
 
 
 def can_have_queues(topic: str) -> bool:
-    """Return True if a topic is a valid name of one directory: clients may send any topic, such as `../x`."""
+    """True if a topic is a valid name of one directory.
+
+    Clients may send any topic, such as `../x`.
+    """
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode(errors="replace")) <= _LONGEST_NAME
 
@@ -73,7 +76,7 @@ class Queues:
         return max((queue.max_physical for queue in self), default=0)
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
-        """Return commit log offset and size of the last record in any queue that ends at or before a log offset.
+        """Return log offset and size of the last queued record that ends by `log_offset`.
 
         Queues that end before a record found in another queue are not opened.
         """
@@ -104,7 +107,7 @@ class Queues:
             queue.correct_min_offset(log_min)
 
     def recover_counters(self) -> None:
-        """The next message of a queue gets the number after its last entry (section 2.6)."""
+        """Set each queue's next offset to that after its last entry (section 2.6)."""
         for queue in self:
             queue.next_offset = queue.end_offset
 
@@ -141,7 +144,7 @@ class Queues:
 
 
 class EnteredOffsets:
-    """Commit log offsets that are in any queue, for one part of the log after the other.
+    """Commit log offsets that have a queue entry, for consecutive parts of the log.
 
     A queue is opened only for the parts that it has entries of, however many parts and queues there are.
     """

@@ -1,4 +1,7 @@
-"""Recovery: find the end of a commit log after a stop, from bytes, without files (section 3.5)."""
+"""Recovery: find the end of a commit log after a stop (section 3.5).
+
+It reads bytes and opens no files.
+"""
 
 import enum
 import struct
@@ -131,7 +134,10 @@ def first_file_after_clean_stop(count: int) -> int:
 
 
 def first_file_after_crash(firsts: Sequence[FirstRecord], safe_timestamp: int) -> int:
-    """The newest file that begins with a message surely on disk, in log and queues alike (store-ha#25)."""
+    """Return the newest file whose first message is surely on disk (store-ha#25).
+
+    On disk in log and queues alike. Returns the number of the file.
+    """
     for at in range(len(firsts) - 1, -1, -1):
         first = firsts[at]
         if first.magic == MESSAGE_MAGIC and first.stored_at and first.stored_at <= safe_timestamp:
@@ -159,7 +165,10 @@ class LogWalk:
         self.end = self.offsets[self.start]
 
     def windows(self, size: int = _WINDOW) -> Iterator[tuple[int, int, list[int]]]:
-        """For each part of the log: from where, up to where, and the offsets of records in it that have a queue entry."""
+        """Yield the parts of the log, with their records that have a queue entry.
+
+        Each part is its begin, its end, and the offsets of these records.
+        """
         for number in range(self.start, len(self.views)):
             view, first, at, why = self.views[number], self.offsets[number], 0, Walk.LIMIT
             while why is Walk.LIMIT:
@@ -178,7 +187,7 @@ class LogWalk:
 
 
 def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, check_crc: bool) -> int:
-    """The commit log offset after the last whole record, walking from file number `start`."""
+    """Return the log offset after the last whole record, from file `start` on."""
     walk = LogWalk(views, offsets, start, check_crc)
     for _ in walk.windows():
         pass
@@ -186,7 +195,7 @@ def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, 
 
 
 def first_missing(wanted: Sequence[int], there: Sequence[int]) -> int | None:
-    """The first of the wanted offsets that is not there; None if all are.
+    """Return the first wanted offset that is missing, or None.
 
     Both are in rising order.
     """

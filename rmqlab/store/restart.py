@@ -1,8 +1,8 @@
-"""Recovery at a start: truncate torn records, find the records that queues and index lack (section 3.5).
+"""Recovery at a start: truncate torn records, dispatch missing ones.
 
-After a crash, RocketMQ dispatches every record of the files it walks once more, and its queues skip known entries. Here
-the queues' entries are compared with the log first: after a kill of the process they are usually complete, and nothing
-is dispatched again.
+Section 3.5. After a crash, RocketMQ dispatches every record of the files it walks once more, and its queues skip known
+entries. Here the queues' entries are compared with the log first: after a kill of the process they are usually
+complete, and nothing is dispatched again.
 """
 
 from collections.abc import Callable
@@ -83,6 +83,9 @@ def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Cal
 
 
 def _index_start(log: CommitLog, queues: Queues) -> int:
-    """Return an offset that the index had reached before the crash: see INDEX_LAG in `Dispatcher.step`."""
+    """Return a log offset that the index had reached before the crash.
+
+    See INDEX_LAG in `Dispatcher.step`.
+    """
     file = log.files.file_at(max(queues.max_physical - 2 * INDEX_LAG, log.min_offset))
     return file.first_offset if file is not None else 0

@@ -53,7 +53,10 @@ class PutResult(msgspec.Struct, eq=False):
 
 @attrs.define(slots=True, eq=False)
 class GetResult:
-    """Buffers are views into mapped files: send or copy them before this pass of the loop ends."""
+    """Result of a pull from the store.
+
+    Its buffers are views into mapped files: send or copy them before this pass of the loop ends.
+    """
 
     status: GetStatus
     next_begin_offset: int

@@ -1,4 +1,4 @@
-"""Which commit log files may go (section 3.7): a decision, without files."""
+"""Decides which commit log files to delete (section 3.7), without file access."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -1,9 +1,10 @@
-"""Read a store's commit log from its files alone, beside a running broker or long after: ours or a real one's.
+"""Reads a store's commit log from its files alone, of any broker.
 
-Nothing is locked, changed or recovered. Damage ends nothing: the reading goes on at the next record that states its own
-place in the log. So records behind a hole are found, which a broker's recovery after a crash would cut off
-(store-and-ha section 3.5). RocketMQ does not clear what it cuts off: old records behind the end of a log that was
-truncated, and not yet overwritten, look like records behind a hole.
+The store may belong to a running or stopped broker, ours or a real one. Nothing is locked, changed or recovered. Damage
+does not end the scan: it continues at the next record that states its own place in the log. So records behind a hole
+are found, which a broker's recovery after a crash would cut off (store-and-ha section 3.5). RocketMQ does not clear
+what it cuts off: old records behind the end of a log that was truncated, and not yet overwritten, look like records
+behind a hole.
 """
 
 import contextlib
@@ -51,8 +52,8 @@ class Hole:
 class LogScan:
     """One walk through a commit log, file by file from the oldest.
 
-    Once `messages` is exhausted, `end_offset` is where the last record ends, `reason` says why nothing follows, and
-    `holes` are the places before it that hold no record.
+    Once `messages` is exhausted, `end_offset` is where the last record ends, `reason` is why no record follows, and
+    `holes` are the ranges before it without records.
     """
 
     directory: Path
@@ -97,9 +98,9 @@ class LogScan:
 def next_record(view: memoryview, at: int, base: int, written: int) -> int:
     """Return the first place from `at` on where a record begins.
 
-    The file's length where none does.
+    The file's length if there is no such place.
 
-    `view` is a whole mapped file, `base` its first commit log offset. Nothing is searched beyond `written`.
+    `view` is a whole mapped file, `base` its first commit log offset. The search ends at `written`.
     """
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
@@ -112,7 +113,10 @@ def next_record(view: memoryview, at: int, base: int, written: int) -> int:
 
 
 def begins_record(view: memoryview, at: int, base: int) -> bool:
-    """Return whether the bytes at `at` start like a record that fits the file and states this very place."""
+    """True if the bytes at `at` begin a record that fits and states this offset.
+
+    It must fit into the file. The file's first byte is at log offset `base`.
+    """
     if at + FIXED_SIZE > len(view):
         return False
     size, magic, offset = _HEAD.unpack_from(view, at)
@@ -120,7 +124,7 @@ def begins_record(view: memoryview, at: int, base: int) -> bool:
 
 
 def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
-    """Return the record at a place, or why there is none."""
+    """Return the record at a place, or the reason why it is invalid."""
     if not begins_record(view, at, base):
         is_zero = _PREFIX.unpack_from(view, at) == (0, 0)
         return "nothing written beyond" if is_zero else "no record begins here"

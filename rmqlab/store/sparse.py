@@ -19,7 +19,10 @@ SEEK_HOLE: Final[int | None] = getattr(os, "SEEK_HOLE", None)
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges from `start` up to `end` that may have bytes other than zero: begin and end, in rising order."""
+    """Yield ranges of [start, end) that may have bytes other than zero.
+
+    Each is its begin and end, in rising order.
+    """
     at = start
     while at < end and (at := _seek(descriptor, at, SEEK_DATA, at, end)) < end:
         hole = min(end, _seek(descriptor, at, SEEK_HOLE, end, end))
@@ -47,7 +50,10 @@ def data_end(path: Path, disk: Disk) -> int:
 
 
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:
-    """`lseek`; `unknown` where the file system does not support it, `none` where nothing follows."""
+    """Return the result of `lseek`, with defaults for its failures.
+
+    `unknown` if the file system does not support it, `none` if there is no such position before the end.
+    """
     if whence is None:
         return unknown
     try:

@@ -1,4 +1,7 @@
-"""For tests of the store and of its users: a manual clock, small files, plain messages."""
+"""Test helpers of the store and its users: a manual clock, files, messages.
+
+Files are small, messages plain.
+"""
 
 from pathlib import Path
 from typing import Any

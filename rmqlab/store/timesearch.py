@@ -1,4 +1,7 @@
-"""Which message of a queue was stored at, or nearest to, a time (section 3.2, end)."""
+"""Search for the message of a queue stored at, or nearest to, a time.
+
+Section 3.2, end.
+"""
 
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
@@ -7,18 +10,21 @@ from rmqlab.store.logfile import LogFile
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
-    """The queue offset whose store time equals `timestamp`, else that of the nearer neighbour; 0 if empty."""
+    """Return the queue offset of the message stored at or nearest to `timestamp`.
+
+    0 if the queue is empty.
+    """
     file = _file_by_time(queue, log, timestamp)
     if file is None or not file.wrote:
         return 0
     first = file.first_offset // QUEUE_ENTRY_SIZE
     low, high = max(queue.min_offset, first), file.end_offset // QUEUE_ENTRY_SIZE - 1
-    before = after = -1  # the neighbours, as far as they were met
+    before = after = -1  # the neighbours found so far
     before_at = after_at = -1
     while low <= high:
         middle = (low + high) // 2
         entry = queue.entry(middle)
-        if entry is None or entry[0] < log.min_offset:  # its record is gone: look later
+        if entry is None or entry[0] < log.min_offset:  # its record has expired: search later entries
             low, before = middle + 1, middle
             continue
         stored_at = log.stored_at(entry[0])
@@ -40,7 +46,7 @@ def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
 def _file_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> LogFile | None:
     """The first file last written at or after the time, else the last.
 
-    RocketMQ asks the file system when that was. Our clock may be rated, so the last record tells.
+    RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the last record is used.
     """
     for file in queue.files.files:
         last = queue.entry(file.end_offset // QUEUE_ENTRY_SIZE - 1)

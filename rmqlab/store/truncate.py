@@ -1,4 +1,4 @@
-"""Forget what was stored: for a slave whose log contradicts its master's.
+"""Truncates or empties a store: for a slave whose log contradicts its master's.
 
 RocketMQ 4.9 never does (section 4.9).
 """
@@ -14,10 +14,11 @@ _SAVE_STEP: Final = 1 << 20
 
 
 def truncate(store: MessageStore, log_end: int) -> None:
-    """Forget the log from here on, which must be where a record begins.
+    """Truncate the log at `log_end`, which must be the start of a record.
 
-    What is cut is zeroed: a restart would take it for the log's end. A file that the disk does not delete counts as empty.
-    OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered again.
+    The cut bytes are zeroed, so that a restart finds the log's end there. A file that the disk does not delete counts
+    as empty. OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered
+    again.
     """
     last = store.queues.record_before(log_end)
     store.dispatcher.cut(log_end)
@@ -33,16 +34,19 @@ def truncate(store: MessageStore, log_end: int) -> None:
 
 
 def _claim_no_more_than(store: MessageStore, stored_at: int) -> None:
-    """The last message left was stored at this time, in ms: take nothing younger for safely on disk."""
+    """Lower the times known to be on disk to that of the last message left.
+
+    `stored_at` is its store time, in ms.
+    """
     store.dispatcher.last_stored_at = min(store.dispatcher.last_stored_at, stored_at)
     store.checkpoint.lower(stored_at)
 
 
 def save_from(store: MessageStore, offset: int) -> Path | None:
-    """Keep what `truncate` is about to forget: a file of the log's bytes from `offset` on. None if there are none.
+    """Save the log's bytes from `offset` on to a file; None if there are none.
 
-    It lies in `diverged/` below the root, where RocketMQ does not look, and is named by offset and time. When this
-    returns, it is on the disk, for the original is erased next. OSError leaves no file.
+    `truncate` erases them next, so the file is on disk when this returns. It is in `diverged/` below the root, which
+    RocketMQ ignores, and its name has offset and time. Raises OSError, which leaves no file.
     """
     if offset >= store.log.max_offset:
         return None
@@ -57,7 +61,7 @@ def save_from(store: MessageStore, offset: int) -> Path | None:
             store.disk.sync_directory(changed)
     except OSError:
         with contextlib.suppress(OSError):
-            store.disk.unlink(path)  # a part of it takes room, and is found by people
+            store.disk.unlink(path)  # a partial file uses space and would mislead operators
         raise
     return path
 
@@ -70,9 +74,10 @@ def _copy_log(store: MessageStore, start: int, descriptor: int) -> None:
 
 
 def reset_store(store: MessageStore) -> None:
-    """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it.
+    """Empty the log, its queues and its index.
 
-    OSError when the disk does not delete a file of the log: the store is left with a log that begins later.
+    For a slave whose master no longer has the bytes that follow its log. Raises OSError if the disk does not delete a
+    file of the log: the store is left with a log that begins later.
     """
     store.log.restart()
     store.queues.delete_all()

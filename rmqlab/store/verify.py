@@ -1,6 +1,7 @@
-"""Whether what a master sends is a log: records that are whole, correct, and lie where they say. No I/O of its own.
+"""Checks that received bytes are a log of whole, correct records, without I/O.
 
-RocketMQ's slave writes what comes and finds out when it enters it in queues, or never (store-and-ha section 4.5).
+Each record must state its own place in the log. RocketMQ's slave writes received bytes unchecked, and finds damage when
+it dispatches them, or never (store-and-ha section 4.5).
 """
 
 import struct
@@ -21,11 +22,11 @@ _LEAST: Final = HEADS[0].size + 3
 
 @attrs.define(eq=False)
 class LogVerifier:
-    """Goes along a growing log, from the start of a record on."""
+    """Walks along a growing log, from the start of a record."""
 
     log: CommitLog
     verified: int
-    """Everything before is good."""
+    """Everything before this offset is valid."""
 
     def find_fault(self) -> int | None:
         """Check the bytes received since the last call.
@@ -36,7 +37,7 @@ class LogVerifier:
         while (file := self.log.files.file_at(self.verified)) is not None:
             at = self.verified - file.first_offset
             if file.wrote - at < BLANK_SIZE:
-                # Behind every record there is room for a blank; only a file's end may come sooner.
+                # Behind every record there is room for a blank; only a file's end may be nearer.
                 return self.verified if file.is_full and at < file.size else None
             size, magic = _PREFIX.unpack_from(file.map, at)
             if magic == BLANK_MAGIC and size == file.size - at:

@@ -1,6 +1,7 @@
-"""Expressions that consumer groups have registered: consumerFilter.json, and shown by 321.
+"""Expressions that consumer groups have registered.
 
-Classes ConsumerFilterData, ConsumerFilterManager, BloomFilterData. Times in milliseconds.
+The contents of consumerFilter.json, and of the response of 321. Classes ConsumerFilterData, ConsumerFilterManager,
+BloomFilterData. Times in milliseconds.
 """
 
 import msgspec
@@ -19,7 +20,7 @@ class BloomFilterData(Body, frozen=True, kw_only=True):
 
 
 class ConsumerFilterData(Body, frozen=True, kw_only=True):
-    """What one group wants of one topic. Times in milliseconds."""
+    """One group's filter for one topic. Times in milliseconds."""
 
     bloom_filter_data: BloomFilterData | None = None
     born_time: Long = 0
@@ -36,16 +37,16 @@ class ConsumerFilterData(Body, frozen=True, kw_only=True):
 
     @property
     def is_dead(self) -> bool:
-        """True once the group has no consumer, or none that wants this topic."""
+        """True once the group has no consumer of this topic."""
         return self.dead_time >= self.born_time
 
     def dying(self, at: int) -> "ConsumerFilterData":
-        """Give this with a time of death; with 0, alive."""
+        """Return a copy with this time of death; 0 means alive."""
         return msgspec.structs.replace(self, dead_time=at, dead=at >= self.born_time)
 
 
 class FilterDataByTopic(Body, frozen=True, kw_only=True):
-    """What all groups want of one topic."""
+    """All groups' filters for one topic."""
 
     group_filter_data: dict[str, ConsumerFilterData] = {}
     topic: str = ""

@@ -1,4 +1,4 @@
-"""Groups: their configuration, and who is connected.
+"""Groups: their configuration and connected clients.
 
 Sources: broker-requests sections 3.6, 6.3, 6.4.
 """
@@ -12,7 +12,10 @@ from rmqlab.remoting.header import Int, Long
 
 
 class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
-    """One consumer group as its operator set it: request of 200, in 201, in subscriptionGroup.json."""
+    """The settings of one consumer group.
+
+    In the request of 200, the response of 201, and subscriptionGroup.json.
+    """
 
     broker_id: Long = 0
     consume_broadcast_enable: bool = True
@@ -35,7 +38,7 @@ class SubscriptionGroupWrapper(Table, frozen=True, kw_only=True):
 class GetConsumerListByGroupResponseBody(Body, frozen=True, kw_only=True):
     """Response of 38.
 
-    An id that is connected twice stands here twice (broker-requests#40).
+    An id that is connected twice is listed twice (broker-requests#40).
     """
 
     consumer_id_list: list[str] = []

@@ -1,4 +1,4 @@
-"""Heartbeats: what a client produces and consumes.
+"""Heartbeats: the groups and subscriptions of a client.
 
 Source: broker-requests sections 0.2, 0.4, 3.1, 3.5.
 """
@@ -17,7 +17,10 @@ MAX_TAGS = 10_000
 
 
 class ConsumeType(enum.StrEnum):
-    """Who starts a pull. The place in this list is the ordinal that C++ clients send."""
+    """Kind of consumer: pull or push.
+
+    Positions in this list are the ordinals that C++ clients send.
+    """
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -31,7 +34,7 @@ class MessageModel(enum.StrEnum):
 
 
 class ConsumeFromWhere(enum.StrEnum):
-    """Where a group without offsets starts."""
+    """The offset at which a group without offsets starts."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
@@ -42,9 +45,9 @@ class ConsumeFromWhere(enum.StrEnum):
 
 
 class SubscriptionData(Body, frozen=True, kw_only=True):
-    """What a group wants of one topic.
+    """A group's subscription to one topic.
 
-    Tags and their codes are made from the expression where they are missing, as C++ clients leave them out.
+    Missing tags and codes are computed from the expression, because C++ clients omit them.
     """
 
     class_filter_mode: bool = False
@@ -114,9 +117,9 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Turn ordinals into names.
+        """Convert ordinals to names.
 
-        An unknown one is as if it were missing (broker-requests#37).
+        An unknown ordinal counts as missing (broker-requests#37).
         """
         if isinstance(value, dict) and isinstance(value.get("clientID"), (int, float)):
             value["clientID"] = str(value["clientID"])
@@ -131,7 +134,7 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
 
 
 class CheckClientRequestBody(Body, frozen=True, kw_only=True):
-    """Request of 46: may this expression be used?"""
+    """Request of 46: check of an expression."""
 
     client_id: str | None = None
     group: str | None = None

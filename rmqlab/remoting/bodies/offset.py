@@ -1,4 +1,4 @@
-"""Consumer offsets: tables of them, what they say about a group's progress, and setting them back.
+"""Consumer offsets: tables, progress of a group, and resets.
 
 Sources: broker-requests sections 2.5, 6.3, 6.4; store-and-ha section on config files.
 """
@@ -24,9 +24,10 @@ class ConsumerOffsets(Table, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Read it as any body, but several times as fast: a slave reads the offsets of all groups every 10 s.
+        """Parse as any body, but several times as fast.
 
-        The keys of the inner maps get quotes first. An unescaped `":{` stands in no text, so texts stay as they are.
+        A slave reads the offsets of all groups every 10 s. The keys of the inner maps get quotes first. An unescaped
+        `":{` occurs in no text, so texts stay as they are.
         """
         return super().decode(_OFFSETS.sub(_quoted, raw))
 
@@ -48,7 +49,7 @@ class DelayOffsets(Body, frozen=True, kw_only=True):
 class OffsetWrapper(Body, frozen=True, kw_only=True):
     """Progress in one queue.
 
-    The timestamp is when the last consumed message was stored, 0 if there is none.
+    The timestamp is when the last consumed message was stored, 0 without such a message.
     """
 
     broker_offset: Long = 0
@@ -74,7 +75,7 @@ class ConsumeStatsList(Table, frozen=True, kw_only=True):
 class ResetOffsetBody(Table, frozen=True, kw_only=True):
     """Request of 220 and response of 222.
 
-    Go splits the text, so that it must hold no blank.
+    Go splits the text, so it must not contain spaces.
 
     Reads the form for C++ too: `mqadmin resetOffsetByTime -c` has it sent to every client.
     """
@@ -83,7 +84,7 @@ class ResetOffsetBody(Table, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Make a map of the list."""
+        """Return the map of the list."""
         try:
             listed = msgspec.convert(value, ResetOffsetBodyForC, strict=False)
         except msgspec.ValidationError:
@@ -112,7 +113,7 @@ class ResetOffsetBodyForC(Table, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, body: ResetOffsetBody) -> Self:
-        """Say the same as a list."""
+        """Return the same as a list."""
         return cls(
             offset_table=[
                 MessageQueueForC(
@@ -159,7 +160,7 @@ class QueryConsumeTimeSpanBody(Table, frozen=True, kw_only=True):
 
 
 class OffsetMovedEvent(Body, frozen=True, kw_only=True):
-    """Body of the message that a master stores when it answers a pull with code 21."""
+    """Body of the message that a master stores when it replies to a pull with code 21."""
 
     consumer_group: str
     message_queue: MessageQueue

@@ -1,4 +1,4 @@
-"""Message queues: their name, the locks on them, what is in them.
+"""Message queues: their names, locks and entries.
 
 Sources: broker-requests sections 0.3, 3.10, 6.2.
 """
@@ -11,7 +11,7 @@ from rmqlab.remoting.header import Int, Long
 
 
 class MessageQueue(Body, frozen=True, kw_only=True):
-    """One queue of a topic at one broker name. Also the key of many a map."""
+    """One queue of a topic at one broker name. Also the key of many maps."""
 
     broker_name: str
     queue_id: Int
@@ -35,13 +35,16 @@ class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
 
 
 class LockBatchResponseBody(Body, frozen=True, kw_only=True):
-    """Response of 41: what the client now holds, in the end possibly nothing (broker-requests#46)."""
+    """Response of 41: the locks that the client now holds, possibly none.
+
+    Source: broker-requests#46.
+    """
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
 
 
 class ConsumeQueueData(Body, frozen=True, kw_only=True):
-    """One entry of a consume queue. `eval` says whether a consumer's filter takes it."""
+    """One entry of a consume queue. `eval` is true if a consumer's filter accepts it."""
 
     bit_map: str | None = None
     eval: bool = False

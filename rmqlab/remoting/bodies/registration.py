@@ -37,7 +37,7 @@ class RegisterBrokerBody(Table, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """What its wrapper mends."""
+        """Apply `TopicConfigSerializeWrapper.mended` to the wrapper."""
         if isinstance(value, dict):
             TopicConfigSerializeWrapper.mended(value.get("topicConfigSerializeWrapper"))
         return value
@@ -52,9 +52,9 @@ def body_crc32(body: bytes) -> int:
 
 
 def decode_registration(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
-    """Read any form; no body is a table without topics (remoting#22).
+    """Parse any form; an empty body is a table without topics (remoting#22).
 
-    BodyError where it does not parse.
+    BodyError if it does not parse.
     """
     body = _decode_any_form(raw, version=version, compressed=compressed)
     _check_topics(len(body.topic_config_serialize_wrapper.topic_config_table))

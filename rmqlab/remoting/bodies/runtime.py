@@ -1,4 +1,4 @@
-"""What runs: tables of keys and values, broker statistics, the inside of a consumer.
+"""Runtime info: tables of keys and values, broker statistics, consumer state.
 
 Sources: broker-requests sections 6.3 to 6.6.
 """
@@ -80,9 +80,9 @@ class ConsumerRunningInfo(Table, frozen=True, kw_only=True):
 
 
 class CMResult(enum.StrEnum):
-    """What a listener said to one message.
+    """A listener's result for one message.
 
-    The place in this list is the ordinal that Go clients send.
+    Positions in this list are the ordinals that Go clients send.
     """
 
     CR_SUCCESS = "CR_SUCCESS"
@@ -94,7 +94,7 @@ class CMResult(enum.StrEnum):
 
 
 class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
-    """Response of 309. A result of None is one that is not known here."""
+    """Response of 309. A result of None means an unknown result."""
 
     auto_commit: bool = True
     consume_result: CMResult | None = None
@@ -104,7 +104,7 @@ class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Turn an ordinal into its name."""
+        """Convert an ordinal to its name."""
         if isinstance(value, dict) and "consumeResult" in value:
             value["consumeResult"] = name_in([*CMResult], value["consumeResult"])
         return value

@@ -1,4 +1,4 @@
-"""Topics: their configuration and its version, their queues' bounds, lists of them.
+"""Topics: configuration and its version, bounds of queues, lists.
 
 Sources: remoting-and-nameserver sections 3.5, 3.11; broker-requests sections 6.2 to 6.4.
 """
@@ -13,7 +13,10 @@ from rmqlab.remoting.header import Int, Long
 
 
 class DataVersion(Body, frozen=True, kw_only=True):
-    """Version of a table: it changes with every change of the table, and is compared as a whole (322, and in others)."""
+    """Version of a table, which every change of the table changes.
+
+    It is compared as a whole (322, and in other requests).
+    """
 
     counter: Long = 0
     timestamp: Long = 0
@@ -45,7 +48,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Take filter types by their ordinals, too."""
+        """Accept filter types by their ordinals, too."""
         table = value.get("topicConfigTable") if isinstance(value, dict) else None
         for topic in table.values() if isinstance(table, dict) else ():
             if isinstance(topic, dict) and (named := name_in(_FILTER_TYPES, topic.get("topicFilterType"))):
@@ -56,7 +59,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
 class TopicList(Table, frozen=True, kw_only=True):
     """Response of 206, 224, 304, 305, 311 to 313.
 
-    Only 304 gives an address (remoting#20).
+    Only 304 has an address (remoting#20).
     """
 
     broker_addr: str | None = None

@@ -1,4 +1,4 @@
-"""Headers of looking into a broker or its consumers, and of moving offsets.
+"""Headers of requests that inspect a broker or its consumers, or move offsets.
 
 Sources: broker-requests sections 6.3, 6.5.
 """
@@ -74,7 +74,7 @@ class GetConsumerStatusRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class GetConsumerRunningInfoRequestHeader(Header, frozen=True, kw_only=True):
-    """307, passed on by the broker as it is."""
+    """307, forwarded unchanged by the broker."""
 
     consumer_group: str
     client_id: str = "null"

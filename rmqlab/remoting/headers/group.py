@@ -1,4 +1,7 @@
-"""Headers of groups and their members (broker-requests sections 3.2, 3.3, 3.6, 6.3)."""
+"""Headers of groups and their members.
+
+Source: broker-requests sections 3.2, 3.3, 3.6, 6.3.
+"""
 
 import msgspec
 
@@ -6,7 +9,7 @@ from rmqlab.remoting.header import FALSE, Header, JavaBoolean
 
 
 class UnregisterClientRequestHeader(Header, frozen=True, kw_only=True):
-    """35. An empty group is as good as none (broker-requests#42)."""
+    """35. An empty group counts as missing (broker-requests#42)."""
 
     client_id: str | None = msgspec.field(name="clientID", default=None)
     producer_group: str | None = None
@@ -54,7 +57,7 @@ class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
 
     @property
     def drops_offsets(self) -> bool:
-        """True where the group's offsets go with it."""
+        """True if the group's offsets are deleted with it."""
         return bool(self.remove_offset or self.clean_offset)
 
 

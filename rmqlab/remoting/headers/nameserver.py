@@ -1,7 +1,7 @@
 """Headers of requests to a nameserver.
 
-Source: remoting-and-nameserver sections 3.2 to 3.12. A field without default is one whose absence 4.9 answers
-with code 1; for the others it looks up `null`, and finds nothing.
+Source: remoting-and-nameserver sections 3.2 to 3.12. If a field without default is missing, 4.9 replies code 1; for
+other missing fields it looks up `null`, and finds nothing.
 """
 
 from rmqlab.remoting.header import FALSE, Header, Int, JavaBoolean, Long
@@ -72,7 +72,7 @@ class UnRegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryDataVersionRequestHeader(Header, frozen=True, kw_only=True):
-    """322. Only the address is looked at."""
+    """322. Only the address is used."""
 
     broker_name: str | None = None
     broker_addr: str | None = None
@@ -87,7 +87,7 @@ class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class GetRouteInfoRequestHeader(Header, frozen=True, kw_only=True):
-    """105. A missing topic is one that does not exist (remoting#18)."""
+    """105. A missing topic counts as unknown (remoting#18)."""
 
     topic: str | None = None
     accept_standard_json_only: JavaBoolean | None = None
@@ -124,7 +124,7 @@ class AddWritePermOfBrokerResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteTopicFromNamesrvRequestHeader(Header, frozen=True, kw_only=True):
-    """216. Without a cluster the topic goes everywhere."""
+    """216. Without a cluster, the topic is deleted in all clusters."""
 
     topic: str | None = None
     cluster_name: str | None = None

@@ -1,6 +1,6 @@
-"""Headers of consumer offsets and queue bounds (broker-requests sections 3.7 to 3.9).
+"""Headers of consumer offsets and queue bounds.
 
-Java makes a key of topic and group, and of a missing one the word `null`.
+Source: broker-requests sections 3.7 to 3.9. Java makes a key of topic and group, and of a missing one the word `null`.
 """
 
 from rmqlab.remoting.header import Header, Int, Long

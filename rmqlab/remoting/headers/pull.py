@@ -29,7 +29,10 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """11 and 361: all four with codes 0, 19, 20 and 21, else none (broker-requests#26)."""
+    """11 and 361: the response has all four fields with codes 0, 19, 20 and 21.
+
+    With other codes it has no fields (broker-requests#26).
+    """
 
     is_strict: ClassVar[bool] = True
 

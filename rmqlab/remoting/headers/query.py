@@ -1,4 +1,7 @@
-"""Headers of looking up messages and queue entries (broker-requests sections 5, 6.2)."""
+"""Headers of queries for messages and queue entries.
+
+Source: broker-requests sections 5, 6.2.
+"""
 
 import msgspec
 
@@ -6,7 +9,7 @@ from rmqlab.remoting.header import Header, Int, JavaBoolean, Long
 
 
 class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """12. A missing topic or key is looked for as the word `null`."""
+    """12. A missing topic or key is searched as the word `null`."""
 
     topic: str = "null"
     key: str = "null"

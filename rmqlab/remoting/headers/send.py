@@ -1,6 +1,7 @@
-"""Headers of sends, of replies to requesters, of messages handed back, and of transactions.
+"""Headers of sends, replies, returned messages and transactions.
 
-Sources: broker-requests sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
+The replies are those to requesters, the returned messages those handed back by consumers. Sources: broker-requests
+sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
 """
 
 from typing import ClassVar, Protocol
@@ -13,7 +14,7 @@ from rmqlab.remoting.header import FALSE, Header, Int, JavaBoolean, Long
 class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
     """10, 324, with names. The message itself is the body, or several are (`batch`).
 
-    What is missing is found out by whoever needs it: after the checks of topic and queue.
+    Missing fields are detected by the code that needs them: after the checks of topic and queue.
     """
 
     producer_group: str | None = None
@@ -34,7 +35,10 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class CompleteSend(Protocol):
-    """A send's header with what every send needs, as `broker.handlers.send.check_complete` returns it."""
+    """The header of a send with all required fields.
+
+    `broker.handlers.send.check_complete` returns it.
+    """
 
     @property
     def topic(self) -> str: ...
@@ -133,7 +137,7 @@ class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
 
     producer_group: str | None = None
     tran_state_table_offset: Long | None = None
-    """Queue offset in the half topic. Missed only by who resolves the transaction, as `commit_log_offset` is."""
+    """Queue offset in the half topic. Needed only to resolve the transaction, like `commit_log_offset`."""
     commit_log_offset: Long | None = None
     commit_or_rollback: Int | None = None
     """8 commit, 12 rollback, 0 unknown."""

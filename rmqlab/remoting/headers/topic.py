@@ -4,7 +4,7 @@ from rmqlab.remoting.header import FALSE, Header, Int, JavaBoolean
 
 
 class CreateTopicRequestHeader(Header, frozen=True, kw_only=True):
-    """17. The order flag is ignored: it comes from the nameserver's order topics."""
+    """17. The order flag is ignored: the nameserver's order topics set it."""
 
     topic: str = ""
     default_topic: str | None = None
@@ -33,6 +33,6 @@ class GetTopicStatsInfoRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class GetTopicConfigRequestHeader(Header, frozen=True, kw_only=True):
-    """351 of 5.x, which its mqadmin needs answered with 0 or 17 (broker-requests#62)."""
+    """351 of 5.x; its mqadmin needs a reply of 0 or 17 (broker-requests#62)."""
 
     topic: str

@@ -1,7 +1,7 @@
-"""Every kind of event that the journal may hold, with its fields and their units: the journal's schema as data.
+"""The journal's schema as data: kinds of events, their fields and units.
 
-`rmqlab events --schema` prints it. A test holds it against the sources: an event that a process emits with a kind or a
-field that is not declared here fails it.
+`rmqlab events --schema` prints it. A test compares it with the sources: it fails if a process emits an event with a
+kind or a field that is not declared here.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""Event types, their fields and the units of these: what the parts of the schema are written with.
+"""Event types, their fields, and the units of these.
 
-A field may be None where its value is unknown. "Since version 2" or "3" means the `v` of an entry: older journals lack the field.
+The parts of the schema are written with them. A field may be None where its value is unknown. "Since version 2" or "3"
+means the `v` of an entry: older journals lack the field.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ import attrs
 
 @attrs.frozen
 class Field:
-    """One value of an event. `unit` is empty for what has none."""
+    """One value of an event. `unit` is empty for values without a unit."""
 
     type: str
     meaning: str
@@ -27,7 +28,7 @@ class EventType:
     meaning: str
     fields: Mapping[str, Field] = attrs.field(factory=dict)
     is_open: bool = False
-    """True where fields beside those named may come."""
+    """True if the event may have further fields."""
 
 
 def text(meaning: str) -> Field:

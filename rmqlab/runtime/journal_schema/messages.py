@@ -1,4 +1,4 @@
-"""Events of single messages: sends, failed attempts, deliveries and commits of workloads."""
+"""Events of a workload's messages: sends, failed attempts, deliveries, commits."""
 
 from rmqlab.runtime.journal_schema.fields import (
     BROKER,

@@ -1,4 +1,4 @@
-"""Events of nameservers: registrations, and what they believe."""
+"""Events of nameservers: registrations, and changes of their routes."""
 
 from rmqlab.runtime.journal_schema.fields import BROKER, BROKER_CHANGE, EventType, count, listing, text
 
