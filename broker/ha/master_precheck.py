@@ -178,7 +178,7 @@ class MasterPrecheck:
         # Without a byte of its own the slave contradicts no master: it lost its place, not its data (issue 12.10).
         is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
         if is_expired or is_astray:
-            self._start_anew(ha_address, first)
+            self._drop_log(ha_address, first)
         elif settings.ha_truncate_diverged:
             await self._compare(ask, ha_address, first, end)
 
@@ -190,7 +190,7 @@ class MasterPrecheck:
         """
         return self.store.min_commit_log_offset == self.store.max_commit_log_offset
 
-    def _start_anew(self, ha_address: str, first: int) -> None:
+    def _drop_log(self, ha_address: str, first: int) -> None:
         store = self.store
         begin, end = store.min_commit_log_offset, store.max_commit_log_offset
         log.warning(

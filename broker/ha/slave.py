@@ -93,7 +93,7 @@ class HaClient:
         master_check.begin(settings)
         self.closed = trio.Event()
         self.close_reason = ""
-        self.was_sent_badly = False
+        self.received_invalid = False
         """True if closed because of invalid bytes of the master, which is logged as a warning."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
@@ -169,11 +169,11 @@ class HaClient:
         try:
             self._receiver.receive(self._sock, now)
         except StreamError as exc:
-            trouble, self.was_sent_badly = str(exc), isinstance(exc, BadFrameError)
+            trouble, self.received_invalid = str(exc), isinstance(exc, BadFrameError)
         except OSError as exc:
             trouble = exc.strerror or str(exc)
         if (fault := self._master_check.find_fault()) is not None:
-            trouble, self.was_sent_badly = fault, True
+            trouble, self.received_invalid = fault, True
         # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send
         # on the master may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
@@ -326,6 +326,6 @@ class HaSlave:
             await client.report_until_closed()
         finally:
             self._client = None
-            level = logging.WARNING if client.was_sent_badly else logging.INFO
+            level = logging.WARNING if client.received_invalid else logging.INFO
             log.log(level, "disconnected from master %s: %s", master, client.close_reason)
             self._emit("ha_client_disconnected", master=master, reason=client.close_reason)

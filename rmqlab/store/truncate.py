@@ -30,10 +30,10 @@ def truncate(store: MessageStore, log_end: int) -> None:
     store.queues.recover_counters()
     if store.index is not None:
         store.index.cut(log_end)
-    _claim_no_more_than(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
+    _lower_checkpoint(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
 
 
-def _claim_no_more_than(store: MessageStore, stored_at: int) -> None:
+def _lower_checkpoint(store: MessageStore, stored_at: int) -> None:
     """Lower the times known to be on disk to that of the last message left.
 
     `stored_at` is its store time, in ms.
@@ -85,4 +85,4 @@ def reset_store(store: MessageStore) -> None:
         store.index.destroy()
     store.dispatcher.reset_store()
     store.flusher.cut(0)
-    _claim_no_more_than(store, 0)
+    _lower_checkpoint(store, 0)

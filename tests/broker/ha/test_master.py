@@ -174,10 +174,7 @@ async def test_a_slave_is_closed_20_s_after_its_last_report(connect: Connect, mo
 async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
     connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock, _time: int
 ) -> None:
-    """4.9 reads before it looks at the time.
-
-    Which task runs first here is chance: hence several times.
-    """
+    """4.9 reads before it checks the time; repeated, as the order of tasks varies."""
     slave = await connect()
     await slave.report(100)
     await recorder.wait_until(lambda: recorder.acks == [100])
