@@ -72,11 +72,18 @@ def judge_directory(directory: Path) -> Judgement:
 
     Raises OSError if there is no journal, or a file cannot be read.
     """
+    return judge_with_history(directory)[1]
+
+
+def judge_with_history(directory: Path) -> tuple[History, Judgement]:
+    """Judge as `judge_directory`; return what happened as well."""
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
     stores = {path.parent.name: path for path in sorted(directory.glob("*/store"))}
-    return judge_run(merge_entries(*journals), stores, surveys)
+    entries = merge_entries(*journals)
+    history = read_history(entries)
+    return history, judge(history, read_stores(stores, history), read_conditions(entries, surveys))
 
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:

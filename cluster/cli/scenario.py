@@ -90,6 +90,10 @@ def run(
     profile: Profile = "4.9",
     rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
+    promote_after: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds after which an operator promotes a slave of a master that is away."),
+    ] = None,
     *,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
@@ -109,7 +113,7 @@ def run(
         misused("--attach: other programs live in real time, so the rate is 1")
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
-    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed}
+    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed, "promote_after": promote_after}
     options["keeps_stores"] = True if keep_stores else None
     raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
 
