@@ -1,4 +1,4 @@
-"""What an entry of the table of actions says, and how a cluster class gets a typed method from it."""
+"""An entry of the table of actions, and the typed method made from it."""
 
 import enum
 import functools

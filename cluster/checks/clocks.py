@@ -42,7 +42,7 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Yield the findings of `catalogue.CLOCKS` for every node that can be compared with another."""
+    """Yield `catalogue.CLOCKS` findings for each node comparable with another."""
     worst: dict[tuple[str, str], Bound] = {}
     for bound in _bounds(history, stores):
         pair = (bound.behind, bound.ahead)
@@ -121,7 +121,7 @@ def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _of_ends(history: History) -> Iterator[Bound]:
-    """Yield bounds from the last event of each node that did not start again after its last end."""
+    """Yield bounds from the last event of each node that ended and did not restart."""
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
     for entry in (*history.entries, *history.closing):  # `closing` repeats some of the last entries

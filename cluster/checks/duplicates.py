@@ -1,4 +1,4 @@
-"""Duplicates by cause: messages that are stored twice, or that a consumer group received twice.
+"""Duplicates by cause: messages stored twice, or received twice by a group.
 
 `stored_twice` counts messages at more than one place (broker name, queue, queue offset) of the topic they were sent to:
 a client retried a send whose first attempt had been stored. `duplicates` counts deliveries of a message to a group
@@ -86,7 +86,10 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
 
 
 def _places(stores: Stores, message_id: str, topic: str) -> dict[tuple[Queue, int], list[Copy]]:
-    """Return the places in the topic of the send: half, delayed, retried and dead messages are under others, too."""
+    """Return the message's places in the topic of its send.
+
+    Half, delayed, retried and dead messages are also stored under other topics.
+    """
     return {place: copies for place, copies in stores.places(message_id).items() if place[0].topic == topic}
 
 
@@ -114,7 +117,7 @@ def find_repeats(history: History) -> Iterator[Repeat]:
 
 
 class _Causes:
-    """Events that may explain a repeated delivery: commits, moved offsets, queues taken over."""
+    """Events that explain repeated deliveries: commits, moved offsets, taken queues."""
 
     def __init__(self, history: History) -> None:
         self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)

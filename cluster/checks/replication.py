@@ -62,7 +62,7 @@ def _within(pair: Pair, samples: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
-    """Return the lag at every instant with a sample of either node, once both have one."""
+    """Return the lag at every sample of either node, once both have a sample."""
     ends: dict[str, int] = {}
     series: list[Lag] = []
     instant: int | None = None

@@ -1,6 +1,6 @@
-"""Messages that a SYNC_MASTER acknowledged with SEND_OK and that none of its slaves of that time has.
+"""Messages acknowledged with SEND_OK by a SYNC_MASTER but missing in its slaves.
 
-If records of a slave were removed after the send (store wiped, power lost, files deleted, log truncated), their absence
+Slaves are those of the time of the send. If records of a slave were removed after the send (store wiped, power lost, files deleted, log truncated), their absence
 proves nothing: these messages are mentioned, and do not count.
 """
 
@@ -17,7 +17,7 @@ from rmqlab.verdict.grounds import SYNC_MASTER
 
 
 def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:
-    """Yield `unreplicated BROKER` for each broker name of a SYNC_MASTER cluster that has or had slaves."""
+    """Yield `unreplicated BROKER` for SYNC_MASTER broker names that have or had slaves."""
     for broker in history.broker_names if role == SYNC_MASTER else ():
         if any(slaves for _, slaves in history.roles.slaves_over_time(broker)):
             yield _judge_broker(history, stores, broker)

@@ -41,7 +41,10 @@ def _is_positive(_instance: object, field: "attrs.Attribute[float]", value: floa
 
 @attrs.frozen(kw_only=True)
 class RandomFaults:
-    """Every `every` seconds one action, on one of the nodes, undone after `heal_after` seconds. Cluster's seconds."""
+    """One fault on one random node every `every` seconds, for `heal_after` seconds.
+
+    Both are seconds of the cluster's clock.
+    """
 
     every: float = attrs.field(default=30.0, validator=_is_positive)
     of: tuple[str, ...] = attrs.field(

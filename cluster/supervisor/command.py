@@ -1,4 +1,7 @@
-"""Commands to a running supervisor, over the socket in the cluster's directory: one command per connection."""
+"""Commands to a running supervisor over the socket in the cluster's directory.
+
+Each connection carries one command.
+"""
 
 import contextlib
 import socket
