@@ -1,4 +1,4 @@
-"""Requests of consumers to brokers, one function each: receiver, request, and result.
+"""Requests of consumers to brokers: one function each, which returns the result.
 
 Source: broker-requests sections 2 and 3; class MQClientAPIImpl. Errors of all: those of Client.ask, and
 NoRouteError if the route has no broker for it.

@@ -39,7 +39,7 @@ class PullTiming:
         return round((trio.current_time() - self.began_at) * 1000)
 
     def held_before(self, result: PullResult, *, is_slave: bool) -> int:
-        """Milliseconds just before this answer in which the broker may have waited for messages.
+        """Return how many ms before this reply the broker may have held the pull.
 
         A message carries the time at which its master stored it, not when it reached a slave. So a slave's answer
         counts as held if it comes in time, however old its messages are (issue 14.5).
@@ -55,7 +55,10 @@ class PullTiming:
         return self._held() if stored_at >= self._sent_millis and is_prompt else 0
 
     def held_before_loss(self, exc: Exception) -> int:
-        """The same, for a pull that fails now: only a lost connection can end a pull that was being held."""
+        """Return the same for a pull that fails now.
+
+        Only a lost connection can end a pull that the broker holds.
+        """
         return self._held() if isinstance(exc, ConnectionLostError) else 0
 
     def _held(self) -> int:

@@ -1,4 +1,4 @@
-"""What a judge found: a value with its unit and its evidence, or what is missing to know it."""
+"""Findings of a judge: a value with unit and evidence, or the missing evidence."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Holes in the evidence of a run: journals that are incomplete or missing, and what they leave unknown.
+"""Holes in the evidence of a run: incomplete or missing journals, and the effects.
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
 (`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`).

@@ -247,7 +247,10 @@ def decide(
 
 
 def _is_in(replaced: Collection[str], row: Ground) -> bool:
-    """True if an expectation names the row's metric or a class of it, as `lost.SEND_OK` is of `lost`."""
+    """True if an expectation names the row's metric, or a class as `lost.SEND_OK`.
+
+    `lost.SEND_OK` is a class of `lost`.
+    """
     return any(name == row.metric or name.startswith(f"{row.metric}.") for name in replaced)
 
 

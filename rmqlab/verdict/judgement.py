@@ -44,7 +44,7 @@ class Conditions:
 
 
 def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None) -> Conditions:
-    """Return the conditions of a run by its entries of CONDITION_KINDS, in order of time.
+    """Return a run's conditions from its entries of CONDITION_KINDS, in time order.
 
     `surveys` are of its journal files. With None, for entries that come from no file, there are no gaps.
     """
@@ -68,7 +68,10 @@ def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSu
 
 
 def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
-    """A client's id is `ip@pid#number`, in Java's client as in ours: that of a workload names a process of the cluster."""
+    """Yield the clients that are not processes of the cluster, and accepted probes.
+
+    A client's id is `ip@pid#number`, as in Java's client: the pid of a workload belongs to the cluster.
+    """
     pids = {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
     for entry in entries:
         if entry.kind == "producer_joined":
@@ -86,7 +89,7 @@ def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class Judgement(Findings):
-    """Findings, with the verdict that follows from them by the table of `rmqlab.verdict.grounds`."""
+    """Findings, with the verdict by the table of `rmqlab.verdict.grounds`."""
 
     conditions: Conditions
     decision: Decision
@@ -96,12 +99,18 @@ class Judgement(Findings):
         return self.decision.verdict
 
     def beside(self, expected: Iterable[str]) -> tuple[str, ...]:
-        """What the table says against the run, apart from metrics that a scenario has expectations on."""
+        """Return the table's objections and warnings, without metrics of expectations.
+
+        `expected` are the metrics on which a scenario has expectations.
+        """
         decision = _decide(self, self.conditions, self.conditions.gaps, expected)
         return (*(decision.why if decision.verdict is not Verdict.HOLDS else ()), *decision.warnings)
 
     def summary(self) -> dict[str, Any]:
-        """Return the document that `rmqlab check --json` prints, and that `rmqlab audit --json` begins with."""
+        """Return the document of `rmqlab check --json`.
+
+        The document of `rmqlab audit --json` begins with the same members.
+        """
         return {
             "verdict": str(self.verdict),
             "why": list(self.decision.why),

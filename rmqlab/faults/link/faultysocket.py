@@ -1,4 +1,4 @@
-"""A socket behind a bad network, in the place of the real one while rules impair its connection.
+"""A socket behind a bad network: replaces the real one while rules impair it.
 
 It never blocks, as the real one does not, and calls its owner back when bytes arrive. Under a blackhole it does not
 read what arrives, the end of the stream included, and keeps what is sent: so neither side sees a close. One thing is
@@ -157,7 +157,7 @@ class FaultySocket:
         return sent
 
     def close(self) -> None:
-        """Close. If the peer must not see it yet, the system's side of the connection stays open."""
+        """Close, but keep the system's connection open if the peer must not see it yet."""
         if self._closed_at is not None:
             return
         self._closed_at = self._now()
