@@ -1,4 +1,7 @@
-"""Print messages as they come, until interrupted: `python examples/consume.py 127.0.0.1:9876 orders --count 10`."""
+"""Print messages as they arrive, until interrupted.
+
+Run it: `python examples/consume.py 127.0.0.1:9876 orders --count 10`.
+"""
 
 import signal
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Ask by a message and get an answer: `python examples/request_reply.py 127.0.0.1:9876 prices`."""
+"""Send a request as a message and receive the reply.
+
+Run it: `python examples/request_reply.py 127.0.0.1:9876 prices`.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A small application: a shop that sends an order as a message, and does not believe that sending succeeds.
+"""A small shop, which sends orders as messages and repeats unconfirmed sends.
 
     python examples/app_under_test/shop.py 127.0.0.1:9876 book pen
 

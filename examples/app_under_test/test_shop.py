@@ -1,4 +1,4 @@
-"""What a team that owns the shop would write: its tests, with a master that dies in them.
+"""Tests that the team of the shop would write: the master dies during each.
 
     pytest examples/app_under_test
 

@@ -97,7 +97,7 @@ class RunData:
         return int(self.findings.get(metric, {}).get("value") or 0)
 
     def values(self, prefix: str) -> list[tuple[str, float]]:
-        """Return the known values of the metrics with a prefix, without those of single queues."""
+        """Return the known values of metrics with a prefix, except for single queues."""
         return [
             (metric, float(one["value"]))
             for metric, one in self.findings.items()
