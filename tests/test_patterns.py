@@ -1,4 +1,4 @@
-"""Regular expressions and readers of foreign text take time in proportion to the text (issue 12.2).
+"""Patterns and readers of foreign text take linear time (issue 12.2).
 
 All patterns of the servers' and clients' modules meet hostile texts in a process of its own, whose CPU time is limited:
 a linear pattern needs a thousandth of it, a quadratic one all, an exponential one would never end. CPU time does not
@@ -29,7 +29,7 @@ ENDS = ("", "@")
 
 
 def hostile_texts() -> Iterator[str]:
-    """Give each beginning with each unit repeated behind it, with an end that fits and one that does not."""
+    """Yield each beginning with each repeated unit, with matching and other ends."""
     for start, unit, end in itertools.product(STARTS, UNITS, ENDS):
         yield start + unit * (LENGTH // len(unit)) + end
 

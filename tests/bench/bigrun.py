@@ -1,7 +1,7 @@
-"""A run of any size, made up: journals and commit logs as a cluster leaves them, written at a million messages in seconds.
+"""Writes synthetic runs of any size, a million messages in seconds.
 
-One producer, one consumer, a master and its slave with equal logs. Nothing is wrong but what is planted: the last
-`LOST` sends were acknowledged, and are in no store.
+The journals and commit logs are like those of a cluster. One producer, one consumer, a master and its slave with equal
+logs. Nothing is wrong but what is planted: the last `LOST` sends were acknowledged, and are in no store.
 """
 
 import shutil

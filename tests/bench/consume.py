@@ -1,4 +1,7 @@
-"""Messages a second of the stock Java benchmark Consumer that drains a backlog of 128 B messages: real and ours."""
+"""Rate of the stock Java benchmark Consumer on a backlog, real and ours.
+
+Messages have 128 B; rates are messages per second.
+"""
 
 import time
 from collections import defaultdict

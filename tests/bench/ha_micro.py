@@ -1,9 +1,9 @@
-"""MB/s from a master to an empty slave over loopback, two processes: `python -m tests.bench.ha_micro`.
+"""MB/s from a master to an empty slave over loopback, two processes.
 
-The master's log is 1 KiB bodies in eight queues. The slave receives into its commit log and, unless disabled
-to, enters every message in queues and index as a broker does. It has caught up when the queues have everything;
-what the index still lacks then, and when it has it, is printed as well. Figures move with the machine and its load:
-compare ratios of one run.
+Run it: `python -m tests.bench.ha_micro`. The master's log is 1 KiB bodies in eight queues. The slave receives into its
+commit log and, unless disabled to, enters every message in queues and index as a broker does. It has caught up when the
+queues have everything; what the index still lacks then, and when it has it, is printed as well. Figures move with the
+machine and its load: compare ratios of one run.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""`python -m tests.bench.limits`: what hostile or many peers cost a broker, in memory and in the waits of others.
+"""Costs of hostile or many peers for a broker: memory, delays of other clients.
 
-A broker runs in a process of its own. In another process a probe asks it for a queue's end every 5 ms over one connection,
-and notes the longest wait. Memory is what no file backs (RssAnon); the queue files of a test come on top.
-Figures move with the machine and its load; they are for docs/benchmarks.md, and nothing is judged here (issue 12.6).
+Run it: `python -m tests.bench.limits`. A broker runs in a process of its own. In another process a probe asks it for a
+queue's end every 5 ms over one connection, and notes the longest wait. Memory is what no file backs (RssAnon); the
+queue files of a test come on top. Figures move with the machine and its load; they are for docs/benchmarks.md, and
+nothing is judged here (issue 12.6).
 """
 
 import contextlib

@@ -1,6 +1,7 @@
-"""CPU per message of consuming a backlog, and of batch sends, without sockets: `python -m tests.bench.pull_micro`.
+"""CPU per message of pulls from a backlog and of batch sends, without sockets.
 
-128 B bodies in four queues; pulls of 32 messages as a Java push consumer sends them, batches of 16 and 1000.
+Run it: `python -m tests.bench.pull_micro`. 128 B bodies in four queues; pulls of 32 messages as a Java push consumer
+sends them, batches of 16 and 1000.
 """
 
 import argparse

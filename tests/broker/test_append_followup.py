@@ -1,4 +1,4 @@
-"""What follows an append at the end of a pass: slaves receive it, queues get it, sends that wait for the disk go on."""
+"""Follow-up of an append: slaves, queues, and sends that wait for the disk."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

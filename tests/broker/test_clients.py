@@ -1,4 +1,7 @@
-"""Producers and consumers by heartbeat: what one connection, and all together, may put into the tables (issue 12.6)."""
+"""Clients by heartbeat: bounds of what they add to the tables (issue 12.6).
+
+Bounds hold for one connection, and for all together.
+"""
 
 import json
 from typing import Any

@@ -260,7 +260,7 @@ def test_comparisons_are_allowed_again_after_the_others_had_their_turn(
 
 
 def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker, turns: ScriptedTurns) -> None:
-    """1,500 held pulls with an expression of 950 comparisons stopped a broker at each message."""
+    """1,500 held pulls with 950 comparisons each stopped a broker at each message."""
     turns.is_collecting = True
     for _ in range(3):
         pull = held(waker)

@@ -1,4 +1,4 @@
-"""What a failing disk makes of the flushes: they are tried again, not at once, and the log is not flooded."""
+"""Flushes on a failing disk: repeated with a pause, and without flooding the log."""
 
 import errno
 import os

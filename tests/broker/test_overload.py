@@ -1,4 +1,7 @@
-"""Flow control: who has waited too long is refused with code 2 (broker-requests section 1.9)."""
+"""Flow control: sends that wait too long are rejected with code 2.
+
+Source: broker-requests section 1.9.
+"""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""The check of half messages: whom it asks, when, how often, and how its progress is kept (store-and-ha section 7.1)."""
+"""The check of half messages: recipient, time, frequency, and progress.
+
+Source: store-and-ha section 7.1.
+"""
 
 from collections.abc import Callable
 
@@ -157,7 +160,7 @@ async def test_a_check_that_the_store_refuses_is_made_again_next_time(producer: 
 
 
 async def test_the_first_check_makes_the_half_topic_known(producer: Producer) -> None:
-    """README of the recordings: its first registration is a oneway one, after the first check."""
+    """README of the recordings: first registered oneway, after the first check."""
     assert producer.talk.broker.topics.get(names.HALF_TOPIC) is None
     await producer.after(60)
     topic = producer.talk.broker.topics.get(names.HALF_TOPIC)

@@ -14,7 +14,7 @@ COMMIT, ROLLBACK = 8, 12
 
 
 class Producer:
-    """A broker with the check, and producers to be asked. Time moves only by `advance`."""
+    """A broker with the check, and its producers. Time moves only by `advance`."""
 
     def __init__(self, talk: TalkingBroker) -> None:
         self.talk = talk
@@ -48,7 +48,7 @@ class Producer:
         return self.talk.peer.asked[before:]
 
     def answer(self, asked: Command, decision: int) -> None:
-        """End the transaction as a producer does that was asked: with the offsets of the question."""
+        """End the transaction as a checked producer does: with the request's offsets."""
         fields = {
             "producerGroup": "P",
             "tranStateTableOffset": asked.ext_fields["tranStateTableOffset"],

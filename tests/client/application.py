@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Application:
-    """What a consumer was given, and how it answers: an error to raise per message body."""
+    """The application's consuming function: records messages, and fails on request.
+
+    It can raise an error for each message body.
+    """
 
     got: list[ReceivedMessage] = attrs.field(factory=list)
     errors: dict[bytes, list[Exception]] = attrs.field(factory=dict)

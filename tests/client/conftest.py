@@ -1,4 +1,4 @@
-"""A name server and brokers that live in the test: they keep messages, and fail on request."""
+"""A name server and brokers inside the test: they keep messages, fail on request."""
 
 import collections
 import inspect
@@ -237,7 +237,7 @@ class World:
         return self.brokers[name]
 
     def route(self, topic: str, queues: int = 4, *, perm: int = 6, without: FakeBroker | None = None) -> None:
-        """Let the name server know a topic at all brokers, but for one that it believes dead."""
+        """Add a topic's route at all brokers except one that is believed dead."""
         self.name_server.routes[topic] = TopicRouteData(
             broker_datas=[
                 BrokerData(
@@ -279,7 +279,10 @@ def run_in_mock_time(fn: Callable[[], Any], *, clock: trio.abc.Clock | None, ins
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the async tests of this folder in mock time: by fixture each test would have to ask for the clock."""
+    """Run the async tests of this folder in mock time.
+
+    With a fixture, each test would have to request the clock.
+    """
     for item in items:
         is_ours = item.path.parent == pathlib.Path(__file__).parent
         if is_ours and isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):

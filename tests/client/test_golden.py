@@ -1,4 +1,4 @@
-"""Our requests beside those of a recorded Java client: the same fields, the same members, nothing else."""
+"""Our requests and a recorded Java client's: the same fields and members."""
 
 import json
 import pathlib

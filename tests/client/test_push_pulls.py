@@ -57,7 +57,7 @@ async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
 
 
 async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """store-and-ha section 6.4: a master may send those that lag behind to a slave, and the slave sends them back."""
+    """store-and-ha section 6.4: masters send slow readers to slaves, slaves send back."""
     master, slave = world.add("a", 2)
     world.route("orders", 1)
     for broker in (master, slave):

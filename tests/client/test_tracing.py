@@ -1,4 +1,7 @@
-"""Traces against a scripted broker: content, time and amount of traces of sends, deliveries and transactions."""
+"""Traces sent to a scripted broker: content, time and amount.
+
+They are of sends, deliveries and transactions.
+"""
 
 import zlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A power loss and what comes of it, on real processes: the tail is gone, nobody notices, `diff` does."""
+"""A power loss on real processes: the tail is lost, and only `diff` shows it."""
 
 import contextlib
 import json

@@ -127,7 +127,7 @@ def test_sends_are_answered_as_the_fault_wants_so_many_times_and_then_it_is_over
 
 
 def test_a_disk_that_does_not_sync_and_one_that_is_full(rmqlab: Run) -> None:
-    """One is the broker's own matter under ASYNC_FLUSH, the other is not: cleaning looks, and refuses (code 14)."""
+    """Under ASYNC_FLUSH, a failed sync is internal; a full disk is rejected (code 14)."""
     rmqlab("fault", "disk", "broker-a", "--kind", "failing-sync")
     sent = rmqlab(*PRODUCE, "-c", "3", "-r", "0", "--json")
     assert not {"refused"} & set(outcomes(sent))

@@ -1,4 +1,4 @@
-"""A socket behind a bad network: real loopback sockets, and a time that stands still until it is moved."""
+"""A socket behind a bad network: real loopback sockets, and a manual clock."""
 
 import contextlib
 import heapq

@@ -1,4 +1,7 @@
-"""Faults of links on real sockets of one process: a server, and clients at addresses of their own."""
+"""Faults of links on real sockets of one process: a server and clients.
+
+Each client has an address of its own.
+"""
 
 import contextlib
 import socket

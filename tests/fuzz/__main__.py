@@ -1,7 +1,7 @@
-"""`make fuzz`: hostile input to every socket of a running cluster, and to our clients, for some minutes.
+"""Hostile input for minutes to every socket of a cluster, and to our clients.
 
-Batches take turns among the targets; each follows from the seed and its number alone. After each, the nodes are
-examined (`health`). Exit status 0: nothing found; 1: something was, and which batch it was.
+Run it: `make fuzz`. Batches take turns among the targets; each follows from the seed and its number alone. After each,
+the nodes are examined (`health`). Exit status 0: nothing found; 1: something was, and which batch it was.
 """
 
 import argparse
@@ -203,7 +203,7 @@ register_name_server_period = 10000
 
 
 def strays(place: Path) -> list[str]:
-    """Files that nobody should have written: all processes of the run have this working directory."""
+    """Return unexpected files: all processes of the run have this working directory."""
     return [f"somebody wrote {path}" for path in place.iterdir() if path.name not in OWN_FILES]
 
 

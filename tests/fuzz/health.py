@@ -1,4 +1,7 @@
-"""What must hold of a node after each batch: the same process, memory and open files as before, quick answers."""
+"""Conditions of a node after each batch: process, memory, files, reply times.
+
+The process is the same; memory and open files are as before.
+"""
 
 import contextlib
 import statistics
@@ -43,7 +46,10 @@ class Node:
 
 
 def open_files(pid: int) -> int:
-    """How many descriptors a process holds, those of queue files left out: clients make queues, and the store bounds them."""
+    """Return the number of open descriptors, without queue files.
+
+    Clients create queues, and the store bounds their files.
+    """
     targets = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile

@@ -1,4 +1,4 @@
-"""The rest of mqadmin's commands, each asked once of a cluster, with a producer and a consumer at work."""
+"""mqadmin's other commands, each run once, with an active producer and consumer."""
 
 import functools
 import re

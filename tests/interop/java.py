@@ -1,4 +1,4 @@
-"""Java programs: our small ones, the stock benchmarks, and mqadmin, each in a home directory of its own."""
+"""Java programs: ours, the stock benchmarks, and mqadmin, with separate homes."""
 
 import re
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _LOGBACK_OF_CLIENTS = """<configuration>
 
 
 class Java:
-    """Starts virtual machines that write nothing outside `directory`: logs and certificates go below user.home."""
+    """Starts JVMs that write only in `directory`: logs and certificates in user.home."""
 
     def __init__(self, directory: Path) -> None:
         maven.build()

@@ -1,4 +1,7 @@
-"""The system under test: `rmqlab up` for whole clusters, `python -m rmqlab.nameserver|broker` for single servers."""
+"""Our system: `rmqlab up` for clusters, a process for single servers.
+
+The process is `python -m rmqlab.nameserver|broker`.
+"""
 
 import contextlib
 import itertools

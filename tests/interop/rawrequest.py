@@ -81,7 +81,7 @@ def queue_count(namesrv: str, topic: str) -> int:
 def send(
     broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0, properties: str = ""
 ) -> Answer:
-    """SEND_MESSAGE: code 0 stored and replicated as configured, 10-12 stored with a complaint."""
+    """SEND_MESSAGE: code 0 is stored and replicated, 10-12 stored with a warning."""
     fields = {
         "producerGroup": "interop-probe",
         "topic": topic,
@@ -170,7 +170,7 @@ def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int 
 
 
 def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
-    """CONSUMER_SEND_MSG_BACK: the message at a place of the log is to be delivered to the group again."""
+    """CONSUMER_SEND_MSG_BACK: redeliver the message at a log offset to the group."""
     fields = {"offset": str(offset), "group": group, "delayLevel": str(delay_level), "unitMode": "false"}
     _answered(broker, CONSUMER_SEND_MSG_BACK, fields)
 

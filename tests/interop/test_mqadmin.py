@@ -1,4 +1,4 @@
-"""mqadmin 4.9.8 shows the same of our cluster as of a real one: same form, same values where they are determined."""
+"""mqadmin 4.9.8 shows our cluster as a real one: same form, same fixed values."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -113,7 +113,7 @@ def test_broker_settings_have_the_real_defaults(real: Survey, seen: Survey, brok
 
 
 def test_consumer_progress_shows_the_group(real: Survey, seen: Survey) -> None:
-    """Nobody of it is online any more, nothing is left but the message that mqadmin sent afterwards."""
+    """No member is online any more, and one message of mqadmin is left."""
     assert _without_figures(without_other_tests(seen["consumerProgress"])) == _without_figures(
         without_other_tests(real["consumerProgress"])
     )
@@ -139,7 +139,10 @@ def _without_figures(text: str) -> str:
 
 
 def _without_rates(text: str) -> str:
-    """Nor the retry topic, which is listed once a consumer has committed its empty queue: a matter of time."""
+    """Remove rates, and the retry topic, whose listing depends on time.
+
+    It is listed once a consumer has committed its empty queue.
+    """
     text = "\n".join(line for line in text.splitlines() if not line.startswith("%RETRY%"))
     return re.sub(r"\b\d+\.\d+\b", "N.N", text)
 

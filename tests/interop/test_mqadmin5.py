@@ -1,4 +1,4 @@
-"""mqadmin 5.3.3 against our cluster: what it asks that 4.9 does not know is answered so that it goes on."""
+"""mqadmin 5.3.3 and our cluster: requests unknown to 4.9 get usable responses."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Our client package against real RocketMQ, and against our servers in the same way."""
+"""Our client package with real RocketMQ and with our servers."""
 
 import math
 import os

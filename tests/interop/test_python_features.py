@@ -1,6 +1,7 @@
-"""Our client against a real master, and ours: transactions, delays, requests, SQL92, namespaces, broadcasts.
+"""Our client with a real master and ours.
 
-What needs a cluster of two brokers is in test_python_client.
+Tests are of transactions, delays, requests, SQL92, namespaces and broadcasts. What needs a cluster of two brokers is in
+test_python_client.
 """
 
 import contextlib
@@ -216,7 +217,7 @@ async def test_broadcasts_reach_every_member_once_and_go_on_where_they_stopped(
 def test_a_namespace_is_that_of_javas_clients(
     java: Java, mqadmin: Mqadmin, master: BrokerServer, topic: str, line: str
 ) -> None:
-    """What Java sends within a namespace we consume within it, and the other way round."""
+    """Messages of Java within a namespace are consumed within it, and vice versa."""
     namespace = f"INST_{line.replace('.', '_')}"
     mqadmin.run(master.namesrv, "updateTopic", "-b", master.address, "-t", f"{namespace}%{topic}", "-r", "1", "-w", "1")
     wait_until(lambda: rawrequest.route_of(master.namesrv, f"{namespace}%{topic}"), "route within the namespace")

@@ -48,7 +48,7 @@ def test_the_queues_of_a_consumer_that_is_killed_go_to_the_other(java: Java, sha
 
 
 async def test_a_java_consumer_and_one_of_ours_share_the_queues(java: Java, shared: Cluster) -> None:
-    """Both compute for themselves which queues are whose, from what the broker tells them of each other."""
+    """Both compute the same allocation, from the broker's lists of members."""
     topic, group = "RebalanceMixed", "RebalanceMixed-readers"
     target = [f"namesrv={shared.namesrv}", f"topic={topic}"]
     with java.start("Producer", *target, "count=4", "prefix=before") as producer:

@@ -149,7 +149,7 @@ def _max_offsets(broker: BrokerServer) -> list[int]:
 
 
 def _wait_same_queues(pair: Pair) -> None:
-    """A real master answers a send before it enters the message in its queue, and before it pushes it."""
+    """A real master replies before it enters and pushes a message."""
 
     def is_same() -> bool:
         master, slave = (rawrequest.runtime_info(one.address) for one in (pair.master, pair.slave))
@@ -163,7 +163,7 @@ def _wait_same_queues(pair: Pair) -> None:
 
 
 def _compare_stores(pair: Pair) -> None:
-    """The logs from the first byte on, and what each side derived from its own: the queues."""
+    """Compare the logs from the first byte, and the queues derived from each."""
     master, slave = pair.master.describe(), pair.slave.describe()
     # Both allocate files ahead, each in its own time: those that only one side has are empty.
     for ours, theirs in zip(master.commit_log(), slave.commit_log(), strict=False):

@@ -1,4 +1,4 @@
-"""Wait for a fact about other processes, with a deadline that says what was waited for."""
+"""Wait for a fact about other processes; at the deadline, name the fact."""
 
 import time
 from collections.abc import Callable

@@ -45,7 +45,7 @@ class Fault:
 
     @property
     def is_equivalent(self) -> bool:
-        """True for one that changes nothing that a test could notice, as its comment explains."""
+        """True for a fault without any effect on tests, as its comment explains."""
         return self.comment.startswith("equivalent:")
 
     def applied_to(self, source: str) -> str:

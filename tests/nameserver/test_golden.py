@@ -1,4 +1,7 @@
-"""Recorded requests of a real broker pair, mqadmin and clients, answered as the recorded nameserver answered them."""
+"""Recorded requests to a nameserver, with replies equal to the recorded ones.
+
+The clients are a real broker pair, mqadmin and applications.
+"""
 
 import json
 import pathlib
@@ -45,7 +48,10 @@ def decoded(row: dict[str, Any]) -> Command:
 
 
 def first_registrations(recorded: list[Exchange]) -> Iterator[Exchange]:
-    """Give the first registration of each broker: what a recording that begins later takes for known."""
+    """Yield the first registration of each broker.
+
+    A recording that begins later takes them for known.
+    """
     seen = set()
     for exchange in recorded:
         if exchange.request.code == RequestCode.REGISTER_BROKER and exchange.sender not in seen:
@@ -66,10 +72,10 @@ def first_registrations(recorded: list[Exchange]) -> Iterator[Exchange]:
     ],
 )
 def test_replies_are_those_that_were_recorded(bench: Any, name: str, begins_later: bool) -> None:  # noqa: FBT001 - a column of the table
-    """remoting#3, #4, #15, #18, #19, #20, #22, #25, #26, #28, #29, #36, #38: code, ext fields, body, codec.
+    """Compare code, ext fields, body and codec of all replies.
 
-    Bodies are compared byte by byte, for with one broker name 4.9 has no choice of order; topic lists by what
-    is in them.
+    Items: remoting#3, #4, #15, #18, #19, #20, #22, #25, #26, #28, #29, #36, #38. Bodies are compared byte by byte, for
+    with one broker name 4.9 has no choice of order; topic lists by what is in them.
     """
     recorded = exchanges(name)
     wires: dict[int, Any] = {}

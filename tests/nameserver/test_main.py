@@ -1,4 +1,4 @@
-"""The whole nameserver over loopback sockets, and its liveness on a clock that jumps."""
+"""The whole nameserver over loopback sockets, and its timeouts on a manual clock."""
 
 import contextlib
 import json

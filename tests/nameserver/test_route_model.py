@@ -1,4 +1,4 @@
-"""The route table against a model that is slow and plain: one list of what lives, everything else worked out from it.
+"""The route table and a simple, slow model: a single list of live entries.
 
 The model holds no topic table and no indexes. Brokers keep to what real ones do: one connection for each address,
 a data version that moves whenever the topics do, one cluster for each broker name. What the table does beyond that

@@ -37,7 +37,7 @@ def test_a_real_store_is_summed_up(golden: pathlib.Path) -> None:
 
 
 def test_a_stream_counts_on_while_the_master_is_dead_and_writes_when_it_is_back(own_lab: "Lab") -> None:
-    """Every window that it wrote tells as many messages as the source topic has of that second."""
+    """Each written window counts the messages that the source topic has of its second."""
     own_lab.create_topic("orders", 4)
     own_lab.create_topic("counts", 1)
     program = [sys.executable, str(EXAMPLES / "spark_stream.py"), "orders", "counts", "--from", "earliest"]

@@ -1,4 +1,4 @@
-"""The audit of runs in which something is planted says what the quick checks say, and what the kind declares.
+"""The audit of planted runs agrees with the quick checks and the declarations.
 
 All kinds at all places: `make planted`.
 """

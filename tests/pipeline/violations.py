@@ -1,4 +1,4 @@
-"""Made-up runs for both judges: a clean one, functions that plant a violation, and the comparison of what both find."""
+"""Made-up runs for both judges: clean ones, planted ones, and their comparison."""
 
 import pathlib
 import struct
@@ -25,7 +25,7 @@ MAGIC = struct.pack(">i", MESSAGE_MAGIC)
 
 
 def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
-    """Lay a made-up run down as files: a journal for each node, a commit log for each store."""
+    """Write a made-up run as files: a journal per node, a commit log per store."""
     write_journals(run.entries, directory / "journal")
     for node, table in run.offset_files.items():
         config = directory / node / "store" / "config"
@@ -176,7 +176,10 @@ def lag(run: MadeUpRun) -> None:
 
 
 def claim_nothing(run: MadeUpRun) -> None:
-    """A client that keeps no journal, and that the broker heard of: else the journals would be incomplete."""
+    """Add a client without a journal: otherwise the journals would be incomplete.
+
+    The broker knows the client.
+    """
     run.add("broker-a", "producer_joined", group="guests", client_id="10.0.0.9@1#2")
     copy = run.logs["broker-a"][-1]
     run.store("STRANGE", copy.queue, ("broker-a", "broker-a-s"))

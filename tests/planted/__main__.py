@@ -1,6 +1,7 @@
-"""`make planted`: play every kind of violation at several places of a recorded run, and see what the judges report.
+"""Plants each kind of violation at several places, and checks the judges' reports.
 
-Exit status 0 if both judges find everything, name the right messages and report nothing else.
+Run it: `make planted`. The run is a recorded one. Exit status 0 if both judges find everything, name the right messages
+and report nothing else.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What a judge says of a planted run, held against what the kind declares and against the run without it."""
+"""Compares a judge's findings in a planted run with the declared and clean ones."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def compare(planted: Planted, judged: Judged, clean: Judged) -> Outcome:
 
 
 def faults_of(clean: Judged) -> list[str]:
-    """What a judge says against the run in which nothing was planted: it should say nothing."""
+    """Return a judge's findings in the unplanted run: there should be none."""
     faults = [] if clean.verdict is Verdict.HOLDS else [f"verdict {clean.verdict}"]
     faults += [line for line in clean.lines if _metric_of(line)]
     return faults + [

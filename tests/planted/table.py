@@ -1,4 +1,4 @@
-"""The table of `make planted`: one line for each kind, and below it what went wrong."""
+"""The table of `make planted`: one line for each kind, followed by its failures."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Every recorded frame of a real RocketMQ 4.9.4: understood, typed, and written again.
+"""Every frame of a real RocketMQ 4.9.4, decoded, typed and encoded again.
 
 Bodies are compared byte by byte, for the order of members, the form of keys and the absence of blanks are part
 of what clients rely on (broker-requests#54, remoting#15, #16, #17).

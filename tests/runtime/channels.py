@@ -1,4 +1,4 @@
-"""A server for the tests of channels: it echoes, parks, fails, or answers with much."""
+"""A server for the tests of channels: echoes, parks, fails, or returns much data."""
 
 from collections import Counter
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The schema of the journal against the sources: what is emitted anywhere stands in it, field by field."""
+"""The schema of the journal and the sources: every emitted field is declared."""
 
 import ast
 import pathlib

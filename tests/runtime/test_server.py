@@ -152,7 +152,10 @@ def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once
 
 
 def test_a_pass_tells_when_it_began() -> None:
-    """What waits in it is as old as that: for a fault's late requests, too, which come in a pass of their own."""
+    """The requests in a pass are as old as its begin, also late ones of a fault.
+
+    Those are in a pass of their own.
+    """
     reactor = Reactor()
     times: list[tuple[float, float]] = []
     for make in (

@@ -1,4 +1,4 @@
-"""One queue's entries: order, what is there already, gaps, what a restart and a shorter log leave (section 3.2)."""
+"""One queue's entries: order, repeats, gaps, restarts, truncation (section 3.2)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pulling: which messages, how many, and the reader's next offset (sections 6.1 to 6.3)."""
+"""Pulls: choice and number of messages, next offset (sections 6.1 to 6.3)."""
 
 from collections.abc import Callable
 
@@ -134,7 +134,7 @@ def test_a_property_filter_sees_the_stored_properties(open_store: Open) -> None:
 
 @pytest.mark.parametrize(("behind", "suggested"), [(4000, False), (4001, True)])
 def test_the_slave_is_suggested_beyond_40_percent_of_memory(open_store: Open, behind: int, suggested: bool) -> None:  # noqa: FBT001
-    """store-ha#67: exactly when the log's end is farther than that from the last entry examined."""
+    """store-ha#67: by the distance of the log's end from the last examined entry."""
     store = open_store(total_memory=10_000)
     store.put(new_message())
     store.put(new_message(b"x" * (behind - store.max_commit_log_offset - 97), queue_id=1))

@@ -59,7 +59,7 @@ async def test_a_consumer_that_does_not_answer_is_a_consume_timeout(
 
 
 async def test_a_message_is_consumed_directly(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """Section 6.3, recording b4: the broker adds its name, and the stored message as body."""
+    """Section 6.3, recording b4: the broker adds its name and the stored message."""
     message_id = talk.send("T", body=b"to consume").ext_fields["msgId"]
     result = b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":4}'
     consumer.answers[309] = Command(0, body=result)
@@ -111,7 +111,7 @@ def targets(reply: Command) -> list[int]:
 
 
 def test_consumers_are_told_where_to_go_on(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """broker-requests#58, recording b6: the broker's own offsets stay, and isForce goes on as false."""
+    """broker-requests#58, recording b6: broker offsets stay, isForce is sent as false."""
     began = talk.clock.now_millis()
     for _ in range(3):
         talk.send("T")

@@ -1,4 +1,7 @@
-"""Whatever arrives at request 25: what is saved is what was legally changed, and no other file is touched (issue 12.1)."""
+"""Hostile requests 25: only legal changes are saved, no other file changes.
+
+Source: issue 12.1.
+"""
 
 import itertools
 import pathlib

@@ -80,7 +80,7 @@ def test_consume_tps_is_that_of_the_last_minute(lagging: TalkingBroker) -> None:
 
 
 def test_progress_of_all_groups_at_once(lagging: TalkingBroker) -> None:
-    """broker-requests#56 (brokerConsumeStats): groups without offsets are there, empty."""
+    """broker-requests#56 (brokerConsumeStats): groups without offsets are empty."""
     lagging.broker.subscriptions.find("g")
     body = ConsumeStatsList.decode(lagging.ask(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}).body)
     groups = {name: stats for one in body.consume_stats_list for name, stats in one.items()}
@@ -119,7 +119,10 @@ def test_time_span_of_what_is_consumed(lagging: TalkingBroker) -> None:
 
 
 def test_correction_offsets_are_the_lowest_of_all_groups(lagging: TalkingBroker) -> None:
-    """broker-requests section 6.3: a queue where all others are ahead of the compared group gets the greatest number."""
+    """broker-requests section 6.3: a queue gets the maximum if all others are ahead.
+
+    They are ahead of the compared group.
+    """
     offsets = lagging.broker.offsets
     offsets.commit("h", "T", 0, 1)
     offsets.commit("h", "T", 1, 4)

@@ -103,7 +103,10 @@ def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, mo
 def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 12.6: of 2,000 pulls of a peer that takes nothing, those that are not answered go on being held."""
+    """Issue 12.6: of 2,000 pulls of a peer that does not read, most remain held.
+
+    They are those without a response.
+    """
     monkeypatch.setattr("rmqlab.broker.held_pulls.LONG_WAKE", math.inf)  # on a busy machine, any pull may take long
     talk.turns.is_collecting = True
     talk.send("T")

@@ -1,4 +1,7 @@
-"""Messages handed back by consumers (broker-requests section 3.11, #47; store-ha#75)."""
+"""Messages handed back by consumers (broker-requests section 3.11).
+
+Items: broker-requests#47; store-ha#75.
+"""
 
 from collections.abc import Callable
 
@@ -175,7 +178,10 @@ def test_a_dead_letter_of_a_group_whose_retry_topic_is_too_long_is_stored(talk: 
 def test_reconsume_times_that_nobody_can_mean_are_counted_as_in_java(
     talk: TalkingBroker, times: int, expected: int
 ) -> None:
-    """A level that wraps around, or lies below 1, delays nothing: the copy goes to the retry topic at once."""
+    """A level that wraps around or is below 1 does not delay the copy.
+
+    The copy is stored in the retry topic at once.
+    """
     assert send_back(talk, tried(talk, times), maxReconsumeTimes=str(2**31 - 1)).code == ResponseCode.SUCCESS
     assert last(talk, "%DLQ%g" if times == 2**31 - 1 else "%RETRY%g").reconsume_times == expected
 

@@ -250,7 +250,7 @@ def test_a_slave_brings_nothing_back(slave: TalkingBroker) -> None:
 def test_a_message_that_does_not_say_where_it_belongs_is_not_committed(
     talk: TalkingBroker, properties: dict[str, str]
 ) -> None:
-    """Issue 12.3: any client can send a plain message with these properties, and commit it."""
+    """Issue 12.3: any client can send and commit a message with these properties."""
     sent = talk.ask(
         RequestCode.SEND_MESSAGE_V2, send_fields("orders", 0, PGROUP="P", **properties) | {"f": "4"}, b"x"
     )  # a half message by its flag: DELAY is not looked at yet

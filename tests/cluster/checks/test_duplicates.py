@@ -1,4 +1,4 @@
-"""Duplicates: each cause planted and found under its own name, and compared with counting by hand."""
+"""Duplicates: each cause planted and found by name, compared with manual counting."""
 
 import collections
 

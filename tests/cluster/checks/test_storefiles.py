@@ -1,4 +1,4 @@
-"""Damage to queues, index and tables of a real store, and what the checks say of it."""
+"""Damage to queues, index and tables of a real store, and the resulting findings."""
 
 import shutil
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Damage = Callable[[Path], None]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[..., Findings]:
-    """Judges one broker with messages in two queues of `orders`, after damage to its store."""
+    """Return a judge of one broker with messages in two queues of `orders`, damaged."""
 
     def judge(damage: Damage = lambda _: None, end: str = "node_stopped") -> Findings:
         run = MadeUpRun(nodes=("namesrv-1", "broker-a"))

@@ -1,4 +1,4 @@
-"""Actions of scenario steps on a cluster that only records what is asked of it, and the end of a scenario."""
+"""Actions of scenario steps on a recording cluster, and the end of a scenario."""
 
 from typing import TYPE_CHECKING, cast
 

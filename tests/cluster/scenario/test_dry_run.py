@@ -1,4 +1,4 @@
-"""Steps gone through in thought: what cannot be is found, and what can be is let pass."""
+"""Dry runs of steps: impossible ones are rejected, possible ones accepted."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Random faults of a scenario: what follows from the seed, and what is made of it on real processes."""
+"""Random faults of a scenario: effect of the seed, and runs on real processes."""
 
 import pathlib
 from collections.abc import Sequence

@@ -51,7 +51,7 @@ class Stage:
         )
 
     async def started(self, number: int = 1) -> tuple[int, trio.SocketStream]:
-        """Start a node and answer its process id and its end of the control channel, once it is ready."""
+        """Start a node; return its process id and control channel once it is ready."""
         await self.server.spawn(self.birth(number))
         birth, report = await self.reports.receive()
         assert isinstance(report, Spawned)

@@ -1,4 +1,4 @@
-"""What a producer's journal records of each send: the outcome that its client knows, never a safer or a worse one."""
+"""The journal's outcome of each send is the client's own, neither safer nor worse."""
 
 import collections
 from collections.abc import Awaitable, Callable

@@ -60,7 +60,10 @@ class Case:
 
 @attrs.frozen
 class Outcome:
-    """What came of a case: `answered`, `silent` or `closed`, and the answer with names for the cluster's own values."""
+    """Outcome of a case: `answered`, `silent` or `closed`, with a normalised response.
+
+    The cluster's own values have names.
+    """
 
     end: str
     code: int | None = None
@@ -72,7 +75,7 @@ class Outcome:
 
 
 class Site:
-    """One cluster while the corpus is played: connections, and the answers so far by the cases' names."""
+    """A cluster during the corpus: connections, and responses by the cases' names."""
 
     def __init__(self, addresses: Mapping[str, str], names: Names) -> None:
         self.addresses = addresses
@@ -125,7 +128,7 @@ class Site:
         return frame(case.codec, make(case.code, opaque, fields, **case.members), body)
 
     def _probe(self, case: Case, connection: Connection) -> None:
-        """Requests that are always answered: what was to be said before them has been said."""
+        """Send requests that always get a response: earlier responses precede theirs."""
         code, fields = (105, {"topic": "NoSuchTopic"}) if case.to.startswith("namesrv") else (9999, None)
         for _ in range(_PROBES):
             opaque = self.next_opaque()

@@ -103,7 +103,7 @@ def read_json(body: bytes) -> Any:
 
 @attrs.frozen
 class Record:
-    """A stored message without what differs from broker to broker: hosts and store time."""
+    """A stored message without broker-specific values: hosts and store time."""
 
     topic: str
     queue: int

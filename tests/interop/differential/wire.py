@@ -1,4 +1,4 @@
-"""Frames in both header codecs, and a connection that tells what became of a request.
+"""Frames in both header codecs, and a connection that reports request outcomes.
 
 What is compared must not be read by the code under test, so this knows nothing of `remoting/`.
 """
