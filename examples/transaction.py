@@ -17,7 +17,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 ACCOUNTS = {"ann": 100, "bob": 5}
 BOOKED: set[str] = set()
-"""Ids of what was charged: an application would write them into the database transaction of the charge."""
+"""Ids of charged messages: an application would write them into the database transaction of the charge."""
 
 
 async def charge(message: Message, unique_id: str) -> TransactionState:

@@ -54,7 +54,7 @@ MAY_BE_UNKNOWN = (
 
 @attrs.frozen
 class Played:
-    """One seed and what was wrong with it."""
+    """One seed and its unexplained findings."""
 
     seed: int
     verdict: str

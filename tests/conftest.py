@@ -11,7 +11,7 @@ import pytest
 from rmqlab.runtime.settings import snake
 from rmqlab.store.disk import Disk
 
-# A deadline judges the machine, not the code. What a change broke must not show in somebody else's.
+# A deadline judges the machine, not the code. The errors of one change must not appear in another's run.
 hypothesis.settings.register_profile("rmqlab", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("rmqlab")
 

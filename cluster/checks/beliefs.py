@@ -38,7 +38,7 @@ class Belief:
     address: str
     span: Span
     dropped_by: JournalEntry | None
-    """The event that ended it; None if the journal has none."""
+    """The event that ended it; None if it is missing in the journal."""
 
 
 def beliefs_of_nameservers(history: History) -> list[Belief]:

@@ -101,7 +101,7 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
-    """Yield the copies of a message, with the master whose clock gave each its store time."""
+    """Yield a message's copies, each with the master whose clock set its store time."""
     for copy in stores.by_message.get(message_id, ()):
         if (master := history.roles.master_at(copy.queue.broker, copy.stored_at)) is not None:
             yield copy, master

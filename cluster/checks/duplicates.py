@@ -4,7 +4,7 @@
 a client retried a send whose first attempt had been stored. `duplicates` counts deliveries of a message to a group
 beyond the first, each under one cause, tried in this order:
   - `redelivery`: the consumer had handed it back (reconsume times above 0).
-  - `client_retry`: it came from another place than before, so it is stored twice.
+  - `client_retry`: its place differs from the previous one, so it is stored twice.
   - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
     sync or a correction of the consumer), or to a consumer that took over the queue after a commit beyond it.
   - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.

@@ -43,7 +43,7 @@ class Send:
     """One send with all its attempts: one journal entry `sent`."""
 
     ids: tuple[str, ...]
-    """Unique ids: several for a batch, empty if the entry has none."""
+    """Unique ids: several for a batch; may be empty."""
     node: str
     topic: str
     outcome: str

@@ -96,7 +96,7 @@ def _longest(slave: str, each: Iterable[tuple[Pair, Sequence[Lag]]], history: Hi
 
 
 def _spans_behind(series: Iterable[Lag], until: int | None) -> Iterator[tuple[int, int | None]]:
-    """Yield when the slave fell behind and when it caught up, or `until` if it never did."""
+    """Yield when the slave fell behind and when it caught up, else `until`."""
     since: int | None = None
     for lag in series:
         if lag.byte_count and since is None:

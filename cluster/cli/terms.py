@@ -51,7 +51,7 @@ def directory_of(name: str) -> ClusterDirectory:
 
 
 def command(name: str, verb: str, **arguments: Any) -> Any:
-    """As `ask_quietly`, and show on a terminal what is being waited for."""
+    """As `ask_quietly`, and show the current wait on a terminal."""
     doing = " ".join(str(arguments[key]) for key in ("target", "condition") if key in arguments)
     with working(f"{verb} {doing}".strip()):
         return ask_quietly(name, verb, **arguments)

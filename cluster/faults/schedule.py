@@ -1,4 +1,4 @@
-"""Random faults from a seed: what is done to whom, and when.
+"""Random faults from a seed: action, node and time of each.
 
 Pure: the same seed and nodes give the same schedule.
 """
@@ -57,7 +57,7 @@ class RandomFaults:
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
     count: int = attrs.field(default=0, validator=at_least(0))
-    """How many faults; 0 goes on for ever."""
+    """Number of faults; 0 means no limit."""
 
     @property
     def seconds(self) -> float:

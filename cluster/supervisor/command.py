@@ -60,7 +60,7 @@ class CommandUsageError(Exception):
 
 
 def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
-    """Send a command and return the value of its answer.
+    """Send a command and return the value of the reply.
 
     NoClusterError if no supervisor runs.
     """
@@ -71,7 +71,7 @@ def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
 
 
 def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | Answer]:
-    """Send a command and yield items as they arrive, then the answer.
+    """Send a command and yield items as they arrive, then the reply.
 
     Errors as `ask`, and those of the command.
     """

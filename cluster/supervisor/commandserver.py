@@ -215,7 +215,7 @@ async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """Run a workload until it ends or the peer leaves.
 
-    Its events are the items, its exit status the answer.
+    Its events are the items, its exit status the reply.
     """
     module = arguments["module"]
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):

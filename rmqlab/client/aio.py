@@ -81,7 +81,7 @@ class Bridge:
             try:
                 with scope:
                     outcome = await fn(*args)
-            except Exception as exc:  # noqa: BLE001 - it is raised to who waits for the call
+            except Exception as exc:  # noqa: BLE001 - it is raised to the caller
                 outcome = exc
             finally:
                 self._call_in_loop(_settle, future, outcome)

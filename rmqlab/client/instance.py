@@ -141,7 +141,7 @@ class Client:
     async def fetch_route(self, topic: str) -> TopicRouteData:
         """Fetch a route.
 
-        NoRouteError if the name server has none; errors as `ask_name_server`.
+        NoRouteError if the name server has no route; errors as `ask_name_server`.
         """
         header = GetRouteInfoRequestHeader(topic=topic)
         try:

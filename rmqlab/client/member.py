@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """See rmqlab.client.client_handlers.GroupMember; consumers add what is their own."""
+    """See rmqlab.client.client_handlers.GroupMember; consumers add their own methods."""
 
     consume_type: ClassVar[ConsumeType]
 

@@ -63,11 +63,11 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Offsets at brokers: the master, or any slave while there is none.
+    """Offsets at brokers: the master, or any slave in its absence.
 
     The master never gets a slave's offsets.
 
-    Every commit writes all offsets, changed or not: a master that comes back with old ones is corrected within
+    Every commit writes all offsets, changed or not: a master that returns with old ones is corrected within
     one period by consumers that stayed alive (section 6.7, point 4).
     """
 

@@ -41,7 +41,7 @@ class PullTiming:
     def held_before(self, result: PullResult, *, is_slave: bool) -> int:
         """Return how many ms before this reply the broker may have held the pull.
 
-        A message carries the time at which its master stored it, not when it reached a slave. So a slave's answer
+        A message carries the time at which its master stored it, not when it reached a slave. So a slave's reply
         counts as held if it comes in time, however old its messages are (issue 14.5).
         """
         if result.status is PullStatus.NO_NEW_MSG:
@@ -64,7 +64,7 @@ class PullTiming:
     def _held(self) -> int:
         """Milliseconds since the request was sent.
 
-        0 if it was not, or the answer is overdue.
+        0 if it was not, or the reply is overdue.
         """
         if self._sent_at is None or (took := trio.current_time() - self._sent_at) > self.suspend + HOLD_SWEEP:
             return 0

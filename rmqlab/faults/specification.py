@@ -1,6 +1,6 @@
 """Declarations of each fault: name, options with units and bounds, example.
 
-Options of the command line, keys of scenario files, error messages and `docs/faults.md` come from these declarations.
+Command-line options, keys of scenario files, error messages and `docs/faults.md` are made from these declarations.
 """
 
 import difflib
@@ -27,7 +27,7 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Option:
-    """What is known of one value of a fault beside its name and type."""
+    """Metadata of one value of a fault, besides its name and type."""
 
     help: str
     unit: str = ""

@@ -38,11 +38,11 @@ class Gap:
     sources: frozenset[Source]
     """What the process could have seen, as far as that is known."""
     says: str
-    """What is missing, with file and bytes."""
+    """The missing evidence, with file and bytes."""
 
 
 def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry]) -> tuple[Gap, ...]:
-    """Return what is missing in the journals of a run.
+    """Return the gaps in the journals of a run.
 
     `supervised` are the entries of FOLLOWED_KINDS, by time.
     """

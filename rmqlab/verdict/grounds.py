@@ -60,9 +60,9 @@ class Decision:
 
     verdict: Verdict
     why: tuple[str, ...]
-    """What broke it, what is missing, or, where it holds, what it rests on."""
+    """The violations, the missing evidence, or the grounds of a verdict that holds."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with the run, and no part of the verdict."""
+    """Problems of the run that do not affect the verdict."""
     violating: tuple[str, ...] = ()
     """Metrics, with their targets, that make the verdict `violated`."""
 

@@ -19,7 +19,7 @@ CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined"
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """What a run was, and what is missing in its journals."""
+    """The properties of a run, and the gaps in its journals."""
 
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER; empty if the journal does not say it, as before version 3."""
@@ -46,7 +46,7 @@ class Conditions:
 def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None) -> Conditions:
     """Return a run's conditions from its entries of CONDITION_KINDS, in time order.
 
-    `surveys` are of its journal files. With None, for entries that come from no file, there are no gaps.
+    `surveys` are of its journal files. With None, for entries that were not read from files, there are no gaps.
     """
     known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
     starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
@@ -122,7 +122,7 @@ class Judgement(Findings):
 
 
 def conclude(findings: Iterable[Finding], metrics: tuple[Metric, ...], conditions: Conditions) -> Judgement:
-    """Judge a run by what was measured, as far as its journals are complete."""
+    """Judge a run by its findings, as far as its journals are complete."""
     measured = {finding.metric: finding for finding in findings}
     unclaimed = measured.get("unclaimed")
     if unclaimed is not None and unclaimed.value and not _explains_unclaimed(conditions):

@@ -83,7 +83,7 @@ def audit(run: Path, count: int, byte_count: int, memory: str) -> Audited:
 
 
 def family(root: int) -> Iterator[tuple[int, str]]:
-    """A process and all that it started, each with what it is: driver, jvm or worker."""
+    """A process and all that it started, each with its kind: driver, jvm or worker."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,6 +1,6 @@
 """Rate of batch sends, 128 B, to a SYNC_MASTER with one slave: real and ours.
 
-Rates are messages per second. RocketMQ's own BatchProducer came with 4.9; Maven Central has the examples of 4.7.0 only.
+Rates are messages per second. RocketMQ's own BatchProducer exists since 4.9; Maven Central has only examples of 4.7.0.
 So this is a program of ours, built like it: threads that each send batch after batch.
 """
 

@@ -36,7 +36,7 @@ WORK = ["nothing", "queues", "queues and index"]
 
 @attrs.define
 class Span:
-    """Real, user and system seconds of this process since the first byte came."""
+    """Real, user and system seconds of this process since the first byte."""
 
     began: tuple[float, float, float] | None = None
 
@@ -77,7 +77,7 @@ def fill(store: MessageStore, size: int) -> None:
 
 
 async def follow(address: str, root: Path, target: int, work: str) -> None:
-    """The slave's process: follow until `target`, print what it took."""
+    """Run the slave's process: follow until `target`, and print its costs."""
     config = StoreConfig(store_path_root_dir=root, message_index_enable=work == "queues and index")
     store = MessageStore.open(config, now_millis=wall_millis, is_slave=True)
     span, caught_up, reactor, growth = Span(), trio.Event(), Reactor(), Growth()

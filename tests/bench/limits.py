@@ -33,7 +33,7 @@ PROBE_PERIOD = 0.005
 
 
 _stacks: list[contextlib.ExitStack] = []
-"""Where the work of a measurement leaves what is to be closed at its end."""
+"""Resources of a measurement to close at its end."""
 
 
 @attrs.frozen
@@ -129,7 +129,7 @@ def _is_ended(fd: int) -> bool:
 
 
 def measure(name: str, work: Callable[[Node, Path], object], *, topics: int = 0, after: float = 2.0) -> None:
-    """Run a broker, do something to it, wait `after` seconds, and print what it cost."""
+    """Run a broker, load it, wait `after` seconds, and print the costs."""
     with (
         tempfile.TemporaryDirectory(prefix="rmqlab-limits-") as directory,
         running_broker(Path(directory), topics=topics) as node,

@@ -25,7 +25,7 @@ REGISTER_PERIOD = 30.0
 
 @attrs.define(eq=False)
 class Wire:
-    """A connection that counts what it is given."""
+    """A connection that counts the written bytes."""
 
     peer: str
     bytes_written: int = 0

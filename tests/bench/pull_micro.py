@@ -57,7 +57,7 @@ def pulls(count: int, serialize_type: int) -> list[bytes]:
 
 
 def run(talking: TalkingBroker, frames: list[bytes]) -> tuple[float, int]:
-    """Serve one frame after the other; answer CPU seconds and bytes answered."""
+    """Serve one frame after the other; return CPU seconds and reply bytes."""
     decoder, sink, answered = FrameDecoder(), Sink(), 0
     broker = talking.broker
     began = time.process_time()

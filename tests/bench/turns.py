@@ -72,7 +72,7 @@ def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], n
 
 
 def _order(names: list[str], turn: int) -> list[str]:
-    """None of them always comes first."""
+    """Return the systems in alternating order."""
     return names if turn % 2 else names[::-1]
 
 

@@ -12,7 +12,7 @@ from rmqlab.broker.append_followup import AppendFollowUp
 
 @attrs.define(eq=False)
 class Pass:
-    """Stands in for the event loop, the store and the HA master of one pass."""
+    """Replaces the event loop, the store and the HA master of one pass."""
 
     deferred: list[Callable[[], None]] = attrs.field(factory=list)
     calls: list[str] = attrs.field(factory=list)

@@ -346,7 +346,7 @@ def test_a_restart_goes_on_where_the_file_says(open_broker: OpenBroker) -> None:
 
 
 def test_without_its_last_save_a_broker_delivers_again(open_broker: OpenBroker) -> None:
-    """A crash brings back what was delivered since."""
+    """A crash repeats later deliveries."""
     talk = open_broker()
     talk.send("orders", DELAY="1")
     talk.clock.advance(1)

@@ -65,7 +65,7 @@ def steps_of(name: str) -> list[Step]:
 
 @attrs.define(eq=False)
 class Replay:
-    """Plays recordings to a broker and gathers the answers of both."""
+    """Plays recordings to a broker and gathers the replies of both."""
 
     talk: TalkingBroker
     peers: dict[str, ScriptedPeer] = attrs.field(factory=dict)
@@ -73,7 +73,7 @@ class Replay:
     expected: dict[tuple[str, int], Command] = attrs.field(factory=dict)
 
     def play(self, steps: list[Step]) -> None:
-        """Play one recording after what was played before."""
+        """Play one recording after the previous ones."""
         began = self.talk.clock.seconds + BETWEEN_FILES
         self._learn_answers(steps)
         for step in steps:
@@ -90,7 +90,7 @@ class Replay:
                 self.expected[step.address, step.command.opaque] = step.command
 
     def _learn_answers(self, steps: list[Step]) -> None:
-        """Let each consumer answer our broker as it answered the recorded one."""
+        """Let each consumer reply to our broker as to the recorded one."""
         requests = {
             (step.address, step.command.opaque): step.command.code
             for step in steps
@@ -113,7 +113,7 @@ class Replay:
         return self.peers.setdefault(address, ScriptedPeer(address))
 
     def differences(self) -> Iterator[str]:
-        """What ours answers otherwise, to which request."""
+        """Differences of our replies, by request."""
         ours = {(address, one.opaque): one for address, peer in self.peers.items() for one in peer.replies}
         for key, expected in self.expected.items():
             asked = self.asked.get(key)
@@ -127,7 +127,7 @@ class Replay:
 
 
 def form(asked: Command, reply: Command) -> tuple[int, Any, Any]:
-    """What of an answer must be the same."""
+    """The compared parts of a reply."""
     fields = None if reply.raw_fields is None else sorted(reply.ext_fields)
     if asked.code in MESSAGES:
         messages = decode_messages(reply.body)

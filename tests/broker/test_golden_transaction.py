@@ -2,7 +2,7 @@
 
 It stores and asks what RocketMQ stored and asked. Recording c_transaction: a commit, a rollback, and three left open,
 which are committed, rolled back, and left open once more and then committed when the broker asks. Only commit log
-offsets differ, for our log begins empty; an answer of the producer names the offsets that the broker gave, so they are
+offsets differ, for our log begins empty; a reply of the producer names the offsets that the broker sent, so they are
 replaced by ours.
 """
 
@@ -31,7 +31,7 @@ from rmqlab.remoting.message import (
 
 RECORDING = pathlib.Path(__file__).parents[1] / "golden" / "wire" / "c_transaction.jsonl"
 FIRST_BORN = 1_795_199_562_954
-"""Born time of the first half message, which came at 2.54 s of the recording."""
+"""Born time of the first half message, at 2.54 s of the recording."""
 ROUNDS = (52.95, 112.95)
 """When the recorded broker checked."""
 REPLAYED = (RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION)

@@ -72,7 +72,7 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
 ) -> None:
     """store-ha#48: the slave's queues end where the master's do.
 
-    store-ha#66: it answers pulls by default.
+    store-ha#66: it serves pulls by default.
     """
     fast_clock.rate = RATE / 5  # requests between the two have 3 s of it
     patience: dict[str, Any] = {"slave_timeout": 600_000, "ha_housekeeping_interval": 600_000}
@@ -204,7 +204,7 @@ async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
 
 
 async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clock: trio.testing.MockClock) -> None:
-    """store-ha#51: five sends at once, all answered within that time."""
+    """store-ha#51: five sends at once, all with replies within that time."""
     assert fast_clock.rate == RATE
     master = await world.start("a", broker_role="SYNC_MASTER", ha_housekeeping_interval=6_000_000)
     with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):

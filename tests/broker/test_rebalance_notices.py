@@ -16,7 +16,7 @@ Turns = list[Callable[[], None]]
 
 @pytest.fixture
 def turns() -> Turns:
-    """What is to be called once others had their turn."""
+    """Calls deferred until others had their turn."""
     return []
 
 

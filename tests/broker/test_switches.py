@@ -1,8 +1,8 @@
-"""Each switch as a pair: what 4.9 does, and what it does with the switch on.
+"""Each switch as a pair: the behaviour of 4.9, and that with the switch on.
 
 Real stores, loopback sockets.
 
-The rest of the pairs stand where their modules are tested: `ha/test_slave.py` has those of a slave's pace,
+The other pairs are in the tests of their modules: `ha/test_slave.py` has those of a slave's pace,
 `ha/test_examination.py` what a slave asks its master before it follows, `test_metadata.py` and `test_handback.py` the
 consumer offsets.
 """
@@ -163,7 +163,7 @@ async def test_with_in_sync_replicas_as_many_slaves_must_have_it(start: StartMas
 
 
 async def test_with_in_sync_replicas_fewer_slaves_are_not_available(start: StartMaster) -> None:
-    """One that is connected and has not reported is none: it may be anybody."""
+    """A connection without a report does not count: it may be any program."""
     master = start(in_sync_replicas=3)
     await master.slave(0)
     await master.slave()

@@ -21,7 +21,7 @@ OpenBroker = Callable[..., TalkingBroker]
 
 
 async def test_an_open_half_message_is_asked_about_and_the_answer_commits_it(producer: Producer) -> None:
-    """broker-requests#51: the offsets in the question are valid for the answer."""
+    """broker-requests#51: the offsets in the check are valid for the reply."""
     producer.send(TAGS="red")
     (asked,) = await producer.after(60)
     assert asked.code == RequestCode.CHECK_TRANSACTION_STATE
@@ -118,7 +118,7 @@ async def test_a_message_whose_producers_are_gone_is_counted_on_and_asked_about_
 async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(producer: Producer) -> None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS.
 
-    It stands in nobody's way: it goes to the end of the queue.
+    It does not block others: it moves to the end of the queue.
     """
     producer.send(CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.send(UNIQ_KEY="other")

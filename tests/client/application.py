@@ -63,7 +63,7 @@ async def start(
 
 
 def fill(broker: "FakeBroker", queues: int = 4, each: int = 3) -> list[bytes]:
-    """Put messages into every queue; answer all bodies."""
+    """Put messages into every queue; return all bodies."""
     bodies = {queue_id: [b"%d/%d" % (queue_id, number) for number in range(each)] for queue_id in range(queues)}
     for queue_id, its_bodies in bodies.items():
         broker.put("orders", queue_id, *its_bodies)

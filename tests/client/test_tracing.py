@@ -43,7 +43,7 @@ def broker(world: "World") -> "FakeBroker":
 
 
 def traces(broker: "FakeBroker") -> list[tuple[list[str], set[str]]]:
-    """Records, each as its fields, with the keys of the trace that it came in."""
+    """Records, each as its fields, with the keys of its trace message."""
     traces = [decode_message(record) for record in broker.queues[TRACE_TOPIC, 0]]
     return [
         (text.split("\x01"), set(trace.properties["KEYS"].split()))

@@ -29,7 +29,7 @@ MESSAGE = Message(topic="orders", body=b"x", keys="k", delay_level=3)
 
 @attrs.define(eq=False)
 class Application:
-    """Its work, and what it answers when it is asked."""
+    """Its work, and its reply to checks."""
 
     state: TransactionState | Exception = TransactionState.COMMIT
     worked: list[str] = attrs.field(factory=list)

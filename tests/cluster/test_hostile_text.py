@@ -92,7 +92,7 @@ def assert_safe(text: str) -> None:
 
 
 class FakeSupervisor:
-    """Answers every question with hostile values."""
+    """Replies to every request with hostile values."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name

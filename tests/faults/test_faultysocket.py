@@ -40,7 +40,7 @@ class Moments(Timers):
 
 @attrs.define(eq=False)
 class Owner:
-    """Reads all that it can and writes what it is given, as a channel does."""
+    """Reads all available bytes and writes the given ones, as a channel does."""
 
     sock: FaultySocket
     got: bytearray = attrs.field(factory=bytearray)

@@ -17,7 +17,7 @@ KEY = "admin-key"
 def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
     """Make a topic, send, consume, look at it with every command, delete it.
 
-    Label to what was printed.
+    Maps labels to the printed texts.
     """
     # A process of its own: sendMessage works once in each.
     with Mqadmin(java) as mqadmin:

@@ -22,7 +22,7 @@ def missing_tools() -> list[str]:
 def build() -> None:
     """Run Maven if a source is newer than its last success.
 
-    What it says is shown only if it fails.
+    Its output is shown only if it fails.
 
     One process does it, and the others wait.
     """

@@ -1,6 +1,6 @@
 """One remoting request over a socket of its own, in the plainest JSON form.
 
-The probes of these tests must not stand on the code under test, so this knows nothing of `remoting/`.
+The probes of these tests must not use the code under test, so this knows nothing of `remoting/`.
 """
 
 import json
@@ -104,7 +104,7 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
 
 
 def pull(broker: str, topic: str, queue_id: int, offset: int) -> tuple[Answer, list[bytes]]:
-    """PULL_MESSAGE with its own subscription, not held; the bodies of what came."""
+    """PULL_MESSAGE with its own subscription, not held; return the bodies."""
     fields = {
         "consumerGroup": "interop-probe",
         "topic": topic,
@@ -164,7 +164,7 @@ def commit_offset(broker: str, group: str, topic: str, queue_id: int, offset: in
 
 
 def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int | None:
-    """QUERY_CONSUMER_OFFSET; None where the broker has none."""
+    """QUERY_CONSUMER_OFFSET; None if the broker has no offset."""
     answer = ask(broker, QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"]) if answer.code == SUCCESS else None
 

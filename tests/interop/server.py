@@ -24,7 +24,7 @@ BROKER_NAME = "broker-a"
 
 _PORTS = range(20_000, 32_000, 10)  # below the ephemeral ones; a block of ten for each server
 _VIP, _HA = -2, +1  # a broker's other ports, from its listen port
-_CLAIM = +5  # nobody's: who holds it has the block
+_CLAIM = +5  # not a server's: its holder owns the block
 _claims: list[socket.socket] = []
 
 

@@ -123,7 +123,7 @@ def checked(expression: str) -> bytes:
 
 
 TAKEN = (0, 40)
-"""A heartbeat is answered, or the group's members are told first."""
+"""Either the heartbeat's reply or the notice to the members is first."""
 
 DENIED: dict[str, Callable[[Guarded], rawrequest.Answer]] = {
     "nobody": lambda one: one.ask(28, {}, signer=None),

@@ -35,7 +35,7 @@ _CORE = ("set up", "sends")
 
 
 class Played:
-    """What came of the corpus at one system."""
+    """Outcomes of the corpus at one system."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}

@@ -23,7 +23,7 @@ def tools(java: Java) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def consumed(java: Java, tools: Mqadmin, shared: Cluster) -> str:
-    """A topic with six messages, all consumed by the group that this answers.
+    """A topic with six messages, all consumed by the group that this returns.
 
     Made once a cluster.
     """

@@ -66,7 +66,7 @@ async def make_topic(client: Client, cluster: Cluster, queues: int = 4) -> str:
 async def consume(
     nursery: trio.Nursery, client: Client, topic: str, group: str, expression: str = "*", **settings: Any
 ) -> list[ReceivedMessage]:
-    """Start a consumer; answers the list that its messages are added to."""
+    """Start a consumer; return the list to which its messages are added."""
     got: list[ReceivedMessage] = []
 
     async def on_messages(messages: Sequence[ReceivedMessage]) -> None:

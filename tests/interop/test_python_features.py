@@ -125,7 +125,7 @@ async def test_a_delayed_message_comes_when_it_is_due(client: Client, topic: str
 
 
 async def test_requests_are_answered(master: BrokerServer, client: Client, topic: str) -> None:
-    """Two client instances: the one that asks, and the one that answers all but one."""
+    """Two client instances: a requester, and a responder that omits one reply."""
     async with open_client(ClientConfig(namesrv_addr=master.namesrv)) as other, trio.open_nursery() as nursery:
         replies = Producer(other, "answers")
 
@@ -169,7 +169,7 @@ async def test_an_expression_that_does_not_parse_is_refused_at_the_start(client:
 
 
 async def test_a_polled_consumer_shares_queues_with_its_group(master: BrokerServer, client: Client, topic: str) -> None:
-    """Two members in turn: the second goes on where the first has committed."""
+    """Two members in turn: the second continues at the first's committed offset."""
     producer = Producer(client, f"p-{topic}")
     seen: list[bytes] = []
     for round_number in range(2):

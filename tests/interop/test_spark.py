@@ -126,7 +126,7 @@ def test_a_java_consumer_gets_what_spark_wrote(spark: "SparkSession", java: Java
 def test_a_stream_carries_messages_from_a_java_producer_to_a_java_consumer(
     spark: "SparkSession", java: Java, either: Cluster, tmp_path: Path
 ) -> None:
-    """Twice from one checkpoint: nothing comes a second time."""
+    """Two runs from one checkpoint: no message is delivered twice."""
     for first in (0, 1):
         produce(java, either, "SparkFrom", 100)
         source = {"nameServer": either.namesrv, "topic": "SparkFrom", "startingOffsets": "earliest"}

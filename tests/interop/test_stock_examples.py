@@ -82,7 +82,7 @@ def received(child: Child) -> list[tuple[int, int]]:
 
 
 def wait_received(child: Child, count: int) -> list[tuple[int, int]]:
-    """Wait for so many messages; answer them."""
+    """Wait for so many messages; return them."""
 
     def enough() -> bool:
         child.check_running()
@@ -93,7 +93,7 @@ def wait_received(child: Child, count: int) -> list[tuple[int, int]]:
 
 
 def sent_ok(child: Child) -> int:
-    """Let a producer end; answer how many of its sends succeeded."""
+    """Let a producer end; return the number of successful sends."""
     return sum("sendStatus=SEND_OK" in line for line in child.finish())
 
 
@@ -164,7 +164,7 @@ def test_transactions_are_asked_for_until_they_end(examples: Examples) -> None:
 
 @only_with_4_9
 def test_a_request_gets_its_reply(examples: Examples) -> None:
-    """The reply's body stands in the line as a list of numbers.
+    """The line has the reply's body as a list of numbers.
 
     With the client of 5.3.3 the example gets none, from a
     real broker 4.9.7 either."""

@@ -34,7 +34,7 @@ SETTINGS = {
 
 @attrs.frozen
 class Kept:
-    """A store that was written, who is to open it, and what must be found in it."""
+    """A written store, the system that opens it, and the expected content."""
 
     reader: BrokerServer
     queues: dict[int, list[bytes]]

@@ -10,7 +10,7 @@ _PROBE_PERIOD = 0.05  # seconds between two looks: short beside any start-up her
 
 
 def wait_until(probe: Callable[[], T | None], what: str, timeout: float = 120.0, *, period: float = _PROBE_PERIOD) -> T:
-    """The first true answer of `probe`; an OSError of it means "not yet"."""
+    """Return the first true result of `probe`; an OSError of it means "not yet"."""
     deadline = time.monotonic() + timeout
     problem: object = None
     while time.monotonic() < deadline:

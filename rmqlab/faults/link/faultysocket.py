@@ -171,7 +171,7 @@ class FaultySocket:
             self._close_raw()
 
     def abandon(self) -> None:
-        """Close at once, whatever is in flight."""
+        """Close at once, and drop bytes in flight."""
         self._closed_at = self._closed_at or self._now()
         self._close_raw()
 
@@ -252,7 +252,7 @@ class FaultySocket:
         self._go_on(0)
 
     def _go_on(self, ready: int) -> None:
-        """Send what is due, and call the owner back with the events that are ready."""
+        """Send the bytes that are due, and call the owner back with the ready events."""
         if self.raw.fileno() >= 0:
             self._push_out(self._now())
         ready |= self._ready() & self._wanted

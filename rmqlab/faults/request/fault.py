@@ -38,7 +38,7 @@ def code_of(name: str, codes: type[enum.IntEnum]) -> int:
 
 @attrs.frozen(kw_only=True)
 class RequestFault(TargetedFault):
-    """Answer requests of one code unhandled, handle them late, or drop them.
+    """Reply to requests of one code unhandled, handle them late, or drop them.
 
     A node that is started again counts anew.
     """

@@ -80,7 +80,7 @@ class Sent:
 
 
 def slave_log_before(lines: list[Line]) -> MemoryLog:
-    """The slave's log as its first report tells it; what is in it does not matter."""
+    """The slave's log of the length in its first report; its content is irrelevant."""
     end = lines[0].offset
     return MemoryLog(FILE, first=0, data=bytearray(end)) if end else MemoryLog(FILE)
 

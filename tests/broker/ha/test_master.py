@@ -36,7 +36,7 @@ class Slave:
         return offset, await self._exactly(size)
 
     async def is_at_end(self) -> bool:
-        """Wait for what comes next; True if it is the end of the stream."""
+        """Wait for the next bytes; return True at the end of the stream."""
         try:
             return await self.stream.receive_some(1) == b""
         except trio.BrokenResourceError:  # closed with bytes of ours unread
@@ -203,7 +203,7 @@ async def test_a_second_report_beyond_our_end_closes_the_connection(
 async def test_a_slave_ahead_of_us_gets_bytes_as_soon_as_our_log_has_passed_it(
     connect: Connect, master: HaMaster, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
-    """Section 4.9: from where it stands, whatever lies there."""
+    """Section 4.9: from its offset, even in the middle of a record."""
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(103)

@@ -81,7 +81,7 @@ async def test_equal_logs_are_left_alone_for_two_requests(pair: Pair) -> None:
 
 
 async def test_a_record_cut_in_two_is_fetched_again(pair: Pair) -> None:
-    """Nobody can tell whether the master has the rest of that one."""
+    """It is unknown whether the master has the rest of that record."""
     send(pair.master, 20, "common")
     whole = pair.source.max_commit_log_offset
     send(pair.master, 1, "last")

@@ -1,4 +1,4 @@
-"""Frames into a log, from a socket that gives what it likes."""
+"""Frames received into a log from a socket with arbitrary chunks."""
 
 import errno
 import struct
@@ -18,7 +18,7 @@ from rmqlab.broker.ha.testing import FileSize, MemoryLog
 class Wire:
     """A socket.
 
-    `wire` is what is still to come; a call gives at most `gives` bytes, and 0 stands for blocking.
+    `wire` has the remaining bytes; a call returns at most `gives` bytes, and blocks if that is 0.
     """
 
     wire: bytes
@@ -137,7 +137,7 @@ def test_an_empty_slave_begins_where_the_master_does(first: int, log_first: int)
 
 
 def test_a_stream_that_began_inside_a_file_contradicts_itself_next() -> None:
-    """store-ha#43: only a file-aligned start goes on."""
+    """store-ha#43: only a file-aligned start is accepted."""
     log = MemoryLog()
     receiver = receiver_of(log)
     with pytest.raises(StreamError, match="from 65610 on, our log ends at 65546"):

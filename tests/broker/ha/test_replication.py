@@ -87,7 +87,7 @@ class Run:
     async def follow(
         self, store: MessageStore, address: str, push: Callable[[], None] = lambda: None
     ) -> trio.CancelScope:
-        """Start a slave; answer what stops it."""
+        """Start a slave; return the scope that stops it."""
 
         def received() -> None:
             store.dispatch()

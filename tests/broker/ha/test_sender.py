@@ -1,4 +1,4 @@
-"""Frames of the log, through a socket that takes what it likes."""
+"""Frames of the log, sent through a socket that accepts arbitrary chunks."""
 
 import struct
 from collections.abc import Sequence

@@ -85,7 +85,7 @@ def frame(offset: int, body: bytes = b"") -> bytes:
 async def test_the_slave_connects_5_s_after_its_start_and_reports_5_s_later(
     start: Start, master: Master, mock_clock: MockClock
 ) -> None:
-    """store-ha#47, #39: the address came while it waited (section 4.5)."""
+    """store-ha#47, #39: the address arrived while it waited (section 4.5)."""
     known_master = KnownMaster()
     start(HaSettings(), known_master)
     await wait_all_tasks_blocked()

@@ -36,7 +36,7 @@ def all_lines(loaded: BrokerSettings) -> dict[str, str]:
 
 
 class Target:
-    """A broker, and what it is set to before each request.
+    """A broker, and its settings before each request.
 
     No attrs class: hypothesis would print all of the broker.
     """

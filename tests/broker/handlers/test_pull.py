@@ -278,7 +278,7 @@ def test_which_broker_a_consumer_is_sent_to(
 def test_a_slave_that_lacks_the_offset_sends_the_consumer_to_the_groups_broker(
     filled: TalkingBroker, slave: TalkingBroker
 ) -> None:
-    """store-and-ha section 6.4: whatever slaveReadEnable says."""
+    """store-and-ha section 6.4: independent of slaveReadEnable."""
     replicate(filled, slave)
     slave.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", broker_id=2))
     assert pull(slave, "T", 9, consumerGroup="g").ext_fields["suggestWhichBrokerId"] == "2"

@@ -33,7 +33,7 @@ def last(talk: TalkingBroker, topic: str, queue_id: int = 0) -> StoredMessage:
 
 
 def tried(talk: TalkingBroker, times: int, topic: str = "T", **properties: str) -> int:
-    """Store a message that was tried so often; answer where it lies."""
+    """Store a message with this number of tries; return its offset."""
     fields = send_fields(topic, 0, **properties) | {"j": str(times)}
     reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"body")
     return parse_offset_message_id(reply.ext_fields["msgId"])[2]
@@ -108,7 +108,7 @@ def test_the_retry_topic_is_made_with_the_queues_of_its_group(talk: TalkingBroke
 
 
 def test_a_group_without_retry_queues_drops_what_comes_back(talk: TalkingBroker) -> None:
-    """Section 3.11: answered 0."""
+    """Section 3.11: the reply has code 0."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
     talk.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", retry_queue_nums=0))

@@ -252,14 +252,14 @@ def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, v
 
 
 def test_the_first_header_of_a_send_does_without_what_nobody_asks_for(talk: TalkingBroker) -> None:
-    """remoting#7: there a number that is none is as if it were missing."""
+    """remoting#7: an invalid number there counts as missing."""
     talk.send("T")
     fields = {"topic": "T", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "reconsumeTimes": "x"}
     assert talk.ask(RequestCode.SEND_MESSAGE, fields, b"x").code == ResponseCode.SUCCESS
 
 
 def test_what_is_stored_of_a_plain_message(talk: TalkingBroker) -> None:
-    """Born host, flags, times and the tag's hash come from the request."""
+    """Born host, flags, times and the tag's hash are those of the request."""
     fields = send_fields("T", TAGS="TagA", KEYS="k1 k2", colour="red") | {"f": "1", "h": "7", "j": "2"}
     talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"zipped")
     (pulled,) = talk.pull("T")

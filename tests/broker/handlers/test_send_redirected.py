@@ -13,7 +13,7 @@ Opener = Callable[..., TalkingBroker]
 
 
 def test_a_delayed_message_waits_in_the_queue_of_its_level(talk: TalkingBroker) -> None:
-    """store-ha#18, #74: level 99 is 18; the answer names the queue that was asked for."""
+    """store-ha#18, #74: level 99 is 18; the reply names the requested queue."""
     reply = talk.send("T", 2, DELAY="99", TAGS="A").ext_fields
     assert (reply["queueId"], reply["queueOffset"]) == ("2", "0")
     assert talk.broker.store.max_queue_offset("T", 2) == 0

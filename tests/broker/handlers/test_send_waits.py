@@ -25,7 +25,7 @@ def test_a_sync_master_without_a_slave_keeps_the_message_and_says_so(open_broker
 
 
 def test_a_sync_send_is_answered_when_the_slave_has_it(open_broker: Opener) -> None:
-    """store-ha#52: one ack answers all the sends that it covers."""
+    """store-ha#52: one ack ends all the sends that it covers."""
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
     for _ in range(2):

@@ -87,12 +87,12 @@ NEEDS_NO_HEADER = {
     RequestCode.DELETE_ACL_CONFIG: ResponseCode.DELETE_ACL_CONFIG_FAILED,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
 }
-"""These look at no field before they answer; the last three, because access control is off."""
+"""These read no field before they reply; the last three, because access control is off."""
 
 
 @pytest.mark.parametrize("code", WITHOUT_HEADER)
 def test_a_request_without_its_header_is_a_system_error(talk: TalkingBroker, code: RequestCode) -> None:
-    """broker-requests section 0.1: whatever it asks for; no task, no crash."""
+    """broker-requests section 0.1: for any request; no task, no crash."""
     assert talk.ask(code).code == NEEDS_NO_HEADER.get(code, ResponseCode.SYSTEM_ERROR)
 
 

@@ -20,7 +20,7 @@ Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Writes two logs with a message for each id, and judges.
 
-    Answers the written bytes of both, too.
+    Returns the written bytes of both, too.
     """
 
     def judge(master: list[str], slave: list[str]) -> tuple[Findings, list[bytes]]:

@@ -50,7 +50,7 @@ def write_tables(root: Path, *, offset: int, topic: str = "orders") -> None:
 
 
 def values(findings: Findings) -> dict[str, float | None]:
-    """What is not zero, of the metrics of a store's files."""
+    """Return the non-zero metrics of a store's files."""
     names = ("corrupt", "dangling", "unqueued", "unindexed", "topics_missing", "offset_file_ahead")
     found = {name: findings[f"{name} broker-a"].value for name in names}
     return {name: value for name, value in found.items() if value != 0}

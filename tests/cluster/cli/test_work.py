@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def rmqlab(home: pathlib.Path) -> Iterator[Run]:
-    """Run a command of a home that has one cluster, which lets nobody in unsigned."""
+    """Run a command of a home that has one cluster, which rejects unsigned requests."""
     accounts = home / "rocketmq" / "conf" / "plain_acl.yml"
     accounts.parent.mkdir(parents=True)
     accounts.write_text(_ACCOUNTS)

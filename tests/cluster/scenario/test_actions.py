@@ -28,7 +28,7 @@ class Process:
 
 @attrs.define(eq=False)
 class RecordingCluster:
-    """Stands in for a cluster, its supervisor and its table of processes."""
+    """Replaces a cluster, its supervisor and its table of processes."""
 
     lives: dict[str, Process] = attrs.field(factory=dict)
     calls: list[str] = attrs.field(factory=list)

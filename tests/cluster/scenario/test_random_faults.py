@@ -73,7 +73,7 @@ async def bad_day(root: pathlib.Path, seed: int) -> tuple[Run, list[JournalEntry
 
 
 def plans(entries: Sequence[JournalEntry]) -> list[tuple[object, ...]]:
-    """What was done to whom, and when it was to be."""
+    """Return action, node and planned time of each fault."""
     keys = ("planned", "action", "target", "undoes", "error")
     return [tuple(entry.fields[key] for key in keys) for entry in entries if entry.kind == "random_fault"]
 

@@ -65,7 +65,7 @@ class Stage:
 
 
 async def receive(stream: trio.SocketStream, until: type[Message]) -> list[Message]:
-    """All messages until one of this type has come."""
+    """Return all messages up to the first of this type."""
     got: list[Message] = []
     with trio.CancelScope() as scope:
 

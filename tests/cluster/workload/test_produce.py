@@ -20,7 +20,7 @@ Send = Callable[[], Awaitable[SendResult]]
 
 
 class Link:
-    """Takes the place of the control link, and keeps what is emitted."""
+    """Replaces the control link, and keeps the emitted events."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

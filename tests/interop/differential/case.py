@@ -1,6 +1,6 @@
 """One request of the corpus, played at one cluster.
 
-What came of it, made comparable.
+Their outcomes are normalised for comparison.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ from tests.interop.differential.wire import (
 )
 
 PATIENCE = 20.0
-"""Seconds for an answer that is due."""
+"""Seconds for an expected reply."""
 SILENCE = 0.15
-"""Seconds without an answer, after later requests were answered, that count as silence where silence is expected."""
+"""Seconds without a reply, after replies to later requests, that count as silence if silence is expected."""
 _PROBES = 3
 _SHOWN = 500  # characters of a body that differs
 _RECORD_BODIES = {11, 12, 33, 361}
@@ -47,9 +47,9 @@ class Case:
     raw: Callable[[int], bytes] | None = None
     """Makes the bytes themselves, for an opaque that an answer to them would have."""
     opaque: int | None = None
-    """Of the answer, where it is not the request's."""
+    """Of the reply, if it is not the request's."""
     is_silent: bool = False
-    """No answer is due."""
+    """No reply is expected."""
     show: Callable[[Any], Any] | None = None
     """What of a body that is JSON is compared; all of it by default."""
 
@@ -150,7 +150,7 @@ class Site:
 
 
 def body_of(case: Case, answer: Command, names: Names) -> Any:
-    """The body as what it is: records, JSON, or bytes."""
+    """The parsed body: records, JSON, or bytes."""
     if case.code in _RECORD_BODIES and answer.body:
         return records(answer.body, names)
     if answer.body[:1] in (b"{", b"["):

@@ -20,5 +20,5 @@ _ANY = re.compile("|".join(_DEPARTURES))
 
 
 def departs(name: str) -> bool:
-    """True for a case whose answers differ for a reason."""
+    """True for a case whose replies differ for a known reason."""
     return _ANY.search(name) is not None
