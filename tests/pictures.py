@@ -94,7 +94,7 @@ _RMQLAB = (sys.executable, "-m", "rmqlab.cluster")
 
 
 def rmqlab(home: Path, *words: str, expected: tuple[int, ...] = (0,)) -> str:
-    """Run a command and return what it printed."""
+    """Run a command and return its output."""
     done = subprocess.run([*_RMQLAB, *words], env=_environment(home), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in expected:
         sys.exit(f"rmqlab {' '.join(words)} ended with {done.returncode}")

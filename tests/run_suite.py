@@ -49,7 +49,7 @@ class Recorder:
 
 @attrs.frozen
 class Result:
-    """What came of a suite."""
+    """The result of a suite."""
 
     passed: int
     skipped: int

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 LENGTH = 150_000
-"""Characters; what is quadratic in them takes more than a minute."""
+"""Characters; quadratic work on them takes more than a minute."""
 CPU_SECONDS = 60
 PACKAGES = tuple(f"rmqlab.{name}" for name in ("remoting", "runtime", "broker", "nameserver", "client", "store"))
 UNITS = (

@@ -108,7 +108,7 @@ def _attributes(target: ast.expr) -> list[ast.Attribute]:
 
 
 def _functions_of(tree: ast.Module) -> AbstractSet[str]:
-    """Return the names that stand for functions or imported things in a module.
+    """Return the names of functions and imported objects in a module.
 
     A method is no such name.
     """

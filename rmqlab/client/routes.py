@@ -35,7 +35,7 @@ def check_route(route: TopicRouteData) -> TopicRouteData:
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues that a producer may choose from. A broker without a master contributes no queues."""
+    """Return the queues of brokers with a master, from which a producer may choose."""
     if route.order_topic_conf:
         return list(_order_queues(topic, route.order_topic_conf))
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}

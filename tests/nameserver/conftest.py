@@ -21,7 +21,7 @@ from rmqlab.runtime.dispatch import Dispatcher
 
 @attrs.define(eq=False)
 class Wire:
-    """What a handler sees of a connection; it keeps what was written."""
+    """A handler's view of a connection, which keeps the written bytes."""
 
     peer: str = "127.0.0.1:50000"
     written: bytearray = attrs.field(factory=bytearray)

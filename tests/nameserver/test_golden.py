@@ -31,7 +31,7 @@ class Exchange:
 
 
 def exchanges(name: str) -> list[Exchange]:
-    """Read the frames of one recording that went to or came from the nameserver."""
+    """Read the frames of one recording to and from the nameserver."""
     rows = [json.loads(line) for line in (WIRE / f"{name}.jsonl").read_bytes().splitlines()]
     requests = [row for row in rows if row["to"] == "nameserver"]
     responses = {(row["stream"], row["header"]["opaque"]): decoded(row) for row in rows if row["from"] == "nameserver"}
@@ -94,7 +94,7 @@ def test_replies_are_those_that_were_recorded(bench: Any, name: str, begins_late
 
 
 def assert_alike(got: Command | None, wanted: Command) -> None:
-    """Compare what a peer can tell apart.
+    """Compare everything that a peer can distinguish.
 
     Remarks are text for people, and ours are our own.
     """
@@ -113,7 +113,7 @@ def assert_alike(got: Command | None, wanted: Command) -> None:
 def test_routes_take_the_form_that_each_version_is_given_and_unknown_codes_an_answer(bench: Any) -> None:
     """remoting#16, #14: 401 and acceptStandardJsonOnly quote broker ids, 317 does not.
 
-    9999 was never answered.
+    9999 never got a reply.
     """
     bench.register(bench.topic("GWiped", 2), host="127.0.0.1")
     bench.state.routes.brokers["broker-a"].addresses[0] = "127.0.0.1:26911"

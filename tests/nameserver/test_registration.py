@@ -38,7 +38,7 @@ FIVE_X_BODY = json.dumps(
 
 
 def registration(bench: Any, body: bytes, **fields: object) -> Command:
-    """Register a master with a body as it stands."""
+    """Register a master with an unchanged body."""
     headers = {
         "brokerName": "broker-a",
         "brokerAddr": "10.0.0.1:10911",

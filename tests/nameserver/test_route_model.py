@@ -2,7 +2,7 @@
 
 The model holds no topic table and no indexes. Brokers keep to what real ones do: one connection for each address,
 a data version that moves whenever the topics do, one cluster for each broker name. What the table does beyond that
-(two clusters, versions that lie) is in test_route.
+(two clusters, wrong versions) is in test_route.
 """
 
 import attrs
@@ -20,7 +20,7 @@ TOPICS = ("t1", "t2", "t3")
 
 @attrs.define
 class Holder:
-    """Who holds an id of a broker name, and since when unheard."""
+    """The holder of an id of a broker name, and the time of its last heartbeat."""
 
     address: str
     seen_at: float

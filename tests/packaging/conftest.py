@@ -43,7 +43,7 @@ def run(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = N
 
 @attrs.frozen
 class Distributions:
-    """What was built, one way and the other."""
+    """The distributions built in both ways."""
 
     tree: Path
     """The copy of the tree that they were built from, with remains of former builds."""

@@ -83,7 +83,7 @@ def golden(manifest: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Writes one commit log file of records with these bodies below `tmp_path / node`.
 
-    Answers the store's directory.
+    Returns the store's directory.
     """
     from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 
@@ -123,7 +123,7 @@ class Lab:
         return done.stdout
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """A command of rmqlab that goes on beside the test."""
+        """A command of rmqlab that runs during the test."""
         program = [sys.executable, "-m", "rmqlab.cluster", *arguments]
         return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = ("--name", "groups")
 BACK = {"stop": "start", "kill": "start", "pause": "resume"}
-"""A broker that was stopped or killed is in no route; one that is paused still is, and does not answer."""
+"""A broker that was stopped or killed is in no route; one that is paused still is, and does not respond."""
 
 
 @pytest.fixture(scope="module")

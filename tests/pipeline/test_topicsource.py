@@ -209,7 +209,7 @@ class Stream:
         return [progress["numInputRows"] for progress in query.recentProgress]
 
     def seen(self) -> list[str]:
-        """All bodies so far, sorted; one that came twice is there twice."""
+        """Return all bodies so far, sorted, with duplicates."""
         if not list((self.place / "out").glob("*.json")):
             return []
         return sorted(row.body for row in self.spark.read.schema("body string").json(str(self.place / "out")).collect())

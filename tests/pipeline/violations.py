@@ -211,7 +211,7 @@ def come_late(run: MadeUpRun) -> None:
 
 
 def hold_pulls(run: MadeUpRun) -> None:
-    """Two groups, held pulls that are answered and cut off.
+    """Two groups, held pulls with replies and with cut connections.
 
     A broker that only held is readable.
     """
@@ -274,7 +274,7 @@ def repeat_after_commits(run: MadeUpRun) -> None:
 
 
 def leave_attempts(run: MadeUpRun) -> None:
-    """A send that came to no end, but is stored; and an old kill before a crash."""
+    """A send without an end, but stored; and an old kill before a crash."""
     run.fail(180)
     run.store("ID000180", run.logs["broker-a"][-1].queue, ("broker-a",))
     run.add("broker-a-s", "command", command="kill")

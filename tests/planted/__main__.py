@@ -60,7 +60,7 @@ def _play(
     run: Path, work: Path, kinds: Sequence[Kind], places: int, judges: Mapping[str, Judge], *, as_json: bool
 ) -> int:
     cleared = work / "clean"
-    shutil.copytree(run, cleared)  # the audit writes beside what it reads
+    shutil.copytree(run, cleared)  # the audit writes into the directory that it reads
     clean = {name: judge(cleared) for name, judge in judges.items()}
     faults = {name: faults_of(judged) for name, judged in clean.items()}
     trials = []

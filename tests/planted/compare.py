@@ -18,14 +18,14 @@ _NAMES = frozenset(metric.name for metric in METRICS)
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """How one judge did at one planted run."""
+    """The result of one judge for one planted run."""
 
     missed: tuple[str, ...]
-    """What it should have reported."""
+    """Missing reports."""
     misnamed: tuple[str, ...]
     """Findings that name other messages than they should."""
     extra: tuple[str, ...]
-    """What it reported and the kind does not explain."""
+    """Reports that the kind does not explain."""
 
     @property
     def is_right(self) -> bool:
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def compare(planted: Planted, judged: Judged, clean: Judged) -> Outcome:
-    """Hold one judge's words against the declaration of what was planted."""
+    """Compare one judge's findings with the declaration of the violation."""
     missed = [report for report in planted.reports if not _is_reported(report, judged, clean)]
     misnamed = [one for one in planted.reports if one not in missed and not _names_the_right(one, judged, clean)]
     return Outcome(

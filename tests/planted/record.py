@@ -74,7 +74,7 @@ async def record(directory: Path) -> None:
 
 
 async def _until(cluster: Cluster, is_enough: Callable[[Iterable[JournalEntry]], bool]) -> None:
-    """Wait until the journal shows what is wanted."""
+    """Wait until the journal fulfils the condition."""
     with trio.fail_after(real_seconds(_TIMEOUT)):
         async with cluster.follow_journal() as batches:
             async for _ in batches:

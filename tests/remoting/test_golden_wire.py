@@ -32,7 +32,7 @@ NOT_OURS = {"Signature", "AccessKey", "ReqT"}
 
 
 class Exchange(NamedTuple):
-    """A response and the request that it answers, or a request alone."""
+    """A response and its request, or a request alone."""
 
     request: Command
     command: Command
@@ -77,7 +77,7 @@ def reset(body: bytes, _: Exchange) -> bytes:
 
 @attrs.frozen
 class Shape:
-    """What one request code carries there and back. None: there is none."""
+    """Types of one request code's header and body, both ways. None: no type."""
 
     request: type[Header] | None = None
     response: type[Header] | None = None

@@ -16,7 +16,7 @@ FAIL = RequestCode.QUERY_MESSAGE
 
 
 class Peer:
-    """A server that echoes, parks, or answers with much."""
+    """A server that echoes, parks, or returns much data."""
 
     def __init__(self, reactor: Reactor) -> None:
         self.parked: list[Request] = []

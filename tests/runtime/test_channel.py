@@ -60,7 +60,7 @@ async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClie
 
 
 async def test_a_client_that_is_closed_connects_no_more(peer: Peer, client: RemotingClient) -> None:
-    """Whoever ends late must not leave a connection behind that nobody closes."""
+    """A connect that ends late must not leave an open connection behind."""
     async with trio.open_nursery() as nursery:
         failures: list[str] = []
 

@@ -27,7 +27,7 @@ def emissions() -> Iterator[tuple[str, ast.Call, ast.expr]]:
 
 
 def kinds_in(expression: ast.expr) -> list[str] | None:
-    """The kinds that an expression may give; None where only running it would tell."""
+    """The kinds that an expression may give; None if they are known only at run time."""
     if isinstance(expression, ast.Constant):
         return [str(expression.value)]
     if isinstance(expression, ast.IfExp):

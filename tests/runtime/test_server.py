@@ -109,7 +109,7 @@ async def test_a_handler_that_fails_is_code_1_and_the_connection_lives() -> None
         await peer.send(request(11))
         reply = await peer.next()
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "RuntimeError: broken")
-        await peer.send(request(10, {"queueId": "many"}))  # a number that is none counts as missing: this one may be
+        await peer.send(request(10, {"queueId": "many"}))  # invalid counts as missing, which is allowed
         reply = await peer.next()
         assert (reply.code, reply.ext_fields) == (ResponseCode.SUCCESS, {})
         await peer.send(request(34))

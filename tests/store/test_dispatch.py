@@ -1,4 +1,4 @@
-"""Of a bulk, the queues come first.
+"""Of a bulk, the queues are entered first.
 
 What follows later is in the end the same index (sections 3.3, 3.4).
 """
@@ -72,7 +72,7 @@ def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, sl
 def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
     master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.5, steps 4 and 8: what was lost is indexed again.
+    """Section 3.5, steps 4 and 8: lost entries are indexed again.
 
     Messages are stored and found meanwhile.
     """

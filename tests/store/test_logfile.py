@@ -21,7 +21,7 @@ MB = 2**20
 
 @attrs.define(eq=False)
 class Recorder(Disk):
-    """Writes down what is allocated."""
+    """Records the allocated ranges."""
 
     ranges: list[tuple[int, int]] = attrs.field(factory=list)
 

@@ -129,7 +129,7 @@ def test_only_readable_and_whole_ranges_are_answered(open_store: Open) -> None:
 
 
 def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> None:
-    """Section 3.2: 4.9 answers 0, never -1."""
+    """Section 3.2: 4.9 returns 0, never -1."""
     store = open_store()
     assert (store.min_queue_offset("t", 0), store.max_queue_offset("t", 0)) == (0, 0)
     assert (store.earliest_store_time("t", 0), store.message_store_time("t", 0, 0)) == (-1, -1)

@@ -107,7 +107,7 @@ def test_a_store_opens_more_queues_than_files_may_be_open(
 def test_where_no_descriptor_is_left_other_queues_give_theirs(
     open_store: Open, few_descriptors: Callable[[int], None]
 ) -> None:
-    """Each of 100 new queues gets its file, whatever the connections have taken."""
+    """Each of 100 new queues gets its file, for any number of connections."""
     store = open_store()
     store.queues.open_files.limit = 1000
     put_each(store, 4)

@@ -105,7 +105,7 @@ def test_the_first_message_ignores_all_limits(open_store: Open) -> None:
 
 
 def test_800_entries_are_examined_at_most(open_store: Open) -> None:
-    """Section 6.1: a sparse filter is answered with no match and a later offset."""
+    """Section 6.1: a sparse filter returns no match and a later offset."""
     store = filled(open_store(mapped_file_size_consume_queue=20_000), 900)
     got = store.get_message("orders", 0, 0, 32, lambda _: False)
     assert (got.status, got.next_begin_offset, got.count) == (GetStatus.NO_MATCHED_MESSAGE, 800, 0)

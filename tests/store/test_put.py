@@ -1,4 +1,4 @@
-"""Appending messages: what is stored where, and what is refused."""
+"""Appending messages: stored bytes and their places, and rejections."""
 
 import errno
 import mmap

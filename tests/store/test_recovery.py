@@ -58,7 +58,7 @@ def test_after_a_crash_it_is_the_newest_file_that_began_in_safety(stored: list[i
 
 
 class Careless(Disk):
-    """Syncs nothing: hundreds of stores are closed here, and read again by nobody."""
+    """Does not sync: hundreds of stores are closed here, and never read again."""
 
     def sync(self, descriptor: int) -> None:
         """Nothing."""

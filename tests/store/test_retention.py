@@ -42,7 +42,7 @@ OLD, YOUNG = 0, 90 * HOUR  # written; now is 100 h, so the old is older than 72 
 def test_old_files_go_at_the_hour_or_when_the_disk_fills(
     written: list[int], hour: int, used: int, expected: int
 ) -> None:
-    """store-ha#30; `written` leaves out the last file, which never goes."""
+    """store-ha#30; `written` omits the last file, which is never deleted."""
     config = StoreConfig(store_path_root_dir=Path("/nowhere"))
     assert expired_count(written, config, now=100 * HOUR, hour=hour, used_percent=used) == expected
 
@@ -202,7 +202,7 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
 
 @attrs.define(eq=False)
 class KeepingDisk(Disk):
-    """Deletes no file that lies below a directory of this name."""
+    """Deletes no file below a directory of this name."""
 
     kept: str = ""
 

@@ -209,9 +209,9 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
 
 @pytest.mark.parametrize("max_index_num", [400, 31])
 def test_a_truncation_takes_the_index_entries_with_it(open_store: Open, max_index_num: int) -> None:
-    """issue 12.13: they led to what was stored there next.
+    """issue 12.13: they pointed to the records that were stored there next.
 
-    What is kept is found, also after a restart.
+    Kept records are found, also after a restart.
     """
     old = busy_master(open_store("old"), 60)
     slave = open_store("slave", is_slave=True, max_index_num=max_index_num)

@@ -27,7 +27,7 @@ Rewritten = list[tuple[str, int, int]]
 
 @pytest.fixture
 def rewritten(monkeypatch: pytest.MonkeyPatch) -> Rewritten:
-    """What was written once more: the directory of the file, from, to."""
+    """The rewritten ranges: directory of the file, start, end."""
     calls: Rewritten = []
     rewrite = LogFile.rewrite
 
@@ -279,7 +279,7 @@ def feed(slave: MessageStore, master: MessageStore, count: int) -> None:
 
 @attrs.define(eq=False)
 class OrderlyDisk(Disk):
-    """Notes what was made durable, and may refuse it."""
+    """Records the synced ranges, and may fail."""
 
     synced: list[str] = attrs.field(factory=list)
     refuses: str = ""

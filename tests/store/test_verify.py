@@ -1,4 +1,4 @@
-"""Whether bytes are a log, as far as they have come."""
+"""Verification of received bytes as a log."""
 
 import struct
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def filled(store: MessageStore, count: int = 60, size: int = 300) -> MessageStor
 def test_a_good_log_is_good_wherever_it_is_cut(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
     """Files and their blanks included.
 
-    What is verified is always the start of a record or of a file.
+    Verification always begins at the start of a record or of a file.
     """
     root = tmp_path_factory.mktemp("pieces")
     master = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()), 300)
