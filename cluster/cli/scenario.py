@@ -53,9 +53,10 @@ def scenarios(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
+    """List the canonical scenarios, or run them all.
 
-    Exit status with --run: 0 all hold, 1 one is violated, 2 one is unknown.
+    Scenarios whose outcome differs run under both profiles. Exit status with --run: 0 all hold, 1 one is violated, 2
+    one is unknown.
     """
     try:
         listed = list(list_scenarios(directory))
@@ -146,7 +147,10 @@ def _worst(statuses: Iterable[int]) -> int:
 
 
 def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
-    """Run one scenario file under one or both profiles, print the results, and return the exit status."""
+    """Run a scenario file, print the results, and return the exit status.
+
+    The options choose one profile or both.
+    """
     profile = options["profile"]
     if profile not in (*PROFILES, BOTH):
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")

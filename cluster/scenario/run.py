@@ -1,4 +1,4 @@
-"""Runs a scenario: starts its cluster, plays it, stops it, and judges journals and stores.
+"""Runs a scenario: starts a cluster, plays the steps, stops it, judges the run.
 
 run = await run_scenario(load_scenario(Path("kill-master.toml")))
 assert run.verdict is Verdict.HOLDS, run.reasons()
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def is_disturbed(self) -> bool:
-        """True if the machine stood still so long that RocketMQ's time-outs of 3 s may have passed."""
+        """True if the machine paused long enough to expire RocketMQ time-outs of 3 s."""
         return self.stood_still * self.scenario.cluster.rate > DISTURBING_SECONDS
 
     def reasons(self) -> list[str]:
@@ -136,9 +136,9 @@ Ready = Callable[[Cluster], Awaitable[None]]
 
 @attrs.frozen(eq=False)
 class Stay:
-    """Keeps the cluster running after the last step, for other programs, until `over` is set.
+    """Keeps the cluster running for other programs after the last step.
 
-    Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
+    `over` ends it. Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
     """
 
     played: trio.Event = attrs.field(factory=trio.Event)

@@ -55,7 +55,7 @@ class Range:
 
 @attrs.frozen
 class Stretch:
-    """Contents of a range at one position: whole records, or bytes that are not a record.
+    """Contents of a range at one position: whole records, or bytes without a record.
 
     `starts` are the records' positions in the file; empty for a torn stretch, which starts at `begin` and has `size`
     bytes.
@@ -67,9 +67,10 @@ class Stretch:
 
 
 def find_logs(path: Path) -> list[Log]:
-    """Return the commit logs below the directory of a log, store, node, cluster or run.
+    """Return the commit logs below the directory of a log, store, node or run.
 
-    The node is named after its directory, as rmqlab lays them out. Raises NoStoreError if there is no log.
+    A cluster's directory is accepted too. The node is named after its directory, as rmqlab lays them out. Raises
+    NoStoreError if there is no log.
     """
     if not path.is_dir():
         raise NoStoreError(f"{path} is no directory")
@@ -100,7 +101,7 @@ def _is_log_file(path: Path) -> bool:
 
 
 def topics_of(log: Log) -> set[str]:
-    """Return the topics in a store's tables: those of its settings, and those with queues.
+    """Return the topics in a store's tables: those with settings or with queues.
 
     Empty without tables. A deleted topic is in neither table, though its records may still be in the log.
     """
@@ -118,7 +119,10 @@ def log_files(log: Log) -> list[Path]:
 
 
 def ranges_of(log: Log, range_bytes: int) -> list[Range]:
-    """Cut a log into ranges of about this size, without the unwritten holes at the end of files."""
+    """Cut a log into ranges of about this size, without the holes at the end of files.
+
+    These holes were never written.
+    """
     files = log_files(log)
     last = max((path for path in files if _has_begun(path)), default=None)
     ranges = []

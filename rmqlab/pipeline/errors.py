@@ -1,4 +1,4 @@
-"""Errors that explain a problem and its solution to a user, shown without a Python traceback.
+"""Errors with a problem and its solution for users, shown without a traceback.
 
 Spark prints the traceback of every exception of a Python data source. For these errors it would print a screen of
 internal frames above the relevant line.

@@ -35,7 +35,7 @@ class JournalRange:
 
 
 def journal_files(path: Path, *, with_old: bool = False) -> list[Path]:
-    """Return the journal files of a run, a cluster or a journal directory, or the one file.
+    """Return the journal files of a run, a cluster, a directory, or the file itself.
 
     Raises NoJournalError if there is none.
     """
@@ -60,6 +60,9 @@ def journal_ranges(files: list[Path], range_bytes: int) -> list[JournalRange]:
 
 
 def read_range(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield the entries that begin in a range, with their positions, and the bytes between them (Torn)."""
+    """Yield a range's entries with their positions, and the bytes between them (Torn).
+
+    An entry belongs to the range in which it begins.
+    """
     with Path(part.path).open("rb") as file:
         yield from scan_journal(file.fileno(), part.start, part.end)

@@ -98,7 +98,7 @@ def check_installed() -> None:
 
 
 def register_sources(spark: "SparkSession") -> None:
-    """Register rmqlab's data sources in a session created by other code, by their own names."""
+    """Register rmqlab's data sources, by their own names, in a session of other code."""
     from rmqlab.pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
     from rmqlab.pipeline.queuesource import QueueSource  # noqa: PLC0415
     from rmqlab.pipeline.storesource import StoreSource  # noqa: PLC0415
@@ -125,7 +125,7 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
 
 
 def _cause(text: str) -> str:
-    """Return the first line of a Java or Python error that contains a cause, without the stack."""
+    """Return the first line with a cause of a Java or Python error, without stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
     return (causes or lines or [text])[0]
@@ -153,7 +153,7 @@ def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterat
 
 
 def _cluster_environment() -> dict[str, str]:
-    """Return settings for the driver's interpreter and JVM log levels, with the user's.
+    """Return the driver's interpreter and JVM log level settings, plus the user's.
 
     Raises NoSparkError.
     """
