@@ -20,6 +20,10 @@ class UserError(Exception):
     """
 
 
+class NoSparkError(Exception):
+    """Spark cannot be started, or not be used. The text says why, and what to do."""
+
+
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function called by Spark: a UserError leaves it without a traceback.
 
