@@ -20,8 +20,19 @@ class UserError(Exception):
     """
 
 
+class NoPathError(UserError):
+    """A path does not exist, or cannot be read. The text says what was expected."""
+
+
 class NoSparkError(Exception):
     """Spark cannot be started, or not be used. The text says why, and what to do."""
+
+
+def first_cause(text: str) -> str:
+    """Return the first line of a Java or Python error that contains a cause, without the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
+    return (causes or lines or [text])[0]
 
 
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.pipeline.environment import cluster_environment, local_environment, set_environment
-from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.pipeline.errors import NoSparkError, first_cause
 from rmqlab.pipeline.masters import LOCAL, check_master, is_local
 from rmqlab.pipeline.shipping import COMPILED, let_streams_import, ship_packages
 from rmqlab.pipeline.spark_home import Machine
@@ -125,13 +125,6 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as exc:
-        raise NoSparkError(f"Spark did not start at master {master}: {_cause(str(exc))}") from exc
+        raise NoSparkError(f"Spark did not start at master {master}: {first_cause(str(exc))}") from exc
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _cause(text: str) -> str:
-    """Return the first line of a Java or Python error that contains a cause, without the stack."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
-    return (causes or lines or [text])[0]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlab.pipeline import workerprobe
 from rmqlab.pipeline.environment import PYTHON_NAME, PYTHON_VERSION
-from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.pipeline.errors import NoSparkError, first_cause
 from rmqlab.pipeline.shipping import COMPILED, INSTALLED, PURE
 from rmqlab.pipeline.workerprobe import WorkerReport
 
@@ -28,7 +28,6 @@ _OWN_PLATFORM = str(sysconfig.get_config_var("EXT_SUFFIX"))
 _ROUNDS = 5
 _SILENT_SECONDS = 20.0
 _LOG = logging.getLogger(__name__)
-_WORKER = re.compile(r"\((\S+) executor \S+\)")
 _SET_PYTHON = (
     f"Set PYSPARK_PYTHON to a Python {PYTHON_VERSION} that all workers and this machine have, such as {PYTHON_NAME}"
 )
@@ -89,7 +88,7 @@ def examine_workers(spark: "SparkSession", find_faults: FindFaults) -> list[Work
         # Spark offers the tasks to all executors in turn.
         slots = max(2, context.defaultParallelism)
         tasks = context.parallelize(range(slots), slots)
-        with _pickled_by_value(), _patience(spark), _failures_named():
+        with _pickled_by_value(), _patience(spark), _failures_explained(spark):
             reports = tasks.mapPartitions(functools.partial(workerprobe.examine, find_faults)).collect()
         found |= {(report["host"], report["executor"]): report for report in reports}
         if len(found) >= _executor_count(spark):
@@ -131,7 +130,7 @@ def _patience(spark: "SparkSession") -> Iterator[None]:
 
 
 @contextmanager
-def _failures_named() -> Iterator[None]:
+def _failures_explained(spark: "SparkSession") -> Iterator[None]:
     """Convert Spark's error about a task to a WorkerError."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 - not without the extra
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -139,18 +138,23 @@ def _failures_named() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as exc:
-        raise WorkerError(_meaning(str(exc))) from None
+        raise WorkerError(f"{_failed_worker(spark)} {explain(str(exc))}") from None
 
 
-def _meaning(text: str) -> str:
-    """Return the cause of a failed job in one line."""
-    at = _WORKER.search(text)
-    worker = f"worker {at[1]}" if at else "a worker"
+def explain(error: str) -> str:
+    """Return what a worker cannot do, from Spark's error about a task."""
     for pattern, meaning in _CAUSES:
-        if found := pattern.search(text):
-            return f"{worker} {meaning.format(**found.groupdict())}"
-    lines = [line.strip() for line in text.splitlines() if "Exception" in line or "Error" in line]
-    return f"{worker} cannot run tasks: {(lines or [text])[-1]}"
+        if found := pattern.search(error):
+            return meaning.format(**found.groupdict())
+    return f"cannot run Python tasks: {first_cause(error)}"
+
+
+def _failed_worker(spark: "SparkSession") -> str:
+    """Return the address of a worker on which tasks failed."""
+    executors = spark.sparkContext._jsc.sc().statusStore().executorList(False)  # noqa: SLF001 - as below
+    every = [executors.apply(index) for index in range(executors.size())]
+    failed = [executor.hostPort().rpartition(":")[0] for executor in every if executor.failedTasks()]
+    return f"worker {failed[0]}" if failed else "a worker"
 
 
 def _executor_count(spark: "SparkSession") -> int:
@@ -170,4 +174,4 @@ def _import_error(faults: Mapping[str, str], *, are_shipped: bool) -> str:
     names = installed or list(faults)
     listed = ", ".join(f"{name} ({faults[name]})" if faults[name] else name for name in names)
     why = f", and this machine's are compiled for {_OWN_PLATFORM}" if are_shipped and not installed else ""
-    return f"cannot import {listed}. Install {', '.join(names)} there: these are not shipped{why}"
+    return f"cannot import {listed}. Install {', '.join(names)} there: --ship does not send {'it' if len(names) == 1 else 'them'}{why}"
