@@ -55,7 +55,7 @@ class Range:
     is_last: bool = True
     """True if all later files of the log are empty."""
     source: str = ""
-    """The path or URI of the file, without a password, if `path` is a local copy."""
+    """The path or URI of the file, for people, if `path` is a local copy."""
 
 
 @attrs.frozen

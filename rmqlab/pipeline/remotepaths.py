@@ -11,8 +11,10 @@ import fnmatch
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
 
 import attrs
 
@@ -32,14 +34,11 @@ _BLOCK_BYTES: Final = 2**20
 class RemoteTree:
     """The files below one URI."""
 
-    scheme: str
-    host: str
+    root: str
+    """The URI up to the host, with a name and password if it was given with them."""
     query: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int] = attrs.field(factory=dict)
     """Bytes of each file, by its path in the URI."""
-
-    def uri(self, path: PurePosixPath) -> str:
-        return f"{self.scheme}://{self.host}{path}{self.query}"
 
 
 @attrs.frozen(order=False)
@@ -61,7 +60,7 @@ class RemotePath:
     @property
     def uri(self) -> str:
         """The URI, with a name and password if it was given with them."""
-        return self.tree.uri(self.path)
+        return f"{self.tree.root}{quote(str(self.path))}{self.tree.query}"
 
     @property
     def name(self) -> str:
@@ -107,9 +106,10 @@ class RemotePath:
         return self.read_bytes().decode()
 
     def read_bytes(self, limit: int | None = None) -> bytes:
-        """Return the content, or its first bytes. Raises OSError."""
-        filesystem, inner = _filesystem(self.uri)
-        with filesystem.open_input_file(inner) as file:
+        """Return the content, or its first bytes. Raises FileNotFoundError or NoPathError."""
+        if not self.is_file():
+            raise FileNotFoundError(str(self))
+        with _opened(self) as (filesystem, inner), filesystem.open_input_file(inner) as file:
             content: bytes = file.read(limit)
             return content
 
@@ -118,8 +118,11 @@ class RemotePath:
 
 
 def shown(path: str) -> str:
-    """Return a path or URI without the name and password in it."""
-    return re.sub(r"(?<=://)[^/@]*@", "", path)
+    """Return a path as it is, or a URI without the password and the query in it, for people."""
+    if (found := _URI.fullmatch(path)) is None:
+        return path
+    user, at, host = found["host"].rpartition("@")
+    return f"{found['scheme']}://{user.partition(':')[0]}{at}{host}{unquote(found['path'])}"
 
 
 def is_remote(path: str) -> bool:
@@ -131,34 +134,16 @@ def is_remote(path: str) -> bool:
 def remote_paths(uri: str) -> list[RemotePath]:
     """Return the file or directory of a URI, or all that match its pattern of `*` and `[...]`.
 
-    Raises NoPathError if there is none, or if the file system cannot be reached.
+    Raises NoPathError if there is none, or if the file system cannot be used.
     """
-    if (found := _URI.fullmatch(uri)) is None:
-        raise NoPathError(f"{shown(uri)} is no URI; expected scheme://host/path")
-    parts = PurePosixPath("/", found["path"]).parts
-    count = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
-    top, pattern = PurePosixPath(*parts[:count]), "/".join(parts[count:])
-    tree = RemoteTree(found["scheme"], found["host"], found["query"] or "", {})
-    root = RemotePath(attrs.evolve(tree, sizes=_list(tree.uri(top), top)), top)
+    tree, path = _split(uri)
+    count = next((at for at, part in enumerate(path.parts) if _MAGIC.search(part)), len(path.parts))
+    top, pattern = PurePosixPath(*path.parts[:count]), "/".join(path.parts[count:])
+    root = RemotePath(attrs.evolve(tree, sizes=_list(RemotePath(tree, top))), top)
     matches = list(root.glob(pattern)) if pattern else [root] * bool(root.tree.sizes)
     if not matches:
         raise NoPathError(f"nothing matches {shown(uri)}" if pattern else f"there are no files at {shown(uri)}")
     return matches
-
-
-def _list(uri: str, top: PurePosixPath) -> dict[str, int]:
-    """Return the sizes of the file, or of all files below the directory, at a URI whose path is `top`."""
-    from pyarrow.fs import FileSelector  # noqa: PLC0415 - slow to import, and rarely needed
-
-    filesystem, base = _filesystem(uri)
-    try:
-        found = filesystem.get_file_info(base)
-        if found.is_file:
-            return {str(top): found.size}
-        below = filesystem.get_file_info(FileSelector(base, allow_not_found=True, recursive=True))
-    except OSError as exc:
-        raise NoPathError(f"{shown(uri)} cannot be listed: {_first_line(exc)}") from None
-    return {str(top / PurePosixPath(info.path).relative_to(base)): info.size for info in below if info.is_file}
 
 
 def fetch(uri: str, directory: Path) -> Path:
@@ -166,46 +151,68 @@ def fetch(uri: str, directory: Path) -> Path:
 
     Zeros at its end become a hole, as brokers leave it behind the last record. Raises NoPathError.
     """
-    filesystem, inner = _filesystem(uri)
-    copy = directory / PurePosixPath(inner).name
-    try:
-        with filesystem.open_input_stream(inner) as remote, copy.open("wb") as local:
-            size = end = 0
-            while block := remote.read(_BLOCK_BYTES):
-                local.write(block)
-                if content := block.rstrip(b"\0"):
-                    end = size + len(content)
-                size += len(block)
-            local.truncate(end)
-            local.truncate(size)
-    except OSError as exc:
-        raise NoPathError(f"{socket.gethostname()} cannot read {shown(uri)}: {_first_line(exc)}") from None
+    path = RemotePath(*_split(uri))
+    copy = directory / path.name
+    with (
+        _opened(path) as (filesystem, inner),
+        filesystem.open_input_stream(inner) as remote,
+        copy.open("wb") as local,
+    ):
+        size = end = 0
+        while block := remote.read(_BLOCK_BYTES):
+            local.write(block)
+            if content := block.rstrip(b"\0"):
+                end = size + len(content)
+            size += len(block)
+        local.truncate(end)
+        local.truncate(size)
     return copy
 
 
-def _filesystem(uri: str) -> "tuple[FileSystem, str]":
-    """Return the file system of a URI, and the path in it. Raises NoPathError."""
+def _split(uri: str) -> tuple[RemoteTree, PurePosixPath]:
+    if (found := _URI.fullmatch(uri)) is None:
+        raise NoPathError(f"{shown(uri)} is no URI; expected scheme://host/path")
+    tree = RemoteTree(f"{found['scheme']}://{found['host']}", found["query"] or "")
+    return tree, PurePosixPath("/" + unquote(found["path"]).lstrip("/"))
+
+
+def _list(path: RemotePath) -> dict[str, int]:
+    """Return the sizes of the file, or of all files below the directory, by their paths."""
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - slow to import, and rarely needed
+
+    with _opened(path) as (filesystem, inner):
+        found = filesystem.get_file_info(inner)
+        if found.is_file:
+            return {str(path.path): found.size}
+        below = filesystem.get_file_info(FileSelector(inner, allow_not_found=True, recursive=True))
+    return {str(path.path / PurePosixPath(info.path).relative_to(inner)): info.size for info in below if info.is_file}
+
+
+@contextmanager
+def _opened(path: RemotePath) -> "Iterator[tuple[FileSystem, str]]":
+    """Provide the file system of a path, and the path in it. Raises NoPathError for its errors, too."""
+    scheme = path.tree.root.partition(":")[0].lower()
+    where = f"{socket.gethostname()} cannot read {path}"
+    try:
+        filesystem, inner = _filesystem(scheme, f"{path.tree.root}/{path.tree.query}")
+        yield filesystem, inner.rstrip("/") + str(path.path)
+    except ImportError:
+        raise NoPathError(f"{where}: install fsspec, and its package for {scheme}:") from None
+    except (OSError, ValueError) as exc:
+        needs = ". This needs Hadoop's libhdfs, and its jars in CLASSPATH" if scheme in _HADOOPS else ""
+        raise NoPathError(f"{where}: {(str(exc).splitlines() or [type(exc).__name__])[0]}{needs}") from None
+
+
+def _filesystem(scheme: str, root: str) -> "tuple[FileSystem, str]":
+    """Return the file system of a URI without a path, and the beginning of paths in it."""
     from pyarrow import ArrowInvalid  # noqa: PLC0415 - as above
     from pyarrow.fs import FileSystem  # noqa: PLC0415
 
-    scheme, _, rest = uri.partition("://")
-    known = f"{_SAME.get(scheme.lower(), scheme)}://{rest}"
+    known = f"{_SAME.get(scheme, scheme)}{root[len(scheme) :]}"
     try:
-        try:
-            opened: tuple[FileSystem, str] = FileSystem.from_uri(known)
-        except ArrowInvalid as exc:
-            if "Unrecognized filesystem type" not in str(exc):
-                raise
-            opened = FileSystem.from_uri(f"fsspec+{known}")
-    except ImportError:
-        raise NoPathError(
-            f"{shown(uri)} needs fsspec and its package for {scheme}: on {socket.gethostname()}"
-        ) from None
-    except (OSError, ValueError) as exc:
-        needs = ". It needs Hadoop's libhdfs, and its jars in CLASSPATH" if scheme.lower() in _HADOOPS else ""
-        raise NoPathError(f"{socket.gethostname()} cannot open {shown(uri)}: {_first_line(exc)}{needs}") from None
+        opened: tuple[FileSystem, str] = FileSystem.from_uri(known)
+    except ArrowInvalid as exc:
+        if "Unrecognized filesystem type" not in str(exc):
+            raise
+        opened = FileSystem.from_uri(f"fsspec+{known}")
     return opened
-
-
-def _first_line(exc: Exception) -> str:
-    return (str(exc).splitlines() or [type(exc).__name__])[0]
