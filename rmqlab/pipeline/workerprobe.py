@@ -48,8 +48,7 @@ def import_faults(names: Iterable[str]) -> dict[str, str]:
 
 
 def path_faults(file: str) -> dict[str, str]:
-    """Return the directory of a file that is missing here, or that cannot be written."""
-    directory = os.path.dirname(file)  # noqa: PTH120 - a path of the driver's system
-    if not os.path.exists(file):  # noqa: PTH110
-        return {directory: "does not see"}
-    return {} if os.access(directory, os.W_OK) else {directory: "cannot write to"}
+    """Return what is wrong with the directory of a file here, by the file: empty if it is seen and can be written."""
+    if not os.path.exists(file):  # noqa: PTH110 - a path of the driver's system
+        return {file: "does not see"}
+    return {} if os.access(os.path.dirname(file), os.W_OK) else {file: "cannot write to"}  # noqa: PTH120

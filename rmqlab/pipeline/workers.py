@@ -9,7 +9,7 @@ import re
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -69,12 +69,13 @@ def check_shared_directory(spark: "SparkSession", directory: Path) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".shared-") as mark:
-        for report in examine_workers(spark, functools.partial(workerprobe.path_faults, mark.name)):
-            for path, fault in report["faults"].items():
-                raise WorkerError(
-                    f"{_name(report)} {fault} {path}. All workers must have the run under the same path: put it on a"
-                    f" shared file system, with RMQLAB_HOME there, or leave --master out"
-                )
+        reports = examine_workers(spark, functools.partial(workerprobe.path_faults, mark.name))
+    for report in reports:
+        if mark.name in report["faults"]:
+            raise WorkerError(
+                f"{_name(report)} {report['faults'][mark.name]} {directory}. All workers must have the run under the"
+                f" same path: put it on a shared file system, with RMQLAB_HOME there, or leave --master out"
+            )
 
 
 def examine_workers(spark: "SparkSession", find_faults: FindFaults) -> list[WorkerReport]:
@@ -108,14 +109,14 @@ def _pickled_by_value() -> Iterator[None]:
 
 
 @contextmanager
-def _patience(spark: "SparkSession") -> Iterator[None]:
+def _patience(spark: "SparkSession") -> Iterator[threading.Timer]:
     """Log a warning if the session gets no executor for a while: Spark would wait without a message."""
 
     def warn() -> None:
         if not _executor_count(spark):
             _LOG.warning(
-                "%s has given this session no executor for %g s. Are workers registered, with a free core and"
-                " spark.executor.memory free? Waiting",
+                "%s has given this session no executor for %g s, and Spark waits on. Are workers registered, with a core"
+                " and spark.executor.memory free? Or do executors fail at their start, by the logs of the workers?",
                 spark.sparkContext.master,
                 _SILENT_SECONDS,
             )
@@ -124,7 +125,7 @@ def _patience(spark: "SparkSession") -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield timer
     finally:
         timer.cancel()
 
@@ -168,10 +169,15 @@ def _name(report: WorkerReport) -> str:
 
 def _import_error(faults: Mapping[str, str], *, are_shipped: bool) -> str:
     """Return what cannot be imported, and the remedy."""
-    installed = [name for name in INSTALLED if name in faults]
-    if not installed and not are_shipped and "rmqlab" in faults:
-        return "lacks rmqlab. Ship it with --ship or open_session(..., ship=True), or install rmqlab[spark] there"
-    names = installed or list(faults)
-    listed = ", ".join(f"{name} ({faults[name]})" if faults[name] else name for name in names)
-    why = f", and this machine's are compiled for {_OWN_PLATFORM}" if are_shipped and not installed else ""
-    return f"cannot import {listed}. Install {', '.join(names)} there: --ship does not send {'it' if len(names) == 1 else 'them'}{why}"
+    if large := [name for name in INSTALLED if name in faults]:
+        return f"cannot import {_listed(large, faults)}. Install it there: it is too large to ship"
+    names = ["rmqlab"] if "rmqlab" in faults else list(faults)
+    if are_shipped:
+        remedy = f"Install it there: this machine's is compiled for {_OWN_PLATFORM}"
+    else:
+        remedy = "Ship it with --ship, or open_session(..., ship=True), or install rmqlab[spark] there"
+    return f"cannot import {_listed(names, faults)}. {remedy}"
+
+
+def _listed(names: Sequence[str], faults: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({faults[name]})" if faults[name] else name for name in names)

@@ -40,7 +40,7 @@ def test_workers_without_this_package_read_stream_write_and_audit(
     assert (done.stderr, done.returncode) == ("", 0)
     found: dict[str, Any] = json.loads(done.stdout)
     assert f"({cluster.python}" in found["unshipped"]
-    assert "lacks rmqlab. Ship it with --ship" in found["unshipped"]
+    assert "cannot import rmqlab. Ship it with --ship" in found["unshipped"]
     assert found["audit"]["verdict"] == "holds"
     assert len({pathlib.Path(place).parents[1] for place in found["workers"]}) == 2
     assert found["batch"] == 2161
