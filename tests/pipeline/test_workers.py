@@ -76,10 +76,7 @@ def report(**faults: str) -> WorkerReport:
     ],
 )
 def test_a_missing_package_is_named_with_its_worker_and_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-    faults: dict[str, str],
-    are_shipped: bool,
-    said: str,
+    monkeypatch: pytest.MonkeyPatch, faults: dict[str, str], *, are_shipped: bool, said: str
 ) -> None:
     monkeypatch.setattr(workers, "examine_workers", lambda *_: [report(), report(**faults)])
     with pytest.raises(workers.WorkerError) as caught:
