@@ -41,7 +41,9 @@ def local_environment(machine: Machine) -> dict[str, str]:
 
 
 def cluster_environment(*, ship: bool) -> dict[str, str]:
-    """Return the interpreters of a driver and its tasks, and JVM log levels, with the user's.
+    """Return the interpreters of a driver and its tasks, and JVM log levels.
+
+    The user's come first.
 
     Raises NoSparkError.
     """
@@ -61,7 +63,7 @@ def cluster_environment(*, ship: bool) -> dict[str, str]:
 
 @contextlib.contextmanager
 def set_environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Set variables, and this interpreter's directory as the first to search; restore the former ones afterwards.
+    """Set variables for the block, with this interpreter's directory first in PATH.
 
     Raises NoSparkError if this machine cannot run the Python of tasks.
     """

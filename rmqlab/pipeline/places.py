@@ -1,4 +1,7 @@
-"""Files of the offline sources: on this machine, on a shared file system, or remote (`localpaths`, `remotepaths`)."""
+"""Files of the offline sources: local ones, and remote ones with a URI.
+
+A file of a shared file system is local (`localpaths`), one of an object store remote (`remotepaths`).
+"""
 
 import socket
 import tempfile
@@ -83,5 +86,8 @@ def size_of(path: AnyPath) -> int:
 
 
 def range_size(path: AnyPath, wanted: int) -> int:
-    """Return the size of the ranges into which to cut a file: a remote one is fetched whole, so by one task."""
+    """Return the size of the ranges into which to cut a file, in bytes.
+
+    A remote file is fetched whole, so by one task.
+    """
     return max(1, path.size) if isinstance(path, RemotePath) else wanted

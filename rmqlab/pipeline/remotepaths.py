@@ -1,6 +1,6 @@
-"""Files of object stores and HDFS, behind the few methods of `pathlib.Path` that the offline sources need.
+"""Files of object stores and HDFS, with the methods of `pathlib.Path` in use.
 
-Every URI of Arrow's file systems is one (`s3:`, `gs:`, `abfs:`, `hdfs:`), and `s3a:`, which is read as `s3:`. Other
+Every URI of Arrow's file systems is valid (`s3:`, `gs:`, `abfs:`, `hdfs:`), and `s3a:`, which is read as `s3:`. Other
 schemes need the package fsspec and its package for the scheme. Credentials are those of the file system's own library,
 not Spark's settings `spark.hadoop.fs.*`; a query such as `?region=eu-west-1&endpoint_override=host:port` is passed on.
 
@@ -118,7 +118,7 @@ class RemotePath:
 
 
 def shown(path: str) -> str:
-    """Return a path as it is, or a URI without the password and the query in it, for people."""
+    """Return a path unchanged, or a URI for people: without password and query."""
     if (found := _URI.fullmatch(path)) is None:
         return path
     user, at, host = found["host"].rpartition("@")
@@ -132,9 +132,9 @@ def is_remote(path: str) -> bool:
 
 
 def remote_paths(uri: str) -> list[RemotePath]:
-    """Return the file or directory of a URI, or all that match its pattern of `*` and `[...]`.
+    """Return the file or directory of a URI, or all that match its pattern.
 
-    Raises NoPathError if there is none, or if the file system cannot be used.
+    Patterns have `*` and `[...]`. Raises NoPathError if there is none, or if the file system cannot be used.
     """
     tree, path = _split(uri)
     count = next((at for at, part in enumerate(path.parts) if _MAGIC.search(part)), len(path.parts))
@@ -177,7 +177,7 @@ def _split(uri: str) -> tuple[RemoteTree, PurePosixPath]:
 
 
 def _list(path: RemotePath) -> dict[str, int]:
-    """Return the sizes of the file, or of all files below the directory, by their paths."""
+    """Return the size of the file, or of all files below the directory, by path."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - slow to import, and rarely needed
 
     with _opened(path) as (filesystem, inner):
@@ -190,7 +190,10 @@ def _list(path: RemotePath) -> dict[str, int]:
 
 @contextmanager
 def _opened(path: RemotePath) -> "Iterator[tuple[FileSystem, str]]":
-    """Provide the file system of a path, and the path in it. Raises NoPathError for its errors, too."""
+    """Provide the file system of a path, and the path in it.
+
+    Raises NoPathError, also for errors of the file system in the block.
+    """
     scheme = path.tree.root.partition(":")[0].lower()
     where = f"{socket.gethostname()} cannot read {path}"
     try:
@@ -204,7 +207,7 @@ def _opened(path: RemotePath) -> "Iterator[tuple[FileSystem, str]]":
 
 
 def _filesystem(scheme: str, root: str) -> "tuple[FileSystem, str]":
-    """Return the file system of a URI without a path, and the beginning of paths in it."""
+    """Return the file system of a URI without a path, and the prefix of its paths."""
     from pyarrow import ArrowInvalid  # noqa: PLC0415 - as above
     from pyarrow.fs import FileSystem  # noqa: PLC0415
 

@@ -29,9 +29,9 @@ _LEFT_OUT: Final = frozenset({"__pycache__", "_tests", "tests"})
 
 
 def ship_packages(spark: "SparkSession", scratch: Path, *, without: Collection[str] = ()) -> None:
-    """Add this package and what it imports, except some, to the import path of the session's tasks and planners.
+    """Add this package and what it imports to the import path of tasks and planners.
 
-    Register data sources afterwards: they keep the import path of their registration. Spark serves the archive in
+    `without` are packages to leave out. Register data sources afterwards: they keep the import path of their registration. Spark serves the archive in
     `scratch` to workers until the session ends.
     """
     archive = scratch / f"{_FOLDER}.zip"
@@ -47,7 +47,7 @@ def ship_packages(spark: "SparkSession", scratch: Path, *, without: Collection[s
 
 
 def let_streams_import() -> None:
-    """Give the planning process of streams the import path of the session's other processes.
+    """Give the planning process of streams the import path of other planners.
 
     Spark passes it a directory below the one with the session's files (class PythonStreamingSourceRunner).
     """

@@ -1,6 +1,6 @@
-"""Functions that examine a Spark worker. They are pickled by value, because workers may lack this package.
+"""Functions that examine a Spark worker.
 
-So this module may import only the standard library.
+They are pickled by value, because workers may lack this package: so only the standard library is imported here.
 """
 
 import importlib
@@ -37,7 +37,10 @@ def examine(find_faults: Callable[[], dict[str, str]], _: Iterable[int]) -> Iter
 
 
 def import_faults(names: Iterable[str]) -> dict[str, str]:
-    """Return the packages that cannot be imported, each with the reason; empty if it is not installed."""
+    """Return the packages that cannot be imported, each with the reason.
+
+    The reason is empty for a package that is not installed.
+    """
     faults = {}
     for name in names:
         try:
@@ -48,7 +51,10 @@ def import_faults(names: Iterable[str]) -> dict[str, str]:
 
 
 def path_faults(file: str) -> dict[str, str]:
-    """Return what is wrong with the directory of a file here, by the file: empty if it is seen and can be written."""
+    """Return the fault of a file's directory on this machine, by the file.
+
+    Empty if the file exists, and its directory can be written.
+    """
     if not os.path.exists(file):  # noqa: PTH110 - a path of the driver's system
         return {file: "does not see"}
     return {} if os.access(os.path.dirname(file), os.W_OK) else {file: "cannot write to"}  # noqa: PTH120

@@ -1,4 +1,4 @@
-"""Check the workers of a Spark cluster: their Python, its packages, and paths that they share with the driver.
+"""Check the workers of a Spark cluster: their Python and paths.
 
 Each error names a worker and the remedy. Without these checks the first task fails four times, and Spark shows stacks.
 """
@@ -43,7 +43,10 @@ _CAUSES: Final = (
 
 
 class WorkerError(NoSparkError):
-    """Workers cannot run tasks of this package. The text names one of them, and what to do."""
+    """Workers cannot run tasks of this package.
+
+    The text names a worker and the remedy.
+    """
 
 
 def have_own_platform(spark: "SparkSession") -> bool:
@@ -63,9 +66,9 @@ def check_packages(spark: "SparkSession", *, are_shipped: bool) -> None:
 
 
 def check_shared_directory(spark: "SparkSession", directory: Path) -> None:
-    """Raise WorkerError if a worker does not see the same directory as this process, or must not write there.
+    """Check that workers see a directory of this machine, and can write there.
 
-    Raises OSError if it cannot be created.
+    Creates it if missing. Raises WorkerError, or OSError if it cannot be created.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, prefix=".shared-") as mark:
@@ -110,7 +113,10 @@ def _pickled_by_value() -> Iterator[None]:
 
 @contextmanager
 def _patience(spark: "SparkSession") -> Iterator[threading.Timer]:
-    """Log a warning if the session gets no executor for a while: Spark would wait without a message."""
+    """Log a warning if the session gets no executor for a while.
+
+    Spark would wait without a message.
+    """
 
     def warn() -> None:
         if not _executor_count(spark):

@@ -1,6 +1,6 @@
-"""The program of a driver whose workers lack this package. Prints what it found as JSON.
+"""The program of a driver whose workers lack this package.
 
-Arguments: the master, a store, a name server, a run, and a directory for checkpoints.
+Prints what it found as JSON. Arguments: the master, a store, a name server, a run, and a directory for checkpoints.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def refusal(master: str) -> str:
 
 
 def audit(master: str, run: str) -> dict[str, Any]:
-    """Return what the command prints, of an audit that leaves all reading and writing to workers."""
+    """Return the document of an audit that leaves all reading and writing to workers."""
     size.SMALL_BYTES = 0
     printed = io.StringIO()
     conf = [f"{key}={value}" for key, value in _SETTINGS.items()]
@@ -72,7 +72,7 @@ def audit(master: str, run: str) -> dict[str, Any]:
 
 
 def stream(spark: "SparkSession", options: dict[str, str], scratch: pathlib.Path) -> list[int]:
-    """Return the numbers of messages in the micro-batches since the last time, which are also written to a topic."""
+    """Copy new messages to a topic, and return how many were in each micro-batch."""
     sizes: list[int] = []
 
     def copy(frame: "DataFrame", _: int) -> None:

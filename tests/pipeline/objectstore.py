@@ -1,4 +1,7 @@
-"""A stand-in for S3: serves the files of a directory over HTTP to clients that list, look up and read objects."""
+"""A stand-in for S3: serves the files of a directory over HTTP.
+
+Clients can list, look up and read objects.
+"""
 
 import contextlib
 import http.server

@@ -1,4 +1,4 @@
-"""A Standalone cluster of Spark on loopback, whose workers have a Python without this package."""
+"""A Standalone cluster of Spark, whose workers have a Python without this package."""
 
 import contextlib
 import importlib.util
@@ -85,7 +85,10 @@ def _without_ours(environment: "os._Environ[str]") -> dict[str, str]:
 
 
 def _make_java_home(directory: pathlib.Path, java: Java) -> pathlib.Path:
-    """Return a JAVA_HOME for executors: they start faster, and on a runtime without the module for vectors."""
+    """Return a JAVA_HOME for executors.
+
+    They start faster with it, and on a runtime without the module for vectors.
+    """
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(

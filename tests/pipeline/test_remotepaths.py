@@ -1,4 +1,4 @@
-"""Offline sources read object stores. S3 is a stand-in on loopback, behind the client library of the real one."""
+"""Offline sources read object stores: a stand-in for S3, with the real client."""
 
 import pathlib
 import struct
@@ -41,7 +41,7 @@ def run(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def read(source: Source, path: str) -> pa.Table:
-    """What a source reads from a path, within this process; without the column of the file's own path."""
+    """What a source reads from a path, within this process; without column `file`."""
     made = source({"path": path})
     reader = made.reader(StructType.fromDDL(made.schema()))
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]

@@ -1,4 +1,4 @@
-"""A cluster that has nothing of ours: what workers lack is shipped to them, or named."""
+"""A cluster that has nothing of ours: what workers lack is shipped, or named."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""What is wrong with workers of a cluster, said in one line. The texts of Spark are recorded from real clusters."""
+"""Faults of a cluster's workers are one line. Spark's texts are recorded."""
 
 import logging
 import pathlib
