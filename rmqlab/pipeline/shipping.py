@@ -31,8 +31,8 @@ _LEFT_OUT: Final = frozenset({"__pycache__", "_tests", "tests"})
 def ship_packages(spark: "SparkSession", scratch: Path, *, without: Collection[str] = ()) -> None:
     """Add this package and what it imports to the import path of tasks and planners.
 
-    `without` are packages to leave out. Register data sources afterwards: they keep the import path of their registration. Spark serves the archive in
-    `scratch` to workers until the session ends.
+    `without` are packages to leave out. Register data sources afterwards: they keep the import path of their
+    registration. Spark serves the archive in `scratch` to workers until the session ends.
     """
     archive = scratch / f"{_FOLDER}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:

@@ -121,8 +121,8 @@ def _patience(spark: "SparkSession") -> Iterator[threading.Timer]:
     def warn() -> None:
         if not _executor_count(spark):
             _LOG.warning(
-                "%s has given this session no executor for %g s, and Spark waits on. Are workers registered, with a core"
-                " and spark.executor.memory free? Or do executors fail at their start, by the logs of the workers?",
+                "%s has given this session no executor for %g s, and Spark waits on. Are workers registered, with a"
+                " core and spark.executor.memory free? Or do executors fail at their start, by the logs of workers?",
                 spark.sparkContext.master,
                 _SILENT_SECONDS,
             )
