@@ -16,11 +16,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.pipeline.masters import LOCAL
+from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.pipeline.masters import LOCAL, is_local
 from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.runs import NoRunError, find_run, home
-from rmqlab.pipeline.session import NoSparkError, check_installed, open_session
+from rmqlab.pipeline.session import check_installed, open_session
 from rmqlab.pipeline.spark_home import Machine
+from rmqlab.pipeline.workers import check_shared_directory
 from rmqlab.runtime.printable import printable
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class SparkChoice:
     """Heap of a local run's JVM; None selects it by the run's size."""
     settings: Mapping[str, str]
     py_files: tuple[str, ...]
+    ship: bool
 
 
 def audit(
@@ -63,6 +66,9 @@ def audit(
         str, typer.Option(help="Modules and archives for the executors' import path, separated by commas.")
     ] = "",
     *,
+    ship: Annotated[
+        bool, typer.Option("--ship", help="Send rmqlab to workers that lack it; they need pyspark, pyarrow and numpy.")
+    ] = False,
     with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
     every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -78,6 +84,7 @@ def audit(
         memory=memory,
         settings=_settings(conf or []),
         py_files=tuple(part.strip() for part in py_files.split(",") if part.strip()),
+        ship=ship,
     )
     with _progress(is_shown=console.is_terminal and not as_json) as tell:
         summary, status = _judge(directory, spark, tell)
@@ -119,13 +126,17 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         check_installed()
         from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
 
-        from rmqlab.pipeline.audit.audit import audit_run  # noqa: PLC0415
+        from rmqlab.pipeline.audit.audit import FOLDER, audit_run  # noqa: PLC0415
         from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
 
         is_small = bytes_to_read(directory) < SMALL_BYTES
         machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=is_small)
         settings = choice.settings
-        with open_session(choice.master, machine=machine, settings=settings, py_files=choice.py_files) as spark:
+        with open_session(
+            choice.master, machine=machine, settings=settings, py_files=choice.py_files, ship=choice.ship
+        ) as spark:
+            if not is_local(choice.master) and not is_small:  # a small run is read and written by this process
+                check_shared_directory(spark, directory / FOLDER)
             try:
                 summary = audit_run(spark, directory, is_small=is_small, given=settings.keys(), tell=tell)
             except (PySparkException, OptionError) as exc:

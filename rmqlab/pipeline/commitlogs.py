@@ -12,13 +12,16 @@ import os
 import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import attrs
 
+from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size
 from rmqlab.pipeline.recordlayout import walk
+from rmqlab.pipeline.remotepaths import RemotePath
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
 
+P = TypeVar("P", bound=Place)
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
 _HEAD: Final = struct.Struct(">ii")
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")
@@ -34,11 +37,11 @@ class NoStoreError(Exception):
 
 
 @attrs.frozen
-class Log:
+class Log(Generic[P]):
     """One node's commit log: the directory with files named by their first offset."""
 
     node: str
-    directory: Path
+    directory: P
 
 
 @attrs.frozen
@@ -51,6 +54,8 @@ class Range:
     end: int
     is_last: bool = True
     """True if all later files of the log are empty."""
+    source: str = ""
+    """The path or URI of the file, for people, if `path` is a local copy."""
 
 
 @attrs.frozen
@@ -66,7 +71,7 @@ class Stretch:
     starts: Sequence[int] = ()
 
 
-def find_logs(path: Path) -> list[Log]:
+def find_logs(path: P) -> list[Log[P]]:
     """Return the commit logs below the directory of a log, store, node or run.
 
     A cluster's directory is accepted too. The node is named after its directory, as rmqlab lays them out. Raises
@@ -84,7 +89,7 @@ def find_logs(path: Path) -> list[Log]:
     return logs
 
 
-def _below(path: Path) -> Iterator[Path]:
+def _below(path: P) -> Iterator[P]:
     for pattern in ("commitlog", "store/commitlog", "*/commitlog", "*/store/commitlog"):
         found = sorted(candidate for candidate in path.glob(pattern) if candidate.is_dir())
         if found:
@@ -92,15 +97,15 @@ def _below(path: Path) -> Iterator[Path]:
             return
 
 
-def _node_name(store: Path) -> str:
+def _node_name(store: Place) -> str:
     return (store.absolute().parent if store.name == "store" else store.absolute()).name
 
 
-def _is_log_file(path: Path) -> bool:
+def _is_log_file(path: Place) -> bool:
     return len(path.name) == _NAME_DIGITS and path.name.isdigit()
 
 
-def topics_of(log: Log) -> set[str]:
+def topics_of(log: Log[P]) -> set[str]:
     """Return the topics in a store's tables: those with settings or with queues.
 
     Empty without tables. A deleted topic is in neither table, though its records may still be in the log.
@@ -113,29 +118,29 @@ def topics_of(log: Log) -> set[str]:
     return listed
 
 
-def log_files(log: Log) -> list[Path]:
+def log_files(log: Log[P]) -> list[P]:
     """Return the files of a log, oldest first."""
     return sorted(path for path in log.directory.iterdir() if _is_log_file(path))
 
 
-def ranges_of(log: Log, range_bytes: int) -> list[Range]:
-    """Cut a log into ranges of about this size, without the holes at the end of files.
-
-    These holes were never written.
-    """
+def ranges_of(log: Log[AnyPath], range_bytes: int) -> list[Range]:
+    """Cut a log into ranges of about this size, without unwritten ends of files."""
     files = log_files(log)
-    last = max((path for path in files if _has_begun(path)), default=None)
+    last = max((path.name for path in files if _has_begun(path)), default="")
     ranges = []
     for path in files:
-        end, is_last = written_end(path), last is None or path >= last
+        end = path.size if isinstance(path, RemotePath) else written_end(path)
+        step = range_size(path, range_bytes)
         ranges += [
-            Range(log.node, str(path), at, min(at + range_bytes, end), is_last) for at in range(0, end, range_bytes)
+            Range(log.node, address_of(path), at, min(at + step, end), path.name >= last) for at in range(0, end, step)
         ]
     return ranges
 
 
-def _has_begun(path: Path) -> bool:
+def _has_begun(path: AnyPath) -> bool:
     """Return False for a preallocated file without data."""
+    if isinstance(path, RemotePath):
+        return any(path.read_bytes(BLANK_SIZE))
     with path.open("rb") as file:
         return any(file.read(BLANK_SIZE))
 

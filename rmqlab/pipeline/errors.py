@@ -1,7 +1,7 @@
-"""Errors with a problem and its solution for users, shown without a traceback.
+"""Errors that explain a problem and its solution to a user.
 
-Spark prints the traceback of every exception of a Python data source. For these errors it would print a screen of
-internal frames above the relevant line.
+They are shown without a traceback. Spark prints the traceback of every exception of a Python data source. For these
+errors it would print a screen of internal frames above the relevant line.
 """
 
 import functools
@@ -18,6 +18,27 @@ class UserError(Exception):
 
     The text is complete without a traceback.
     """
+
+
+class NoPathError(UserError):
+    """A path does not exist, or cannot be read.
+
+    The text says what was expected.
+    """
+
+
+class NoSparkError(Exception):
+    """Spark cannot be started or used.
+
+    The text says why, and what to do.
+    """
+
+
+def first_cause(text: str) -> str:
+    """Return the first line of a Java or Python error that contains a cause."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
+    return (causes or lines or [text])[0]
 
 
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:

@@ -4,14 +4,16 @@ No Spark, no Arrow. A range owns the entries that begin in it, and its reader re
 (`scan_journal`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import attrs
 
+from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size, size_of
 from rmqlab.runtime.journal import SUFFIX, JournalEntry, Torn, scan_journal
 
+P = TypeVar("P", bound=Place)
 OLD: Final = ".old"
 """Suffix of the journal of an earlier start of the same cluster."""
 
@@ -34,7 +36,7 @@ class JournalRange:
         return Path(self.path).name.removesuffix(OLD).removesuffix(SUFFIX)
 
 
-def journal_files(path: Path, *, with_old: bool = False) -> list[Path]:
+def journal_files(path: P, *, with_old: bool = False) -> list[P]:
     """Return the journal files of a run, a cluster, a directory, or the file itself.
 
     Raises NoJournalError if there is none.
@@ -49,13 +51,13 @@ def journal_files(path: Path, *, with_old: bool = False) -> list[Path]:
     return files
 
 
-def journal_ranges(files: list[Path], range_bytes: int) -> list[JournalRange]:
+def journal_ranges(files: Sequence[AnyPath], range_bytes: int) -> list[JournalRange]:
     """Cut files into ranges of about this size."""
     return [
-        JournalRange(str(path), start, min(start + range_bytes, size))
+        JournalRange(address_of(path), start, min(start + step, size))
         for path in files
-        for size in [path.stat().st_size]
-        for start in range(0, max(size, 1), range_bytes)  # an empty file is a range too
+        for size, step in [(size_of(path), range_size(path, range_bytes))]
+        for start in range(0, max(size, 1), step)  # an empty file is a range too
     ]
 
 

@@ -21,10 +21,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl
-from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, journal_files, journal_ranges, read_range
-from rmqlab.pipeline.localpaths import NoPathError, find_all
 from rmqlab.pipeline.options import (
     OptionError,
     at_least,
@@ -36,6 +35,7 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
+from rmqlab.pipeline.places import AnyPath, find_all, local_file
 from rmqlab.runtime.journal import JournalEntry, Torn
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.journalsurvey import JournalSurvey
@@ -69,7 +69,7 @@ class JournalOptions:
         "maxPartitionBytes", at_least(1024), "bytes of a file in one task", default=32 * 2**20
     )
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[AnyPath]:
         """Return the files to read. Raises OptionError if there are none."""
         paths = self.paths or ((self.path,) if self.path else ())
         if not paths:
@@ -123,18 +123,23 @@ class JournalPartition(InputPartition):
 class JournalReader(DataSourceReader):
     """Plans ranges of the files, and reads each of them independently."""
 
-    def __init__(self, files: Sequence[Path], options: JournalOptions, schema: pa.Schema) -> None:
+    def __init__(self, files: Sequence[AnyPath], options: JournalOptions, schema: pa.Schema) -> None:
         self.files = files
         self.options = options
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        return [JournalPartition(part) for part in journal_ranges(list(self.files), self.options.partition_bytes)]
+        return [JournalPartition(part) for part in journal_ranges(self.files, self.options.partition_bytes)]
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         if part is None:  # Spark's value for a source without partitions
             return
+        with local_file(part.path) as path:
+            yield from self._batches(attrs.evolve(part, path=str(path)))
+
+    def _batches(self, part: JournalRange) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[int, JournalEntry]] = []
         for place, entry in self._rows(part):
             if self._is_wanted(entry.kind):

@@ -5,41 +5,13 @@ Sources accept plain paths, `file:` URIs and glob patterns. The only I/O is list
 
 import glob
 import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-T = TypeVar("T")
+from rmqlab.pipeline.errors import NoPathError
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _LOCAL_HOSTS = ("", "localhost")
-
-
-class NoPathError(Exception):
-    """A path is not local, or its pattern matches nothing.
-
-    The text says what was expected.
-    """
-
-
-def find_all(paths: Iterable[str], find: Callable[[Path], Iterable[T]], *, empty: type[Exception]) -> list[T]:
-    """Return the concatenated results of `find` for all paths.
-
-    `find` raises `empty` for a path without content. For a glob pattern that is an error only if it is raised for
-    every match: `runs/*` may match a note in the same directory. Raises NoPathError if a pattern matches nothing.
-    """
-    found: list[T] = []
-    for text in paths:
-        matches = local_paths(text)
-        failures = []
-        for path in matches:
-            try:
-                found += find(path)
-            except empty as exc:
-                failures.append(exc)
-        if len(failures) == len(matches):
-            raise failures[0]
-    return found
 
 
 def local_paths(text: str) -> list[Path]:
@@ -63,9 +35,7 @@ def _local_part(text: str) -> str:
         return text
     if not text.lower().startswith("file:"):
         scheme = text.partition(":")[0]
-        raise NoPathError(
-            f"{text} is a {scheme} URI; expected a path, a glob pattern or a file: URI. Copy the files, or mount them"
-        )
+        raise NoPathError(f"{text} has no //; expected {scheme}://host/path, a path, a glob pattern or file:///path")
     # Quote before the URI is split: a glob's `?` does not start a query.
     parts = urlsplit(text.replace("?", "%3F").replace("#", "%23"))
     if parts.netloc.lower() not in _LOCAL_HOSTS:

@@ -6,6 +6,8 @@ Spark takes a minute and 200 lines to report an error.
 import re
 import socket
 
+from rmqlab.pipeline.errors import NoSparkError
+
 LOCAL = "local[*]"
 _FORMS = re.compile(
     r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]|spark://[^/]+|yarn|k8s://\S+"
@@ -14,7 +16,7 @@ _EXPECTED = "local[*], local[4], spark://host:7077, yarn or k8s://https://host:p
 _CONNECT_SECONDS = 5.0
 
 
-class NoMasterError(Exception):
+class NoMasterError(NoSparkError):
     """A master URL is invalid, or no Standalone master listens there.
 
     The text says what to do.

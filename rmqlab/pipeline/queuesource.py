@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.pipeline.errors import without_traceback
-from rmqlab.pipeline.localpaths import NoPathError, find_all
+from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.options import OptionError, bind_options, option, text
+from rmqlab.pipeline.places import AnyPath, address_of, find_all, local_file
 
 NAME = "rocketmq-queues"
 COLUMNS = {
@@ -98,11 +98,13 @@ class QueueReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [FilePartition(file) for file in self.files]
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         file = partition.value
         if file is None:  # Spark's value for a source without partitions
             return
-        offsets, entries = entries_of(Path(file.path))
+        with local_file(file.path) as path:
+            offsets, entries = entries_of(path)
         columns = {"node": file.node, "topic": file.topic, "queueId": file.queue_id, "queueOffset": offsets}
         columns |= {name: entries[name].astype(entries[name].dtype.newbyteorder("=")) for name in _ENTRY.names or ()}
         yield pa.RecordBatch.from_arrays(
@@ -114,11 +116,12 @@ def _column(values: object, kind: pa.DataType, count: int) -> pa.Array:
     return pa.array(values, kind) if isinstance(values, np.ndarray) else pa.repeat(pa.scalar(values, kind), count)
 
 
-def queue_files(node: str, store: Path) -> list[QueueFile]:
+def queue_files(node: str, store: AnyPath) -> list[QueueFile]:
     """Return the files of all consume queues of a store, by topic, queue and position."""
+    files: list[AnyPath] = list((store / "consumequeue").glob("*/*/*"))
     return [
-        QueueFile(node, path.parts[-3], int(path.parts[-2]), str(path))
-        for path in sorted((store / "consumequeue").glob("*/*/*"))
+        QueueFile(node, path.parts[-3], int(path.parts[-2]), address_of(path))
+        for path in sorted(files, key=lambda path: path.parts)
         if path.name.isdigit() and path.parts[-2].isdecimal()
     ]
 

@@ -3,23 +3,25 @@
     with open_session() as spark:
         spark.read.format("rocketmq-store").load("/data/rocketmq/store").count()
 
-Local by default; with `master` the same jobs run on a cluster, which has its own Java and needs this package on its
-executors. Executors run the Python of PYSPARK_PYTHON or spark.pyspark.python, else this interpreter's path. Reference:
-spark.md sections 1 to 4.
+Local by default; with `master` the same jobs run on a cluster, which has its own Java. Its workers need this package,
+unless `ship` sends it to them. They run the Python of PYSPARK_PYTHON or spark.pyspark.python, else the one of
+`environment.cluster_environment`. Reference: spark.md sections 1 to 4.
 """
 
 import atexit
 import contextlib
 import importlib.util
-import os
-import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqlab.pipeline.java import NoJavaError, find_java
-from rmqlab.pipeline.masters import LOCAL, NoMasterError, check_master, is_local
-from rmqlab.pipeline.spark_home import Machine, make_log_settings, make_overlay
+from rmqlab.pipeline.environment import cluster_environment, local_environment, set_environment
+from rmqlab.pipeline.errors import NoSparkError, first_cause
+from rmqlab.pipeline.masters import LOCAL, check_master, is_local
+from rmqlab.pipeline.shipping import COMPILED, let_streams_import, ship_packages
+from rmqlab.pipeline.spark_home import Machine
+from rmqlab.pipeline.workers import check_packages, have_own_platform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,10 +46,6 @@ SETTINGS: Mapping[str, str] = {
 }
 
 
-class NoSparkError(Exception):
-    """Spark cannot be started. The text says why, and what to do."""
-
-
 @contextlib.contextmanager
 def open_session(
     master: str = LOCAL,
@@ -55,31 +53,39 @@ def open_session(
     machine: Machine | None = None,
     settings: Mapping[str, str] | None = None,
     py_files: Sequence[str] = (),
+    ship: bool = False,
     app_name: str = "rmqlab",
 ) -> Iterator["SparkSession"]:
     """Open a session for the duration of the block, or until the interpreter exits.
 
     `machine` configures the JVM of a local run, and is ignored otherwise. `settings` override ours. `py_files` are
-    modules and archives for the executors' import path. Only one session may be open in a process. Raises NoSparkError
-    if the extra, Java or a file is missing, or the master does not respond.
+    modules and archives for the executors' import path. `ship` sends this package to workers (`shipping`). Only one
+    session may be open in a process. Raises NoSparkError if the extra, Java or a file is missing, the master does not
+    respond, or a worker cannot run our tasks.
     """
     check_installed()
     given = settings or {}
     local = is_local(master)
-    try:
-        check_master(master)
-    except NoMasterError as exc:
-        raise NoSparkError(str(exc)) from None
+    check_master(master)
     _check_files(py_files)
-    with _environment(local=local, machine=machine or Machine(), python=given.get("spark.pyspark.python")):
-        spark = _start(master, app_name, {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS, **given})
     with contextlib.ExitStack() as at_end:
+        scratch = Path(at_end.enter_context(tempfile.TemporaryDirectory(prefix="rmqlab-ship-"))) if ship else None
+        wanted = local_environment(machine or Machine()) if local else cluster_environment(ship=ship)
+        if python := given.get("spark.pyspark.python"):
+            wanted["PYSPARK_PYTHON"] = python
+        with set_environment(wanted):
+            spark = _start(master, app_name, {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS, **given})
         at_end.callback(spark.stop)
         # If the block is still open when the interpreter exits, it would wait forever for the gateway's threads.
         atexit.register(at_end.close)
         at_end.callback(atexit.unregister, at_end.close)
         for path in py_files:
             spark.sparkContext.addPyFile(path)
+        let_streams_import()
+        if scratch is not None:
+            ship_packages(spark, scratch, without=() if local or have_own_platform(spark) else COMPILED)
+        if not local:
+            check_packages(spark, are_shipped=ship)
         register_sources(spark)
         yield spark
 
@@ -119,65 +125,6 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as exc:
-        raise NoSparkError(f"Spark did not start at master {master}: {_cause(str(exc))}") from exc
+        raise NoSparkError(f"Spark did not start at master {master}: {first_cause(str(exc))}") from exc
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-def _cause(text: str) -> str:
-    """Return the first line with a cause of a Java or Python error, without stack."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
-    return (causes or lines or [text])[0]
-
-
-@contextlib.contextmanager
-def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterator[None]:
-    """Set the environment that PySpark reads at its start, and restore it afterwards.
-
-    `python` is the executors' interpreter, if a setting selects it.
-    """
-    wanted = _local_environment(machine) if local else _cluster_environment()
-    default = wanted["PYSPARK_DRIVER_PYTHON"]
-    wanted["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or default
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
-
-
-def _cluster_environment() -> dict[str, str]:
-    """Return the driver's interpreter and JVM log level settings, plus the user's.
-
-    Raises NoSparkError.
-    """
-    try:
-        log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
-    except OSError as exc:
-        raise NoSparkError(str(exc)) from None
-    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
-    return {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": options}
-
-
-def _local_environment(machine: Machine) -> dict[str, str]:
-    """Return the home of a local run, and the interpreter of its planners.
-
-    Raises NoSparkError.
-    """
-    import pyspark  # noqa: PLC0415
-
-    try:
-        home = make_overlay(Path(pyspark.__file__).parent, find_java(), machine)
-    except (NoJavaError, OSError) as exc:
-        raise NoSparkError(str(exc)) from None
-    return {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_DRIVER_PYTHON": str(home / "bin" / "python"),
-    }

@@ -59,6 +59,8 @@ logger.masters.name = org.apache.spark.deploy.client
 logger.masters.level = off
 logger.backend.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
 logger.backend.level = off
+logger.inbox.name = org.apache.spark.rpc.netty.Inbox
+logger.inbox.level = off
 """
 """The disabled loggers print stacks of a hundred lines for errors that the caller receives as exceptions."""
 

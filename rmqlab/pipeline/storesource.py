@@ -37,10 +37,11 @@ from rmqlab.pipeline.commitlogs import (
     topics_of,
     written_end,
 )
-from rmqlab.pipeline.errors import without_traceback
-from rmqlab.pipeline.localpaths import NoPathError, find_all
+from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.options import OptionError, at_least, bind_options, check_known, json_texts, names, option, text
+from rmqlab.pipeline.places import AnyPath, find_all, local_file
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.pipeline.remotepaths import shown
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"
@@ -60,7 +61,7 @@ class StoreOptions:
     nodes: tuple[str, ...] = option("nodes", names, "only these nodes", default=())
     partition_bytes: int = option("maxPartitionBytes", at_least(4096), "bytes of a log in one task", default=64 * 2**20)
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[Log[AnyPath]]:
         """Return the commit logs to read. Raises OptionError if there are none."""
         paths = self.paths or ((self.path,) if self.path else ())
         if not paths:
@@ -76,7 +77,7 @@ class StoreOptions:
         self._check_topics(logs)
         return logs
 
-    def _check_topics(self, logs: Sequence[Log]) -> None:
+    def _check_topics(self, logs: Sequence[Log[AnyPath]]) -> None:
         """Raise OptionError for a topic that is in no log's store.
 
         Stores list topics in files outside the log. If a store has no list, e.g. a copy of the log alone, any topic is
@@ -118,7 +119,7 @@ class RangePartition(InputPartition):
 class StoreReader(DataSourceReader):
     """Plans ranges of the files, and reads each of them independently."""
 
-    def __init__(self, options: StoreOptions, logs: Sequence[Log], schema: pa.Schema) -> None:
+    def __init__(self, options: StoreOptions, logs: Sequence[Log[AnyPath]], schema: pa.Schema) -> None:
         self.options = options
         self.logs = logs
         self.schema = schema
@@ -126,12 +127,19 @@ class StoreReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         return [RangePartition(part) for log in self.logs for part in ranges_of(log, self.options.partition_bytes)]
 
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
         if part is None:  # Spark's value for a source without partitions
             return
-        with Path(part.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            yield from self._batches(part, mapped)
+        with (
+            local_file(part.path) as path,
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        ):
+            # Only the local copy of a remote file has a hole behind the last record.
+            end = min(part.end, written_end(path))
+            yield from self._batches(attrs.evolve(part, path=str(path), source=shown(part.path), end=end), mapped)
 
     def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
         at = part.start
@@ -164,13 +172,13 @@ class StoreReader(DataSourceReader):
         if self.options.topics:
             wanted = pc.is_in(records.topics, pa.array(self.options.topics))
             records = records.take(wanted.to_numpy(zero_copy_only=False))
-        others: dict[str, Any] = {"node": part.node, "file": part.path}
+        others: dict[str, Any] = {"node": part.node, "file": part.source}
         if "state" in self.schema.names:
             others["state"] = pc.if_else(pa.array(records.body_is_intact()), OK, BAD_CRC)
         return record_batch(records, self.schema, others)
 
     def _torn(self, part: Range, offset: int, size: int) -> pa.RecordBatch:
-        row = {"node": part.node, "file": part.path, "state": TORN, "commitLogOffset": offset}
+        row = {"node": part.node, "file": part.source, "state": TORN, "commitLogOffset": offset}
         row["storeSize"] = min(size, 2**31 - 1)
         columns = [pa.array([row.get(field.name)], field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

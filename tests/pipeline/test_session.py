@@ -1,12 +1,14 @@
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
 
-from rmqlab.pipeline import session
+from rmqlab.pipeline import environment, session
+from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
 from rmqlab.pipeline.spark_home import Machine, make_overlay
@@ -34,7 +36,7 @@ def test_spark_says_nothing_but_the_answer_on_the_java_of_a_package(golden: path
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else object())
-    with pytest.raises(session.NoSparkError, match=r"pyarrow cannot be imported: `pip install 'rmqlab\[spark\]'`"):
+    with pytest.raises(NoSparkError, match=r"pyarrow cannot be imported: `pip install 'rmqlab\[spark\]'`"):
         session.check_installed()
 
 
@@ -71,21 +73,40 @@ def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_pa
 
 
 def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "/theirs/python")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dtheirs=1")
-    for setting, wanted in ((None, "/theirs/python"), ("/set/python", "/set/python")):
-        for local in (True, False):
-            with session._environment(local=local, machine=Machine(), python=setting):
-                assert os.environ["PYSPARK_PYTHON"] == wanted
-                assert os.environ["PYSPARK_DRIVER_PYTHON"] != "/theirs/python"
-                assert os.environ["SPARK_SUBMIT_OPTS"].startswith("-Dtheirs=1")
-            assert os.environ["PYSPARK_PYTHON"] == "/theirs/python"
-            assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dtheirs=1"
-    monkeypatch.delenv("PYSPARK_PYTHON")
-    with session._environment(local=False, machine=Machine(), python=None):
-        assert os.environ["PYSPARK_PYTHON"] == sys.executable
-        assert "log4j2.configurationFile=file:///" in os.environ["SPARK_SUBMIT_OPTS"]
+    for wanted in (environment.local_environment(Machine()), environment.cluster_environment(ship=True)):
+        with environment.set_environment(wanted):
+            assert os.environ["PYSPARK_PYTHON"] == "/bin/sh"
+            assert os.environ["PYSPARK_DRIVER_PYTHON"] != "/bin/sh"
+            assert os.environ["SPARK_SUBMIT_OPTS"].startswith("-Dtheirs=1")
+        assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dtheirs=1"
+    assert "log4j2.configurationFile=file:///" in wanted["SPARK_SUBMIT_OPTS"]
+
+
+def test_without_the_users_choice_workers_run_their_python_of_the_same_version_if_we_ship(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    own = tmp_path / "python"
+    (tmp_path / environment.PYTHON_NAME).touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(own))
+    assert environment.cluster_environment(ship=False)["PYSPARK_PYTHON"] == str(own)
+    wanted = environment.cluster_environment(ship=True)
+    assert wanted["PYSPARK_PYTHON"] == environment.PYTHON_NAME
+    with environment.set_environment(wanted):
+        assert shutil.which(environment.PYTHON_NAME) == str(tmp_path / environment.PYTHON_NAME)
     assert "PYSPARK_PYTHON" not in os.environ
+
+
+def test_a_python_for_tasks_that_this_machine_lacks_is_named_before_a_jvm_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_start", None)
+    for settings in ({"spark.pyspark.python": "/nowhere/python"}, {}):
+        with pytest.raises(NoSparkError, match=r"this machine cannot run /nowhere/python, .*such as python3\.\d+$"):
+            session.open_session(settings=settings).__enter__()
+        monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
 
 
 def free_port() -> int:
@@ -98,7 +119,7 @@ def test_a_master_that_does_not_answer_is_said_in_a_line_before_a_jvm_starts(mon
     monkeypatch.setattr(session, "_start", None)
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(
-        session.NoSparkError, match=rf"^no Spark master answers \({address}: .*refused\)\. Start one .*--master"
+        NoSparkError, match=rf"^no Spark master answers \({address}: .*refused\)\. Start one .*--master"
     ):
         session.open_session(f"spark://{address}").__enter__()
 
@@ -114,7 +135,7 @@ def test_a_master_that_does_not_answer_is_said_in_a_line_before_a_jvm_starts(mon
     ],
 )
 def test_a_master_of_unknown_form_is_refused_with_the_forms(master: str, said: str) -> None:
-    with pytest.raises(session.NoSparkError, match=said):
+    with pytest.raises(NoSparkError, match=said):
         session.open_session(master).__enter__()
 
 
@@ -124,7 +145,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 def test_a_file_for_executors_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(session.NoSparkError, match=r"there is no file .*/some.zip; expected"):
+    with pytest.raises(NoSparkError, match=r"there is no file .*/some.zip; expected"):
         session.open_session(py_files=[str(tmp_path / "some.zip")]).__enter__()
 
 
