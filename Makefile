@@ -49,8 +49,10 @@ check: $(VENV)/.ready       ## lint, types, import direction, what PyPI says to 
 	$(BIN)/python -m build --no-isolation --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	$(BIN)/twine check --strict build/dist/*
 
-pages: $(VENV)/.ready       ## documents that are generated from the code: docs/checks.md
+pages: $(VENV)/.ready       ## documents that are generated from the code: docs/checks.md, journal.md, audit-tables.md
 	$(BIN)/python -m rmqlab.verdict.page >docs/checks.md
+	$(BIN)/python -m rmqlab.runtime.journal_schema.page >docs/journal.md
+	$(BIN)/python -m rmqlab.pipeline.audittablespage >docs/audit-tables.md
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
 	$(BIN)/rmqlab scenarios --run --keep-stores --retry

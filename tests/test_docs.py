@@ -27,7 +27,9 @@ from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.faults.documents import with_tables
+from rmqlab.pipeline import audittablespage
 from rmqlab.runtime.journal import VERSION
+from rmqlab.runtime.journal_schema import page as journal_page
 from rmqlab.store.compare import Comparison, Side
 from rmqlab.store.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
@@ -190,6 +192,8 @@ def test_the_reference_of_scenarios_has_every_action_condition_and_metric() -> N
 def test_the_page_of_checks_is_that_of_the_declarations() -> None:
     """`make pages` renders it."""
     assert text_of(DOCS / "checks.md") == render_page()
+    assert text_of(DOCS / "journal.md") == journal_page.render_page()
+    assert text_of(DOCS / "audit-tables.md") == audittablespage.render_page()
 
 
 def conditions_of_clusters() -> list[str]:

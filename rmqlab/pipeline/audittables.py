@@ -1,0 +1,381 @@
+"""The tables of an audit as people use them: columns, units, keys.
+
+`rmqlab.pipeline.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
+of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
+"""
+
+import attrs
+
+
+@attrs.frozen
+class Column:
+    """A column: its name, its SQL type, and what it contains, with the unit."""
+
+    name: str
+    type: str
+    says: str
+
+
+@attrs.frozen
+class AuditTable:
+    """A table: parquet files in `RUN/audit/<name>`."""
+
+    name: str
+    says: str
+    key: tuple[str, ...]
+    """Columns that identify a row; empty for a list of observations."""
+    columns: tuple[Column, ...]
+
+
+_SEQ = "struct<at:bigint,last:boolean,process:string,place:bigint>"
+_PLACE = "struct<topic:string,broker:string,queue:int,offset:bigint>"
+
+AT = Column("at", "bigint", "time of the event, ms")
+SEQ = Column("seq", _SEQ, "order of all events: time, the supervisor last, process, place in its journal")
+MESSAGE = Column("message_id", "string", "the message's unique id (property UNIQ_KEY)")
+NODE = Column("node", "string", "node of the store")
+WHO = Column("node", "string", "process that observed it")
+GROUP = Column("group", "string", "consumer group")
+TOPIC = Column("topic", "string", "topic")
+BROKER = Column("broker", "string", "broker name")
+QUEUE = Column("queue", "int", "queue id")
+OFFSET = Column("offset", "bigint", "queue offset")
+LOG_OFFSET = Column("log_offset", "bigint", "commit log offset, bytes")
+UNTIL = Column("until", "bigint", "end, ms; null if it lasts until the end of the run")
+_QUEUE = (TOPIC, BROKER, QUEUE)
+
+
+TABLES = (
+    AuditTable(
+        "fates",
+        "What became of each message, over all journals and stores.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column(
+                "send",
+                "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
+                "offset:bigint>",
+                "its last send; null if no journal has one",
+            ),
+            Column("has_failure", "boolean", "true if an attempt of it failed"),
+            Column("nodes", "array<string>", "nodes whose store has it"),
+            Column("places", f"array<{_PLACE}>", "queue offsets at which it is stored"),
+            Column("stored_at", "bigint", "earliest store time, ms"),
+            Column("deliveries", "bigint", "deliveries to all groups"),
+            Column("damages", "array<string>", "damaged records of it"),
+            Column("is_stored", "boolean", "true if a store has it"),
+            Column("is_expired", "boolean", "true if its file may have been deleted for its age"),
+        ),
+    ),
+    AuditTable(
+        "presence",
+        "Number of messages by outcome, stores and consumption.",
+        ("outcome", "broker", "nodes", "is_consumed"),
+        (
+            Column("outcome", "string", "outcome of the send"),
+            BROKER,
+            Column("nodes", "array<string>", "nodes whose store has them"),
+            Column("is_consumed", "boolean", "true if a group received them"),
+            Column("messages", "bigint", "messages"),
+        ),
+    ),
+    AuditTable(
+        "absences",
+        "Intervals in which a node did not serve.",
+        ("node", "at"),
+        (
+            Column("node", "string", "node that was away"),
+            Column("how", "string", "killed, stopped, crashed, paused or isolated"),
+            Column("at", "bigint", "begin, ms"),
+            UNTIL,
+        ),
+    ),
+    AuditTable(
+        "beliefs",
+        "Intervals in which a nameserver or a client had an address in its routes.",
+        ("watcher", "address", "since"),
+        (
+            Column("watcher", "string", "nameserver or client"),
+            Column("address", "string", "broker's host:port"),
+            Column("since", "bigint", "begin, ms"),
+            UNTIL,
+        ),
+    ),
+    AuditTable(
+        "attempts",
+        "Attempts to write and to read, by broker name and by queue.",
+        (),
+        (
+            Column("way", "string", "write, read or group read"),
+            Column("who", "string", "consumer group that read; empty for writes"),
+            Column("target", "string", "broker name, or topic@broker:queue"),
+            Column("began_at", "bigint", "begin, ms"),
+            Column("ended_at", "bigint", "end, ms"),
+            Column("is_success", "boolean", "true if it succeeded"),
+        ),
+    ),
+    AuditTable(
+        "outages",
+        "Intervals without a successful attempt, from the first failed one on.",
+        ("way", "who", "target", "began_at"),
+        (
+            Column("way", "string", "write, read or group read"),
+            Column("who", "string", "consumer group that read; empty for writes"),
+            Column("target", "string", "broker name, or topic@broker:queue"),
+            Column("failures", "bigint", "failed attempts"),
+            Column("is_open", "boolean", "true if no attempt succeeded afterwards"),
+            Column("first_failed", "bigint", "begin of the first failed attempt, ms"),
+            Column("last_failed", "bigint", "end of the last failed attempt, ms"),
+            Column("began_at", "bigint", "end of the last success before, ms"),
+            Column("ended_at", "bigint", "end of the first success afterwards, ms"),
+        ),
+    ),
+    AuditTable(
+        "lag",
+        "How far a slave's log was behind its master's, once per second.",
+        ("slave", "at"),
+        (
+            Column("slave", "string", "slave"),
+            Column("at", "bigint", "time of the sample, ms"),
+            Column("behind_bytes", "bigint", "bytes behind the master's log"),
+            Column("master_end", "bigint", "end of the master's log, bytes"),
+            Column("slave_end", "bigint", "end of the slave's log, bytes"),
+            Column("master", "string", "its master at that time"),
+            Column("paired_at", "bigint", "since when they had these roles, ms; 0 from the begin of the run"),
+            Column("paired_until", "bigint", "until when, ms; null if until the end"),
+        ),
+    ),
+    AuditTable(
+        "behind_spans",
+        "Intervals in which a slave was behind its master without a break.",
+        ("slave", "at"),
+        (Column("slave", "string", "slave"), Column("at", "bigint", "begin, ms"), UNTIL),
+    ),
+    AuditTable(
+        "divergences",
+        "Records that differ between the log of a slave, or a former master, and its master's.",
+        ("slave", "log_offset"),
+        (
+            Column("slave", "string", "slave or former master"),
+            LOG_OFFSET,
+            Column("low", "bigint", "begin of the range that both logs have, bytes"),
+            Column("high", "bigint", "end of that range, bytes"),
+            Column("master_message", "string", "unique id of the record in the master's log; null without one"),
+            Column("slave_message", "string", "unique id of the record in the slave's log; null without one"),
+        ),
+    ),
+    AuditTable(
+        "inversions",
+        "Messages stored behind one that was sent only after they were acknowledged.",
+        ("node", "message_id"),
+        (
+            MESSAGE,
+            BROKER,
+            TOPIC,
+            QUEUE,
+            OFFSET,
+            Column("ended_at", "bigint", "end of its send, ms"),
+            Column("ahead", "struct<began_at:bigint,message_id:string,offset:bigint>", "the message before it"),
+            NODE,
+        ),
+    ),
+    AuditTable(
+        "late_deliveries",
+        "First deliveries of messages after a later one of their queue.",
+        ("group", "topic", "broker", "queue", "offset"),
+        (SEQ, AT, WHO, GROUP, *_QUEUE, OFFSET, MESSAGE, Column("farthest", "bigint", "highest queue offset before")),
+    ),
+    AuditTable(
+        "repeats",
+        "Deliveries of a message to a group beyond the first, with their causes.",
+        ("seq",),
+        (
+            SEQ,
+            AT,
+            WHO,
+            GROUP,
+            *_QUEUE,
+            OFFSET,
+            MESSAGE,
+            Column("before_node", "string", "consumer of the delivery before, from the same place"),
+            Column("cause", "string", "redelivery, client_retry, offset_rollback, rebalance or unexplained"),
+            Column("is_entry_again", "boolean", "true if the journal has the same entry twice"),
+        ),
+    ),
+    AuditTable(
+        "offset_moves",
+        "Consumer offsets that went back.",
+        ("seq", "topic", "broker", "queue"),
+        (
+            SEQ,
+            AT,
+            WHO,
+            GROUP,
+            *_QUEUE,
+            Column("before", "bigint", "queue offset before"),
+            Column("after", "bigint", "queue offset afterwards"),
+            Column("why", "string", "what moved it"),
+        ),
+    ),
+    AuditTable(
+        "offset_floors",
+        "Offsets that a broker's consumerOffset.json must have at least, and what it has.",
+        ("node", "group", "topic", "queue"),
+        (
+            Column("node", "string", "broker"),
+            GROUP,
+            *_QUEUE,
+            Column("floor", "bigint", "lowest queue offset that the file can have"),
+            Column("stored", "bigint", "queue offset in the file, 0 without an entry"),
+        ),
+    ),
+    AuditTable(
+        "unstored",
+        "Messages that were delivered and are in no store.",
+        ("message_id",),
+        (
+            MESSAGE,
+            Column("at", "bigint", "first delivery, ms"),
+            Column("queue", "string", "topic@broker:queue"),
+            BROKER,
+            OFFSET,
+            WHO,
+        ),
+    ),
+    AuditTable(
+        "dangling_entries",
+        "Entries of consume queues without their record.",
+        ("node", "topic", "queue", "offset"),
+        (NODE, BROKER, TOPIC, QUEUE, OFFSET, LOG_OFFSET, attrs.evolve(MESSAGE, says="record there; null without one")),
+    ),
+    AuditTable(
+        "unqueued_records",
+        "Records that no entry of a consume queue points at.",
+        ("node", "log_offset"),
+        (NODE, BROKER, TOPIC, QUEUE, OFFSET, LOG_OFFSET, MESSAGE),
+    ),
+    AuditTable(
+        "unindexed_messages",
+        "Messages whose keys are not in a node's index files.",
+        ("node", "log_offset"),
+        (NODE, LOG_OFFSET, MESSAGE, Column("stored_at", "bigint", "store time, ms")),
+    ),
+    AuditTable(
+        "clock_bounds",
+        "For two nodes, the largest time by which events show one clock behind the other.",
+        ("behind", "ahead"),
+        (
+            Column("behind", "string", "node whose clock is behind; empty for the supervisor"),
+            Column("ahead", "string", "the other node"),
+            Column("millis", "bigint", "difference, ms; negative if nothing contradicts"),
+            Column("worst", "struct<message_id:string,how:string>", "the message and the events that show it"),
+        ),
+    ),
+    AuditTable(
+        "send_bins",
+        "Ended sends over time, for plots.",
+        ("at", "outcome"),
+        (
+            Column("at", "bigint", "begin of the bin, ms"),
+            Column("outcome", "string", "outcome"),
+            Column("sends", "bigint", "sends"),
+            Column("latency", "array<bigint>", "median, 99th percentile and maximum of their durations, ms"),
+        ),
+    ),
+    AuditTable(
+        "delivery_bins",
+        "Deliveries over time, for plots.",
+        ("at", "group", "broker_id"),
+        (
+            Column("at", "bigint", "begin of the bin, ms"),
+            GROUP,
+            Column("broker_id", "int", "broker id they came from; 0 is a master"),
+            Column("deliveries", "bigint", "deliveries"),
+        ),
+    ),
+    AuditTable(
+        "offset_points",
+        "Sum of a group's committed offsets over time, for plots.",
+        ("at", "group"),
+        (
+            Column("at", "bigint", "time of the point, ms"),
+            GROUP,
+            Column("offset", "bigint", "sum of its queue offsets"),
+        ),
+    ),
+    AuditTable(
+        "message_events",
+        "Journal entries of single messages: sent, attempt_failed, delivered, committed.",
+        ("seq",),
+        (
+            Column("process", "string", "process of the journal"),
+            Column("place", "bigint", "byte of the entry in its file"),
+            Column("node", "string", "process that the event is about"),
+            Column("kind", "string", "kind of event"),
+            MESSAGE,
+            TOPIC,
+            GROUP,
+            Column("outcome", "string", "outcome of a send or of an attempt"),
+            BROKER,
+            Column("queue", "string", "queue id"),
+            OFFSET,
+            Column("began_at", "bigint", "begin of a send, ms"),
+            Column("took", "double", "duration of an attempt, ms"),
+            Column("reconsume_times", "int", "how often the message was handed back before"),
+            Column("from_broker_id", "int", "broker id that a delivery came from"),
+            Column("broker_id", "int", "broker id that a commit went to"),
+            Column("error", "string", "error of an attempt"),
+            Column("attempt", "int", "number of the attempt"),
+            Column("code", "int", "response code"),
+            SEQ,
+            AT,
+        ),
+    ),
+    AuditTable(
+        "raw_happenings",
+        "All other journal entries.",
+        ("seq",),
+        (
+            Column("process", "string", "process of the journal"),
+            Column("place", "bigint", "byte of the entry in its file"),
+            Column("node", "string", "process that the event is about"),
+            Column("kind", "string", "kind of event; `rmqlab events --schema` has all"),
+            Column("fields", "string", "its fields, JSON"),
+            SEQ,
+            AT,
+        ),
+    ),
+    AuditTable(
+        "raw_records",
+        "Records of all commit logs, damaged ones included.",
+        ("node", "commitLogOffset"),
+        (
+            NODE,
+            Column("state", "string", "whole, or what is wrong with it"),
+            Column("commitLogOffset", "bigint", "commit log offset, bytes"),
+            Column("storeSize", "int", "size, bytes"),
+            TOPIC,
+            Column("queueId", "int", "queue id"),
+            Column("queueOffset", "bigint", "queue offset"),
+            Column("uniqKey", "string", "the message's unique id"),
+            Column("storeHost", "string", "broker that stored it first, host:port"),
+            Column("storeTimestamp", "timestamp", "store time"),
+            Column("recordCrc", "bigint", "CRC-32 of all of its bytes"),
+            Column("realTopic", "string", "topic of a delayed or half message; null for others"),
+        ),
+    ),
+    AuditTable(
+        "queue_entries",
+        "Entries of all consume queues.",
+        ("node", "topic", "queueId", "queueOffset"),
+        (
+            NODE,
+            TOPIC,
+            Column("queueId", "int", "queue id"),
+            Column("queueOffset", "bigint", "queue offset"),
+            Column("commitLogOffset", "bigint", "commit log offset, bytes"),
+            Column("storeSize", "int", "size of the record, bytes"),
+        ),
+    ),
+)
