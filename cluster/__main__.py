@@ -13,6 +13,7 @@ from rmqlab.cluster.cli.check import check
 from rmqlab.cluster.cli.compare import compare
 from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
+from rmqlab.cluster.cli.diverged import diverged
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
@@ -77,6 +78,7 @@ app.add_typer(fault_app, name="fault")
 app.command()(faults)
 app.command()(heal)
 app.command()(diff)
+app.command()(diverged)
 app.command()(wait)
 app.command()(logs)
 app.command()(events)

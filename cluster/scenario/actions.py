@@ -8,6 +8,7 @@ produce, consume = WORKLOAD                       start one that says `start = "
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
 mark = LABEL                                      label this moment
 probe = TARGET                                    send a message directly to a broker, and record its reply
+resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
 
@@ -19,6 +20,8 @@ import trio
 
 from rmqlab.cluster.actions.action import HEAL, NodeAction, Targets
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.diverged.listing import list_diverged
+from rmqlab.cluster.diverged.resend import resend
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
@@ -196,6 +199,16 @@ async def _probe(context: StepContext, targets: str | tuple[str, ...], _label: s
             context.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
 
 
+async def _resend(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:
+    supervisor = context.cluster.supervisor
+    for target in names_of(targets):
+        for node in supervisor.find(target):
+            nodes = [*supervisor.nodes.values()]
+            listing = await trio.to_thread.run_sync(list_diverged, supervisor.directory, node, nodes)
+            for one in await resend(supervisor.namesrv_addr, listing.messages):
+                supervisor.record(node.name, "resent", **one.as_json())
+
+
 async def _take_measure(context: StepContext, argument: tuple[str, str], label: str) -> None:
     target, path = argument
     for node in context.cluster.supervisor.find(target):
@@ -218,5 +231,6 @@ VERBS: Mapping[str, Verb] = {
     "stop-workload": Verb(_names, _stop_workloads, "workloads"),
     "mark": Verb(_name, _mark, ""),
     "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
+    "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
 }

@@ -23,9 +23,8 @@ from rmqlab.cluster.workload.routes import emit_routes
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
+from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
-INDETERMINATE = "indeterminate"
-REFUSED = "refused"
 LEAST_PATIENCE = 3.0
 """Minimum timeout for routes and connections in seconds, as in Java's client, so that it never ends a send early."""
 STATES = {

@@ -5,5 +5,10 @@ from typing import Final
 STORED: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 """Acknowledged: the broker has stored the message, though perhaps not as safely as was asked for."""
 
-OUTCOMES: Final = (*STORED, "indeterminate", "refused")
-"""All outcomes. `refused`: certainly not stored. `indeterminate`: the message may or may not be stored."""
+INDETERMINATE: Final = "indeterminate"
+"""The message may or may not be stored."""
+REFUSED: Final = "refused"
+"""The message is certainly not stored."""
+
+OUTCOMES: Final = (*STORED, INDETERMINATE, REFUSED)
+"""All outcomes."""

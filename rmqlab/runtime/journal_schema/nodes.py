@@ -154,6 +154,17 @@ NODES = (
         },
     ),
     EventType(
+        "resent",
+        "supervisor",
+        "A scenario sent a message again that this slave had cut from its log.",
+        {
+            "message_id": text("its unique id"),
+            "topic": text("its topic"),
+            "outcome": text("SEND_OK, ..., refused, indeterminate, or skipped"),
+            "reason": text("why it was not stored, or skipped"),
+        },
+    ),
+    EventType(
         "measured",
         "supervisor",
         "A scenario looked at one of a node's live facts.",
