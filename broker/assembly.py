@@ -6,8 +6,6 @@ are made before the store opens. Replication asks the nameservers for the master
 so both share a `KnownMaster`.
 """
 
-import functools
-
 import attrs
 import trio
 
@@ -15,6 +13,7 @@ from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
+from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
@@ -66,7 +65,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     settings, config, link = env.settings, env.settings.broker, env.link
     config_dir = settings.store.store_path_root_dir / "config"
     client = RemotingClient(env.reactor, source_ip=_source_ip(config))
-    slave_waits = PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    slave_waits = CopyWaits(config.slave_timeout / 1000)
     flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
     ha_master = _make_ha_master(env, store, slave_waits)
     ha_address = _listen_for_slaves(ha_master, config)
@@ -129,13 +128,13 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     )
 
 
-def _make_ha_master(env: Environment, store: MessageStore, slave_waits: PendingAcks) -> HaMaster:
+def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWaits) -> HaMaster:
     return HaMaster(
         env.reactor,
         store,
         env.settings.ha,
         on_ack=slave_waits.advance,
-        on_lost=functools.partial(slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+        on_lost=slave_waits.fail_lost,
         emit=env.link.emit,
         is_slave=env.settings.broker.is_slave,
     )

@@ -25,6 +25,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "ha_verify_received": True,
         "keep_newer_consumer_offsets": True,
         "hand_back_consumer_offsets": True,
+        "obey_min_copies": True,
         "wake_held_pulls_on_slave": True,
     },
 }

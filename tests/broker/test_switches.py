@@ -7,7 +7,6 @@ The other pairs are in the tests of their modules: `ha/test_slave.py` has those 
 consumer offsets.
 """
 
-import functools
 import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -27,7 +26,6 @@ from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import NewMessage
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.results import PutStatus
 
 HOST = ("127.0.0.1", 10911)
 
@@ -117,8 +115,8 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
         talk = open_broker(name, broker_role="SYNC_MASTER", **switches)
         broker, recorder = talk.broker, Recorder()
 
-        def acked(offset: int) -> None:
-            broker.slave_waits.advance(offset)
+        def acked(master: HaMaster) -> None:
+            broker.slave_waits.advance(master)
             recorder.changed()
 
         ha = HaMaster(
@@ -126,7 +124,7 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
             broker.store,
             broker.settings.ha,
             on_ack=acked,
-            on_lost=functools.partial(broker.slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+            on_lost=broker.slave_waits.fail_lost,
             emit=recorder.emit,
         )
         broker.ha_master = ha
@@ -273,7 +271,7 @@ async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_
     """A slave that requests from 0 cannot have received all messages before that."""
     master = start(ha_refuse_false_reports=True)
     slave = await master.slave(0)
-    assert master.ha.is_slave_ok(1)
+    assert master.ha.is_slave_ok(1, 0)
     master.talk.send("T", WAIT="false")  # not pushed yet
     await slave.report(master.end)
     assert await slave.is_at_end()
