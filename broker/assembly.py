@@ -20,6 +20,7 @@ from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.ha.trouble_report import TroubleReporter
 from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.master_follower import HandbackAtConnect, MasterFollower
 from rmqlab.broker.metadata import MetadataSync
@@ -87,6 +88,8 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     follower = MasterFollower(known_master, sync, tasks, link.emit) if config.is_slave else None
     registration = Registration(config, topics, client, ha_address, link.emit, tasks, follower, errors=link.errors)
     growth = AppendFollowUp(env.reactor, store, ha_master, flush_waits)
+    identity = Identity(config.broker_cluster_name, config.broker_name)
+    now = trio.lowlevel.current_clock().current_time
     ha_slave = HaSlave(
         env.reactor,
         store,
@@ -95,9 +98,8 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         on_received=growth.received,
         emit=link.emit,
         connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
-        master_check=MasterPrecheck(
-            store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit, known_master
-        ),
+        master_check=MasterPrecheck(store, identity, client, link.emit, known_master),
+        trouble_observer=TroubleReporter(identity, config.broker_id, client, known_master, now),
         source_ip=_source_ip(config),
     )
     return Broker(
@@ -120,7 +122,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         tasks=tasks,
         later=env.reactor.again,
         now_millis=wall_clock(),
-        now=trio.lowlevel.current_clock().current_time,
+        now=now,
         emit=link.emit,
         errors=link.errors,
         access=env.access,

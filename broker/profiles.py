@@ -17,6 +17,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "ha_drop_silent_master": True,
         "in_sync_replicas": 2,
         "ha_fail_lost_slave_at_once": True,
+        "ha_report_trouble": True,
         "ha_bootstrap_from_first_byte": True,
         "ha_refuse_false_reports": True,
         "ha_restart_expired_slave": True,

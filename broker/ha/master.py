@@ -17,6 +17,7 @@ import trio
 from rmqlab.broker.ha.connection import HaConnection, address_text
 from rmqlab.broker.ha.sender import SourceLog
 from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave_troubles import SlaveTroubles
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.server import Acceptor, open_listener
 
@@ -70,6 +71,8 @@ class HaMaster:
         self._refused: Counter[str] = Counter()
         self._say_refused_at = -float("inf")
         self._now = now
+        self.troubles = SlaveTroubles(emit, now)
+        """What slaves reported about themselves (`ha_report_trouble`)."""
         self._acceptors: list[Acceptor] = []
         self._connections: list[HaConnection] = []
         self._connected = trio.Event()
@@ -119,10 +122,14 @@ class HaMaster:
     def explain(self, record_end: int, copies: int) -> str | None:
         """Return why a record has fewer copies than this, for its sender.
 
-        None, as in 4.9, without `ha_fail_lost_slave_at_once`.
+        None, as in 4.9, without `ha_fail_lost_slave_at_once` and without troubles of slaves.
         """
-        if not self.settings.ha_fail_lost_slave_at_once:
-            return None
+        causes = [str(trouble) for trouble in self.troubles.current()]
+        if self.settings.ha_fail_lost_slave_at_once:
+            causes.insert(0, self._missing_copies(record_end, copies))
+        return "; ".join(causes) or None
+
+    def _missing_copies(self, record_end: int, copies: int) -> str:
         slaves = [
             f"slave {one.peer} has acknowledged up to {one.stream.ack_offset}"
             if one.stream.is_begun
@@ -142,6 +149,7 @@ class HaMaster:
         return {
             "connections": [connection.snapshot() for connection in self._connections],
             "push_to_slave_max_offset": self.push_to_slave_max_offset,
+            "slave_troubles": self.troubles.snapshot(),
         }
 
     async def run_forever(self) -> NoReturn:
@@ -177,6 +185,9 @@ class HaMaster:
             )
         self.push_to_slave_max_offset = max(self.push_to_slave_max_offset, offset)
         self._on_ack(self)
+        # The connection that a slave reports its trouble on may acknowledge more until it ends: only a later one counts.
+        if offset > connection.stream.request_offset or offset == self._store.max_commit_log_offset:
+            self.troubles.forget(connection.host, since=connection.accepted_at)
 
     def closed(self, connection: HaConnection, reason: str) -> None:
         """Forget a connection."""
@@ -187,7 +198,16 @@ class HaMaster:
         log.info("slave %s disconnected: %s", connection.peer, reason)
         self._emit("ha_disconnected", slave=connection.peer, reason=reason, ack_offset=connection.stream.ack_offset)
         if self.settings.ha_fail_lost_slave_at_once:
-            self._on_lost(self, f"slave {connection.peer} is lost: {reason}")
+            self._on_lost(self, self._cause_of_loss(connection, reason))
+
+    def _cause_of_loss(self, connection: HaConnection, reason: str) -> str:
+        """Return what slaves of this host reported, if anything: the reason is then its consequence."""
+        reported = [str(trouble) for trouble in self.troubles.current() if trouble.host == connection.host]
+        return "; ".join(reported) or f"slave {connection.peer} is lost: {reason}"
+
+    def has_reporting_slave(self, peer: str) -> bool:
+        """Return True if a slave is connected from this `ip:port` and has reported its offset."""
+        return any(one.peer == peer and one.stream.is_begun for one in self._connections)
 
     def max_servable_offset(self) -> int:
         """Return the highest offset a slave can have from this master.

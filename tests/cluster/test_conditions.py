@@ -77,6 +77,7 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
             "transferFromWhere": 100,
             "state": "TRANSFER",
             "verdict": None,
+            "trouble": None,
         }
     ]
 

@@ -59,7 +59,8 @@ def document(name: str) -> dict[str, Any]:
     }
     slave = node | {"name": "broker-a-s", "role": "SLAVE", "broker_id": 1, "state": "crashed", "address": "y"}
     row = {"group": "broker-a", "master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 5}
-    labels = ("slaveAckOffset", "diff", "transferredByteInSecond", "inSync", "transferFromWhere", "state", "verdict")
+    offsets = ("slaveAckOffset", "diff", "transferredByteInSecond", "transferFromWhere")
+    labels = (*offsets, "inSync", "state", "verdict", "trouble")
     return {
         "name": "c",
         "namesrv_addr": name,

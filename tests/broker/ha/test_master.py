@@ -307,6 +307,7 @@ async def test_the_snapshot_tells_where_each_slave_stands(
             }
         ],
         "push_to_slave_max_offset": 90,
+        "slave_troubles": [],
     }
 
 

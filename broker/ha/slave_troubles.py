@@ -1,0 +1,89 @@
+"""What slaves reported about themselves: why their replication stopped (`ha_report_trouble`).
+
+A master knows only that a connection ended. The reported text goes into the remarks of sends that miss a copy. A trouble
+is forgotten once its slave is back, or if the slave does not repeat it for LIFETIME.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import attrs
+
+from rmqlab.runtime.printable import printable
+
+log = logging.getLogger(__name__)
+
+MAX_TEXT: Final = 200
+"""Characters of a reported text."""
+LIFETIME: Final = 60.0
+"""Seconds. A slave in trouble connects again every few seconds, fails again, and repeats its report."""
+LEAST_INTERVAL: Final = 0.5
+"""Seconds between two reports of one slave; a slave of ours leaves twice as much."""
+_MOST_SLAVES: Final = 64
+
+
+def one_line(text: str) -> str:
+    """Return a text as it is reported and shown: printable, and of limited length."""
+    return printable(text)[:MAX_TEXT]
+
+
+@attrs.frozen
+class Trouble:
+    """The last report of one slave."""
+
+    slave: str
+    host: str
+    text: str
+    at: float
+
+    def __str__(self) -> str:
+        return f"slave {self.slave}: {self.text}"
+
+
+@attrs.define(eq=False)
+class SlaveTroubles:
+    """The troubles of one master's slaves, by the name of the slave."""
+
+    emit: Callable[..., None]
+    now: Callable[[], float]
+    _known: dict[str, Trouble] = attrs.field(factory=dict, init=False)
+    _reported_at: dict[tuple[str, int], float] = attrs.field(factory=dict, init=False)
+
+    def admit(self, host: str, broker_id: int) -> bool:
+        """Return False if a report comes too soon after the last one, or if too many slaves report."""
+        now = self.now()
+        self._reported_at = {key: at for key, at in self._reported_at.items() if now - at < LEAST_INTERVAL}
+        if (host, broker_id) in self._reported_at or len(self._reported_at) >= _MOST_SLAVES:
+            return False
+        self._reported_at[host, broker_id] = now
+        return True
+
+    def note(self, slave: str, host: str, text: str) -> None:
+        """Accept a slave's report. The newest of a slave replaces those before."""
+        known = self._known.pop(slave, None)
+        trouble = Trouble(slave, host, one_line(text), self.now())
+        if known is None or known.text != trouble.text:
+            log.warning("%s", trouble)
+            self.emit("slave_trouble", slave=slave, text=trouble.text)
+        while len(self._known) >= _MOST_SLAVES:
+            del self._known[next(iter(self._known))]
+        self._known[slave] = trouble
+
+    def forget(self, host: str, since: float) -> None:
+        """Forget the troubles of a host that are older than a connection that replicates."""
+        for trouble in [one for one in self._known.values() if one.host == host and one.at < since]:
+            del self._known[trouble.slave]
+            log.info("slave %s replicates again", trouble.slave)
+            self.emit("slave_recovered", slave=trouble.slave)
+
+    def current(self) -> list[Trouble]:
+        """Return the troubles that are not forgotten, the oldest first."""
+        now = self.now()
+        self._known = {name: one for name, one in self._known.items() if now - one.at < LIFETIME}
+        return list(self._known.values())
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the troubles for the node's snapshot, with their age in seconds."""
+        now = self.now()
+        return [{"slave": one.slave, "text": one.text, "seconds": round(now - one.at, 3)} for one in self.current()]

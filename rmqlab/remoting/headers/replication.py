@@ -1,0 +1,17 @@
+"""Headers of requests between a slave and its master that are ours (docs/departures.md)."""
+
+from rmqlab.remoting.header import Header, Int, Long
+
+
+class ReportSlaveTroubleRequestHeader(Header, frozen=True, kw_only=True):
+    """30001. A slave tells its master what stops replication."""
+
+    cluster_name: str
+    broker_name: str
+    """The group of both."""
+    broker_id: Long
+    """The slave's id, above 0."""
+    ha_port: Int
+    """Local port of the slave's connection to an HA port."""
+    text: str
+    """What went wrong, in one line."""
