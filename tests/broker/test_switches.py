@@ -117,6 +117,15 @@ async def test_a_send_waits_on_while_slaves_enough_are_left(start_master: StartM
     assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
 
 
+async def test_a_send_that_needs_two_slaves_fails_with_the_first_that_is_lost(start_master: StartMaster) -> None:
+    master = start_master(ha_fail_lost_slave_at_once=True, in_sync_replicas=3)
+    _near, lost = await master.slave(0), await master.slave(0)
+    assert master.send() == []
+    await lost.stream.aclose()
+    await master.recorder.wait_until(lambda: bool(master.talk.peer.replies))
+    assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
+
+
 async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(start_master: StartMaster) -> None:
     master = start_master(ha_fail_lost_slave_at_once=True)
     (reply,) = master.send()

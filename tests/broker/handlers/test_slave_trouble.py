@@ -69,6 +69,17 @@ async def test_the_remark_of_a_waiting_send_names_the_trouble(start_master: Star
     assert (later.remark or "").endswith(f"no slave is connected; slave broker-a-s: {FULL}")
 
 
+async def test_the_loss_of_a_slave_is_not_explained_by_the_trouble_of_another_host(start_master: StartMaster) -> None:
+    master = start_master(**SWITCHES)
+    slave = await master.slave(0)
+    port = ha_port(slave)
+    assert master.send() == []
+    master.ha.troubles.note("broker-a-s2", "10.0.0.2", FULL)
+    await lose(master, slave)
+    (reply,) = master.talk.peer.replies
+    assert (reply.remark or "").startswith(f"slave 127.0.0.1:{port} is lost: ")
+
+
 async def test_a_timeout_names_the_trouble_too_without_other_switches(start_master: StartMaster) -> None:
     master = start_master(ha_report_trouble=True)
     slave = await master.slave(0)
