@@ -99,7 +99,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         emit=link.emit,
         connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
         master_check=MasterPrecheck(store, identity, client, link.emit, known_master),
-        trouble_observer=TroubleReporter(identity, config.broker_id, client, known_master, now),
+        trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
         source_ip=_source_ip(config),
     )
     return Broker(

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 MAX_TEXT: Final = 200
 """Characters of a reported text."""
+_MAX_NAME: Final = 60
 LIFETIME: Final = 60.0
 """Seconds. A slave in trouble connects again every few seconds, fails again, and repeats its report."""
 LEAST_INTERVAL: Final = 0.5
@@ -32,7 +33,9 @@ def one_line(text: str) -> str:
 class Trouble:
     """The last report of one slave."""
 
+    broker_id: int
     slave: str
+    """Its name, as it calls itself: after a promotion by hand the id alone does not tell."""
     host: str
     text: str
     at: float
@@ -43,11 +46,11 @@ class Trouble:
 
 @attrs.define(eq=False)
 class SlaveTroubles:
-    """The troubles of one master's slaves, by the name of the slave."""
+    """The troubles of one master's slaves, by broker id."""
 
     emit: Callable[..., None]
     now: Callable[[], float]
-    _known: dict[str, Trouble] = attrs.field(factory=dict, init=False)
+    _known: dict[int, Trouble] = attrs.field(factory=dict, init=False)
     _reported_at: dict[tuple[str, int], float] = attrs.field(factory=dict, init=False)
 
     def admit(self, host: str, broker_id: int) -> bool:
@@ -59,31 +62,34 @@ class SlaveTroubles:
         self._reported_at[host, broker_id] = now
         return True
 
-    def note(self, slave: str, host: str, text: str) -> None:
+    def note(self, broker_id: int, slave: str, host: str, text: str) -> None:
         """Accept a slave's report. The newest of a slave replaces those before."""
-        known = self._known.pop(slave, None)
-        trouble = Trouble(slave, host, one_line(text), self.now())
+        known = self._known.pop(broker_id, None)
+        trouble = Trouble(broker_id, one_line(slave)[:_MAX_NAME], host, one_line(text), self.now())
         if known is None or known.text != trouble.text:
             log.warning("%s", trouble)
-            self.emit("slave_trouble", slave=slave, text=trouble.text)
+            self.emit("slave_trouble", slave=trouble.slave, text=trouble.text)
         while len(self._known) >= _MOST_SLAVES:
             del self._known[next(iter(self._known))]
-        self._known[slave] = trouble
+        self._known[broker_id] = trouble
 
     def forget(self, host: str, since: float) -> None:
         """Forget the troubles of a host that are older than a connection that replicates."""
         for trouble in [one for one in self._known.values() if one.host == host and one.at < since]:
-            del self._known[trouble.slave]
+            del self._known[trouble.broker_id]
             log.info("slave %s replicates again", trouble.slave)
             self.emit("slave_recovered", slave=trouble.slave)
 
     def current(self) -> list[Trouble]:
         """Return the troubles that are not forgotten, the oldest first."""
         now = self.now()
-        self._known = {name: one for name, one in self._known.items() if now - one.at < LIFETIME}
+        self._known = {broker_id: one for broker_id, one in self._known.items() if now - one.at < LIFETIME}
         return list(self._known.values())
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the troubles for the node's snapshot, with their age in seconds."""
         now = self.now()
-        return [{"slave": one.slave, "text": one.text, "seconds": round(now - one.at, 3)} for one in self.current()]
+        return [
+            {"broker_id": one.broker_id, "slave": one.slave, "text": one.text, "seconds": round(now - one.at, 3)}
+            for one in self.current()
+        ]

@@ -34,6 +34,7 @@ class TroubleReporter:
 
     identity: Identity
     broker_id: int
+    slave_name: str
     client: RemotingClient
     known_master: KnownMaster
     now: Callable[[], float]
@@ -53,6 +54,7 @@ class TroubleReporter:
             cluster_name=self.identity.cluster_name,
             broker_name=self.identity.broker_name,
             broker_id=self.broker_id,
+            slave_name=self.slave_name,
             ha_port=ha_port,
             text=one_line(text),
         )

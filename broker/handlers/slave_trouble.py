@@ -9,7 +9,7 @@ from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.replication import ReportSlaveTroubleRequestHeader
-from rmqlab.remoting.names import MASTER_ID, slave_name
+from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route, not_supported
 
 FORGED = "this is not the address of a slave of this group"
@@ -45,16 +45,15 @@ def report_slave_trouble(broker: Broker, _header: None, request: Request) -> Rep
 
 
 def _check(broker: Broker, header: ReportSlaveTroubleRequestHeader) -> None:
-    if not header.text or header.broker_id <= MASTER_ID:
-        raise HeaderError("the report of a slave without text, or without the slave's id")
+    if not header.text or not header.slave_name or header.broker_id <= MASTER_ID:
+        raise HeaderError("the report of a slave without text, name, or id of a slave")
     config = broker.config
     if (header.cluster_name, header.broker_name) != (config.broker_cluster_name, config.broker_name):
         raise Refusal(ResponseCode.NO_PERMISSION, f"this is {config.broker_name} in {config.broker_cluster_name}")
 
 
 def _note(broker: Broker, header: ReportSlaveTroubleRequestHeader, host: str) -> None:
-    slave = slave_name(broker.config.broker_name, header.broker_id)
-    broker.ha_master.troubles.note(slave, host, header.text)
+    broker.ha_master.troubles.note(header.broker_id, header.slave_name, host, header.text)
 
 
 ROUTES: list[Route[Broker]] = [Route(RequestCode.REPORT_SLAVE_TROUBLE, None, report_slave_trouble)]

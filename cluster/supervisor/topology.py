@@ -15,7 +15,6 @@ from typing import Any
 
 import attrs
 
-from rmqlab.remoting.names import slave_name
 from rmqlab.runtime.validators import above, at_least, one_of, within
 
 NAMESERVER_PORT = 9876
@@ -185,6 +184,11 @@ def group_name(index: int) -> str:
         index, digit = divmod(index - 1, 26)
         letters = chr(ord("a") + digit) + letters
     return f"broker-{letters}"
+
+
+def slave_name(group: str, broker_id: int) -> str:
+    """Return broker-a-s for the first slave, broker-a-s2 for the second."""
+    return f"{group}-s" if broker_id == 1 else f"{group}-s{broker_id}"
 
 
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:

@@ -46,11 +46,6 @@ BUILT_IN_GROUPS = (
 MASTER_ID = 0
 
 
-def slave_name(group: str, broker_id: int) -> str:
-    """Return broker-a-s for the first slave of broker-a, broker-a-s2 for the second."""
-    return f"{group}-s" if broker_id == 1 else f"{group}-s{broker_id}"
-
-
 MAX_TOPIC_LENGTH = 127
 MAX_GROUP_LENGTH = 255
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")

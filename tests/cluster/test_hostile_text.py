@@ -70,6 +70,7 @@ def document(name: str) -> dict[str, Any]:
         "broker_settings": {name: name},
         "internal_errors": {name: 1},
         "nodes": [node, slave],
+        "masters": {"broker-a": [name]},
         "replication": [row | dict.fromkeys(labels, name)],
         "routes": {"namesrv-1": {name: {"0": name}, "broker-a": {"0": "127.77.9.20:10911"}}, "namesrv-2": None},
         "faults": [fault(name)],

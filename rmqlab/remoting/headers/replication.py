@@ -11,6 +11,8 @@ class ReportSlaveTroubleRequestHeader(Header, frozen=True, kw_only=True):
     """The group of both."""
     broker_id: Long
     """The slave's id, above 0."""
+    slave_name: str
+    """The slave's name in messages, such as broker-a-s."""
     ha_port: Int
     """Local port of the slave's connection to an HA port."""
     text: str

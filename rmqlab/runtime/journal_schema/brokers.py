@@ -43,13 +43,13 @@ BROKERS = (
         "slave_trouble",
         "broker",
         "A slave reported to this master what stops its replication (a switch of ours).",
-        {"slave": text("its name, by its id"), "text": text("what it reported")},
+        {"slave": text("its name"), "text": text("what it reported")},
     ),
     EventType(
         "slave_recovered",
         "broker",
         "A slave that reported a trouble replicates again (a switch of ours).",
-        {"slave": text("its name, by its id")},
+        {"slave": text("its name")},
     ),
     EventType(
         "ha_client_connected",

@@ -36,8 +36,8 @@ class Reports:
     reporter: TroubleReporter = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        identity = Identity("DefaultCluster", "broker-a")
-        self.reporter = TroubleReporter(identity, 1, cast("Any", self.client), self.known_master, lambda: self.seconds)
+        identity, client = Identity("DefaultCluster", "broker-a"), cast("Any", self.client)
+        self.reporter = TroubleReporter(identity, 1, "broker-a-s", client, self.known_master, lambda: self.seconds)
 
     def replies(self, code: ResponseCode | None) -> None:
         self.client.answers[MASTER] = None if code is None else Command(code, remark="a remark")
@@ -56,6 +56,7 @@ async def test_the_report_has_all_that_its_master_checks() -> None:
         "clusterName": "DefaultCluster",
         "brokerName": "broker-a",
         "brokerId": "1",
+        "slaveName": "broker-a-s",
         "haPort": "4711",
         "text": ("full\\n" + "x" * 5000)[:200],
     }

@@ -22,7 +22,7 @@ FULL = "cannot append 9 bytes at 0: No space left on device"
 
 
 def fields(port: int = 1, text: str = FULL, **changes: str) -> dict[str, str]:
-    group = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "1"}
+    group = {"clusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "1", "slaveName": "broker-a-s"}
     return {**group, "haPort": str(port), "text": text, **changes}
 
 
@@ -74,7 +74,7 @@ async def test_the_loss_of_a_slave_is_not_explained_by_the_trouble_of_another_ho
     slave = await master.slave(0)
     port = ha_port(slave)
     assert master.send() == []
-    master.ha.troubles.note("broker-a-s2", "10.0.0.2", FULL)
+    master.ha.troubles.note(2, "broker-a-s2", "10.0.0.2", FULL)
     await lose(master, slave)
     (reply,) = master.talk.peer.replies
     assert (reply.remark or "").startswith(f"slave 127.0.0.1:{port} is lost: ")
@@ -84,7 +84,7 @@ async def test_a_timeout_names_the_trouble_too_without_other_switches(start_mast
     master = start_master(ha_report_trouble=True)
     slave = await master.slave(0)
     assert master.send() == []
-    report_of(master, slave, brokerId="2")
+    report_of(master, slave, brokerId="2", slaveName="broker-a-s2")
     (reply,) = master.late()
     assert (reply.code, reply.remark) == (ResponseCode.FLUSH_SLAVE_TIMEOUT, f"slave broker-a-s2: {FULL}")
 
@@ -159,6 +159,7 @@ async def test_a_nameserver_that_knows_nothing_vouches_for_nobody(
         ({"brokerId": "0"}, ResponseCode.SYSTEM_ERROR),
         ({"brokerId": "-1"}, ResponseCode.SYSTEM_ERROR),
         ({"text": ""}, ResponseCode.SYSTEM_ERROR),
+        ({"slaveName": ""}, ResponseCode.SYSTEM_ERROR),
     ],
 )
 async def test_a_report_for_another_group_or_without_its_parts_is_refused(
