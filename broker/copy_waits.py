@@ -20,7 +20,7 @@ class CopyCounter(Protocol):
     """
 
     def copied_offset(self, copies: int, /) -> int:
-        """Return the offset before which so many logs have all bytes; -1 if there are fewer."""
+        """Return the offset before which so many logs have all bytes; -1 if fewer."""
 
     def has_enough(self, copies: int, /) -> bool:
         """Return True while so many logs are there, with the master's."""

@@ -17,9 +17,9 @@ TIMEOUT: Final = 1.0
 async def registered_address(
     client: RemotingClient, nameservers: Sequence[str], broker_name: str, broker_id: int
 ) -> str | None:
-    """Return a broker's registered address, `host:port`, by the first nameserver that has it.
+    """Return a broker's registered address, `host:port`.
 
-    None if no nameserver has it, or none can be asked.
+    The first nameserver that has one counts. None if no nameserver has it, or none can be asked.
     """
     for nameserver in nameservers:
         try:

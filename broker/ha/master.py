@@ -103,7 +103,7 @@ class HaMaster:
             connection.push()
 
     def copied_offset(self, copies: int) -> int:
-        """Return the offset before which so many logs have all bytes; -1 if there are fewer.
+        """Return the offset before which so many logs have all bytes; -1 if fewer.
 
         `copies` is 2 or more, this broker's log included, or 0 for 4.9's rule: the highest offset that any slave ever
         reported.
@@ -124,10 +124,8 @@ class HaMaster:
 
         None, as in 4.9, without `ha_fail_lost_slave_at_once` and without troubles of slaves.
         """
-        causes = [str(trouble) for trouble in self.troubles.current()]
-        if self.settings.ha_fail_lost_slave_at_once:
-            causes.insert(0, self._missing_copies(record_end, copies))
-        return "; ".join(causes) or None
+        missing = self._missing_copies(record_end, copies) if self.settings.ha_fail_lost_slave_at_once else ""
+        return "; ".join(filter(None, (missing, self.troubles.remark()))) or None
 
     def _missing_copies(self, record_end: int, copies: int) -> str:
         slaves = [
@@ -201,12 +199,11 @@ class HaMaster:
             self._on_lost(self, self._cause_of_loss(connection, reason))
 
     def _cause_of_loss(self, connection: HaConnection, reason: str) -> str:
-        """Return what slaves of this host reported, if anything: the reason is then its consequence."""
-        reported = [str(trouble) for trouble in self.troubles.current() if trouble.host == connection.host]
-        return "; ".join(reported) or f"slave {connection.peer} is lost: {reason}"
+        """Return what slaves of this host reported, else why the connection ended."""
+        return self.troubles.remark(connection.host) or f"slave {connection.peer} is lost: {reason}"
 
     def has_reporting_slave(self, peer: str) -> bool:
-        """Return True if a slave is connected from this `ip:port` and has reported its offset."""
+        """Return True if a slave at this `ip:port` is connected and has reported."""
         return any(one.peer == peer and one.stream.is_begun for one in self._connections)
 
     def max_servable_offset(self) -> int:

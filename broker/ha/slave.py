@@ -142,7 +142,10 @@ class HaClient:
         self._sock.close()
 
     def _end(self, reason: str) -> None:
-        """Neither send nor receive any more; the first reason counts. `close` closes the socket."""
+        """Stop to send and receive; `close` closes the socket.
+
+        Only the first reason counts.
+        """
         if self.ended.is_set():
             return
         self.close_reason = reason
@@ -238,7 +241,10 @@ class HaSlave:
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`trouble_observer` gets the reasons that a master does not see, with `ha_report_trouble`."""
+        """Create a slave without a connection.
+
+        `trouble_observer` gets the reasons that a master does not see, with `ha_report_trouble`.
+        """
         self._reactor = reactor
         self._store = store
         self.settings = settings
@@ -312,7 +318,10 @@ class HaSlave:
         return sock if is_fit else None
 
     async def _report_trouble(self, text: str, ha_port: int) -> None:
-        """Report why replication stops, before the connection closes: sends at the master wait until then."""
+        """Report why replication stops.
+
+        Call it before the connection closes: then the master fails waiting sends, with the reported text.
+        """
         if text and self._trouble_observer is not None and self.settings.ha_report_trouble:
             await self._trouble_observer.report(text, ha_port)
 

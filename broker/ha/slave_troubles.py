@@ -1,6 +1,6 @@
-"""What slaves reported about themselves: why their replication stopped (`ha_report_trouble`).
+"""Troubles that slaves reported, with `ha_report_trouble`.
 
-A master knows only that a connection ended. The reported text goes into the remarks of sends that miss a copy. A trouble
+A master itself sees only that a connection ended. The reported text goes into the remarks of sends that miss a copy. A trouble
 is forgotten once its slave is back, or if the slave does not repeat it for LIFETIME.
 """
 
@@ -22,6 +22,7 @@ LIFETIME: Final = 60.0
 LEAST_INTERVAL: Final = 0.5
 """Seconds between two reports of one slave; a slave of ours leaves twice as much."""
 _MOST_SLAVES: Final = 64
+_MOST_IN_REMARK: Final = 4
 
 
 def one_line(text: str) -> str:
@@ -35,7 +36,7 @@ class Trouble:
 
     broker_id: int
     slave: str
-    """Its name, as it calls itself: after a promotion by hand the id alone does not tell."""
+    """The slave's own name: after a promotion by hand, the name does not follow from the id."""
     host: str
     text: str
     at: float
@@ -54,7 +55,7 @@ class SlaveTroubles:
     _reported_at: dict[tuple[str, int], float] = attrs.field(factory=dict, init=False)
 
     def admit(self, host: str, broker_id: int) -> bool:
-        """Return False if a report comes too soon after the last one, or if too many slaves report."""
+        """Return False if a slave reports too soon again, or if too many slaves report."""
         now = self.now()
         self._reported_at = {key: at for key, at in self._reported_at.items() if now - at < LEAST_INTERVAL}
         if (host, broker_id) in self._reported_at or len(self._reported_at) >= _MOST_SLAVES:
@@ -74,7 +75,7 @@ class SlaveTroubles:
         self._known[broker_id] = trouble
 
     def forget(self, host: str, since: float) -> None:
-        """Forget the troubles of a host that are older than a connection that replicates."""
+        """Forget troubles of a host from before this time: it replicates again."""
         for trouble in [one for one in self._known.values() if one.host == host and one.at < since]:
             del self._known[trouble.broker_id]
             log.info("slave %s replicates again", trouble.slave)
@@ -85,6 +86,14 @@ class SlaveTroubles:
         now = self.now()
         self._known = {broker_id: one for broker_id, one in self._known.items() if now - one.at < LIFETIME}
         return list(self._known.values())
+
+    def remark(self, host: str | None = None) -> str:
+        """Return the newest troubles, of one host if given, as part of a remark.
+
+        Empty without troubles.
+        """
+        troubles = [one for one in self.current() if host in (None, one.host)]
+        return "; ".join(map(str, troubles[-_MOST_IN_REMARK:]))
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the troubles for the node's snapshot, with their age in seconds."""

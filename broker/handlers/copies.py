@@ -52,7 +52,8 @@ def stored_demand(broker: Broker, properties: Mapping[str, str]) -> int:
 def copies_demanded_by_batch(broker: Broker, properties: Mapping[str, str], batch: Batch) -> int:
     """Return the greatest demand of a batch's messages and of its own properties.
 
-    Its own properties become those of each message. A batch has one outcome, so the message with the greatest demand decides it. Refusal as `demanded_copies`.
+    Its own properties become those of each message. A batch has one outcome, so the message with the greatest demand
+    decides it. Refusal as `demanded_copies`.
     """
     if not broker.config.obey_min_copies:
         return 0

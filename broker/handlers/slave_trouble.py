@@ -1,8 +1,10 @@
-"""REPORT_SLAVE_TROUBLE: a slave says what stops its replication. A request of ours (docs/departures.md).
+"""REPORT_SLAVE_TROUBLE, a request of ours (docs/departures.md).
 
-The text goes into remarks that producers get, so a report is accepted only from a slave of this group: from the address
+A slave reports what stops its replication. The text goes into remarks that producers get, so a report is accepted only from a slave of this group: from the address
 of an HA connection that has reported, or from the host that a nameserver has for the broker id.
 """
+
+import logging
 
 from rmqlab.broker.group_members import registered_address
 from rmqlab.broker.state import Broker
@@ -11,6 +13,8 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.replication import ReportSlaveTroubleRequestHeader
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route, not_supported
+
+log = logging.getLogger(__name__)
 
 FORGED = "this is not the address of a slave of this group"
 
@@ -38,6 +42,7 @@ def report_slave_trouble(broker: Broker, _header: None, request: Request) -> Rep
             _note(broker, header, host)
             request.reply(Reply())
         else:
+            log.warning("%s reports a trouble as slave %d, and is no slave of this group", host, header.broker_id)
             request.reply(Reply(ResponseCode.NO_PERMISSION, remark=FORGED))
 
     broker.run_for_request(look_up)

@@ -137,7 +137,7 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
 
 
 def _trouble_of(slave: Node, master_facts: Facts) -> str | None:
-    """Return what a slave reported to its master; None if nothing stops it, or the master is unknown."""
+    """Return what a slave reported to its master; None if nothing is known."""
     troubles = [one for one in _list(_map(master_facts, "ha"), "slave_troubles") if isinstance(one, Mapping)]
     return next((str(one.get("text")) for one in troubles if one.get("broker_id") == slave.broker_id), None)
 

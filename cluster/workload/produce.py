@@ -24,6 +24,7 @@ from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
+from rmqlab.runtime.validators import within
 
 INDETERMINATE = "indeterminate"
 REFUSED = "refused"
@@ -63,7 +64,7 @@ class ProduceConfig:
     tags: str = ""
     delay_level: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(18)])
     """Delay level: 1 to 18 delay delivery by 1 s to 2 h. 0: no delay."""
-    min_copies: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(MAX_MIN_COPIES)])
+    min_copies: int = attrs.field(default=0, validator=within(0, MAX_MIN_COPIES))
     """Logs that must have each message, the master's included, at brokers with `obey_min_copies`. 0: no demand."""
     transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
     """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""

@@ -168,7 +168,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
 
 
 def check(message: Message, config: ProducerConfig) -> None:
-    """Reject messages that every broker would reject, empty bodies, and contradictions.
+    """Reject messages that every broker would reject, empty ones, contradictions.
 
     Java's client rejects empty bodies; brokers accept them.
     """

@@ -1,4 +1,7 @@
-"""A master that replicates to slaves under a test's control, and gets its requests without a socket."""
+"""A master with slaves under a test's control.
+
+It replicates over sockets, and gets requests without one.
+"""
 
 import struct
 from collections.abc import Callable

@@ -62,7 +62,7 @@ def test_each_send_is_released_at_its_own_number_of_copies(sends: Sends) -> None
 
 
 def test_a_send_that_is_copied_already_does_not_wait(sends: Sends) -> None:
-    """4.9 believes a report beyond the log's end, so later sends are copied from the start."""
+    """A report beyond the log's end, which 4.9 accepts, covers later sends."""
     sends.counter.offsets = {2: 100}
     assert sends.add("covered", 100, 2).waits == 0
     assert sends.add("not covered", 101, 2).waits == 1

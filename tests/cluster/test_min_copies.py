@@ -15,7 +15,7 @@ PATIENT: dict[str, Any] = {"count": 3, "send_timeout": 100.0, "retries": 0}
 
 
 def test_a_graded_message_waits_for_the_slave_and_others_do_not(tmp_path: Path) -> None:
-    """Issue 16, part 3. The slave timeout of an hour excludes timeouts of a busy machine."""
+    """Issue 16, part 3. The long slave timeout excludes timeouts of a busy machine."""
     settings = {"obey_min_copies": True, "slave_timeout": 3_600_000}
     spec = ClusterSpec(name="x", role="ASYNC_MASTER", broker_settings=settings)
 

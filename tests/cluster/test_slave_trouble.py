@@ -1,4 +1,4 @@
-"""A slave with a full disk on real processes: its master knows why, and says so to producers."""
+"""A slave with a full disk on real processes, named in remarks and `status`."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ PATIENT: dict[str, Any] = {"send_timeout": 100.0, "retries": 0}
 
 
 def test_the_remark_of_a_send_and_the_status_name_the_full_disk_of_the_slave(tmp_path: Path) -> None:
-    """Issue 16, part 3. The slave timeout of an hour excludes timeouts of a busy machine."""
+    """Issue 16, part 3. The long slave timeout excludes timeouts of a busy machine."""
     settings = {"slave_timeout": 3_600_000}
     spec = ClusterSpec(name="x", role="SYNC_MASTER", profile="hardened", broker_settings=settings)
 

@@ -1,4 +1,4 @@
-"""Headers of requests between a slave and its master that are ours (docs/departures.md)."""
+"""Headers of our own requests between slave and master (docs/departures.md)."""
 
 from rmqlab.remoting.header import Header, Int, Long
 

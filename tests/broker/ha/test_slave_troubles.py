@@ -79,8 +79,10 @@ def test_reports_of_one_slave_are_limited(known: Known) -> None:
 
 
 def test_the_number_of_reporting_slaves_is_limited(known: Known) -> None:
-    """A peer chooses its ids: each report of another id may cost a question to a nameserver."""
+    """A peer chooses its ids, and each may cost a request to a nameserver."""
     assert sum(known.troubles.admit("10.0.0.1", broker_id) for broker_id in range(1, 1000)) == 64
     for broker_id in range(1, 1000):
         known.troubles.note(broker_id, f"broker-a-s{broker_id}", "10.0.0.1", "the disk is full")
     assert len(known.shown()) == 64
+    assert known.troubles.remark().count("the disk is full") == 4
+    assert known.troubles.remark("10.0.0.2") == ""

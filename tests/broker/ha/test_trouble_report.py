@@ -1,4 +1,4 @@
-"""`ha_report_trouble`, the slave's part: the report is sent before the HA connection closes."""
+"""`ha_report_trouble` on a slave, which reports before it closes the connection."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""`obey_min_copies`: a message with MIN_COPIES waits for so many logs (issue 16, part 3)."""
+"""`obey_min_copies`: messages that demand copies (issue 16, part 3)."""
 
 from collections.abc import Callable
 
@@ -138,7 +138,7 @@ def test_a_reply_message_waits_for_the_copies_that_it_demands(open_broker: Opene
 
 @pytest.mark.parametrize("settings", [{"obey_min_copies": True}, {"broker_role": "SYNC_MASTER", "in_sync_replicas": 2}])
 def test_a_message_that_is_handed_back_does_not_wait(open_broker: Opener, settings: dict[str, object]) -> None:
-    """4.9.8 stores the copy with WAIT=false, so neither the demand nor `in_sync_replicas` counts."""
+    """4.9.8 stores the copy with WAIT=false, also with `in_sync_replicas`."""
     talk = open_broker(**settings)
     send(talk, MIN_COPIES="2")
     talk.heartbeat("g", "T")
@@ -166,7 +166,7 @@ def commit(talk: TalkingBroker, half: Command) -> list[Command]:
 
 
 def test_the_half_message_and_the_commit_wait_for_the_copies(open_broker: Opener) -> None:
-    """The reply to a commit is a success however few copies there are, as for `in_sync_replicas`."""
+    """The reply to a commit is always a success, as for `in_sync_replicas`."""
     talk = with_slaves(open_broker(obey_min_copies=True))
     assert talk.exchange(RequestCode.SEND_MESSAGE_V2, half_fields(MIN_COPIES="2"), b"x") == []
     talk.acknowledge(end_of(talk), 2)

@@ -1,4 +1,4 @@
-"""`ha_report_trouble`, the master's part: who may report, and what senders get to read."""
+"""`ha_report_trouble` on a master: accepted reports, and remarks for senders."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def report_of(master: Master, slave: Slave, **changes: str) -> ResponseCode:
 
 
 async def code_after_lookup(master: Master, host: str, slave: Slave | None = None) -> ResponseCode:
-    """Report from a host whose replication the master does not see; the code once it has asked the nameserver."""
+    """Report from a host, and return the code after the question to the nameserver."""
     peer, header = ScriptedPeer(f"{host}:50001"), fields(1 if slave is None else ha_port(slave))
     assert master.talk.exchange(RequestCode.REPORT_SLAVE_TROUBLE, header, peer=peer) == []
     await master.talk.tasks.run_all()
@@ -189,7 +189,7 @@ async def test_a_hostile_text_is_one_short_line(start_master: StartMaster) -> No
 
 
 async def test_it_is_forgotten_once_the_slave_replicates_on_a_new_connection(start_master: StartMaster) -> None:
-    """Neither while it acknowledges on the old one, nor when it connects and has not got on."""
+    """Acknowledgements on the old connection and a first report do not count."""
     master = start_master(**SWITCHES)
     slave = await master.slave(0)
     master.talk.send("T", WAIT="false")
