@@ -6,8 +6,6 @@ are made before the store opens. Replication asks the nameservers for the master
 so both share a `KnownMaster`.
 """
 
-import functools
-
 import attrs
 import trio
 
@@ -15,12 +13,14 @@ from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
+from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.ha.trouble_report import TroubleReporter
 from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.master_follower import HandbackAtConnect, MasterFollower
 from rmqlab.broker.metadata import MetadataSync
@@ -66,7 +66,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     settings, config, link = env.settings, env.settings.broker, env.link
     config_dir = settings.store.store_path_root_dir / "config"
     client = RemotingClient(env.reactor, source_ip=_source_ip(config))
-    slave_waits = PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    slave_waits = CopyWaits(config.slave_timeout / 1000)
     flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
     ha_master = _make_ha_master(env, store, slave_waits)
     ha_address = _listen_for_slaves(ha_master, config)
@@ -88,6 +88,8 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     follower = MasterFollower(known_master, sync, tasks, link.emit) if config.is_slave else None
     registration = Registration(config, topics, client, ha_address, link.emit, tasks, follower, errors=link.errors)
     growth = AppendFollowUp(env.reactor, store, ha_master, flush_waits)
+    identity = Identity(config.broker_cluster_name, config.broker_name)
+    now = trio.lowlevel.current_clock().current_time
     ha_slave = HaSlave(
         env.reactor,
         store,
@@ -96,9 +98,8 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         on_received=growth.received,
         emit=link.emit,
         connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
-        master_check=MasterPrecheck(
-            store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit, known_master
-        ),
+        master_check=MasterPrecheck(store, identity, client, link.emit, known_master),
+        trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
         source_ip=_source_ip(config),
     )
     return Broker(
@@ -121,7 +122,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         tasks=tasks,
         later=env.reactor.again,
         now_millis=wall_clock(),
-        now=trio.lowlevel.current_clock().current_time,
+        now=now,
         emit=link.emit,
         errors=link.errors,
         access=env.access,
@@ -129,13 +130,13 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     )
 
 
-def _make_ha_master(env: Environment, store: MessageStore, slave_waits: PendingAcks) -> HaMaster:
+def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWaits) -> HaMaster:
     return HaMaster(
         env.reactor,
         store,
         env.settings.ha,
         on_ack=slave_waits.advance,
-        on_lost=functools.partial(slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+        on_lost=slave_waits.fail_lost,
         emit=env.link.emit,
         is_slave=env.settings.broker.is_slave,
     )

@@ -7,19 +7,11 @@ at the head: one acknowledgement releases all sends before its offset. Nothing h
 
 import collections
 from collections.abc import Callable
-from typing import Protocol
 
 import attrs
 import msgspec
 
 from rmqlab.store.results import PutStatus
-
-
-class TimeoutExplainer(Protocol):
-    """Explains why a record has too few copies."""
-
-    def explain(self, record_end: int, /) -> str | None:
-        """Return the cause, for the sender; None where 4.9 reports none."""
 
 
 class WaitingSend(msgspec.Struct, eq=False):
@@ -75,12 +67,15 @@ class PendingAcks:
         while waiting and waiting[0][0] <= reached:
             waiting.popleft()[2].settle(PutStatus.PUT_OK)
 
-    def expire(self, now: float, explainer: TimeoutExplainer | None = None) -> None:
-        """Release the sends whose deadline has passed, with the explainer's cause."""
+    def expire(self, now: float, explain: Callable[[int], str | None] = lambda _end_offset: None) -> None:
+        """Release the sends whose deadline has passed.
+
+        `explain` returns the cause for an end offset.
+        """
         waiting = self._waiting
         while waiting and waiting[0][1] <= now:
             end_offset, _, send = waiting.popleft()
-            send.settle(self.late, None if explainer is None else explainer.explain(end_offset))
+            send.settle(self.late, explain(end_offset))
 
     def fail(self, status: PutStatus, cause: str) -> None:
         """Release all sends with this status: the acknowledgement cannot arrive."""

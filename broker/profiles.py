@@ -17,6 +17,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "ha_drop_silent_master": True,
         "in_sync_replicas": 2,
         "ha_fail_lost_slave_at_once": True,
+        "ha_report_trouble": True,
         "ha_bootstrap_from_first_byte": True,
         "ha_refuse_false_reports": True,
         "ha_restart_expired_slave": True,
@@ -25,6 +26,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "ha_verify_received": True,
         "keep_newer_consumer_offsets": True,
         "hand_back_consumer_offsets": True,
+        "obey_min_copies": True,
         "wake_held_pulls_on_slave": True,
     },
 }

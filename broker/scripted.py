@@ -58,14 +58,23 @@ class NotedReplication:
 
     settings: HaSettings
     has_slave: bool = False
-    needs_copies: bool = True
+    acknowledged: dict[int, int] = attrs.field(factory=dict)
+    """Offsets by number of copies. A test sets it, and then lets the waiting sends advance."""
     appends: int = 0
 
-    def is_slave_ok(self, _record_end: int) -> bool:
+    def is_slave_ok(self, _record_end: int, _copies: int) -> bool:
         """As the test has set it."""
         return self.has_slave
 
-    def explain(self, _record_end: int) -> str | None:
+    def has_enough(self, _copies: int) -> bool:
+        """As the test has set it."""
+        return self.has_slave
+
+    def copied_offset(self, copies: int) -> int:
+        """As the test has set it; -1 by default."""
+        return self.acknowledged.get(copies, -1)
+
+    def explain(self, _record_end: int, _copies: int) -> str | None:
         """As 4.9: without a cause."""
         return None
 

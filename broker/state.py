@@ -9,6 +9,7 @@ from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.clients import ConsumerTable, ProducerTable
 from rmqlab.broker.config import BrokerConfig, BrokerSettings
+from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DelayedDelivery, DueAlarm
 from rmqlab.broker.filter.bloom import BloomFilter
 from rmqlab.broker.filter.table import ConsumerFilterTable
@@ -69,7 +70,7 @@ class Broker:
     sync: MetadataSync
     growth: AppendFollowUp
     flush_waits: PendingAcks
-    slave_waits: PendingAcks
+    slave_waits: CopyWaits
     hold: PullHold
     due_alarm: DueAlarm
     tasks: TaskStarter
@@ -136,7 +137,7 @@ class Broker:
         self.registration.config = self.topics.config = self.subscriptions.config = config
         self.store.reconfigure(settings.store)
         self.ha_master.settings = self.ha_slave.settings = settings.ha
-        self.slave_waits.timeout = config.slave_timeout / 1000
+        self.slave_waits.set_timeout(config.slave_timeout / 1000)
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
         self._apply_switches()

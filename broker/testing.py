@@ -14,6 +14,7 @@ from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.admission import admission
 from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import load_config
+from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.handlers import handlers_of
@@ -125,6 +126,15 @@ class TalkingBroker:
         """Pull with a subscription in the request; return the immediate reply, if any."""
         return self.exchange(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
 
+    def acknowledge(self, offset: int, copies: int = 0) -> None:
+        """Let slaves acknowledge the log up to here (`copies` as in CopyCounter)."""
+        self.replication.acknowledged[copies] = offset
+        self.broker.slave_waits.advance(self.replication)
+
+    def expire_slave_waits(self) -> None:
+        """Release the sends whose slaves are late by now."""
+        self.broker.slave_waits.expire(self.clock.now(), self.replication)
+
     def sweep_held_pulls(self) -> None:
         """Do what the broker does every 5 s."""
         self.broker.hold.sweep(self.clock.now(), self.broker.store.max_queue_offset)
@@ -210,7 +220,7 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         ),
         growth=cast("Any", replication),
         flush_waits=PendingAcks(loaded.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT),
-        slave_waits=PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT),
+        slave_waits=CopyWaits(config.slave_timeout / 1000),
         hold=hold,
         due_alarm=due_alarm,
         tasks=tasks,

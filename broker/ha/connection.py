@@ -46,6 +46,7 @@ class HaConnection:
         self.peer = address_text(sock.getpeername())
         self.host = self.peer.rpartition(":")[0]
         self.is_closed = False
+        self.accepted_at = now()
         self.stream = MasterStream.accepted(settings, now())
         self._sender = LogSender(self.stream, source, settings.ha_transfer_batch_size)
         self._rate = ByteRate(now())

@@ -17,6 +17,7 @@ import trio
 from rmqlab.broker.ha.connection import HaConnection, address_text
 from rmqlab.broker.ha.sender import SourceLog
 from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave_troubles import SlaveTroubles
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.server import Acceptor, open_listener
 
@@ -27,13 +28,13 @@ _REFUSALS_SAID_EVERY = 10.0
 _MOST_HOSTS = 1000
 
 
-def copied_offset(acks: Iterable[int], copies: int) -> int:
-    """Return the offset up to which at least `copies` slaves have the log.
+def offset_of_slaves(acks: Iterable[int], slaves: int) -> int:
+    """Return the offset up to which at least `slaves` slaves have the log.
 
-    `acks` are the offsets that the slaves acknowledged. -1 if there are fewer slaves than `copies`.
+    `acks` are the offsets that the slaves acknowledged. -1 if there are fewer of them.
     """
-    highest = heapq.nlargest(copies, acks)
-    return highest[-1] if len(highest) == copies else -1
+    highest = heapq.nlargest(slaves, acks)
+    return highest[-1] if len(highest) == slaves else -1
 
 
 class HaMaster:
@@ -45,15 +46,16 @@ class HaMaster:
         store: SourceLog,
         settings: HaSettings,
         *,
-        on_ack: Callable[[int], None],
+        on_ack: Callable[["HaMaster"], None],
         emit: Callable[..., None],
-        on_lost: Callable[[str], None] = lambda _cause: None,
+        on_lost: Callable[["HaMaster", str], None] = lambda _self, _cause: None,
         is_slave: bool = False,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         """Create a master without connections.
 
-        `on_lost` gets the cause when too few slaves are left for waiting sends (with `ha_fail_lost_slave_at_once`).
+        `on_ack` is called after each report, `on_lost` with the cause after the loss of a slave. `on_lost` needs
+        `ha_fail_lost_slave_at_once`: without it, waiting sends time out, as in 4.9.
         """
         self.push_to_slave_max_offset = 0
         """The highest offset that any slave has reported since this process began."""
@@ -69,6 +71,8 @@ class HaMaster:
         self._refused: Counter[str] = Counter()
         self._say_refused_at = -float("inf")
         self._now = now
+        self.troubles = SlaveTroubles(emit, now)
+        """What slaves reported about themselves (`ha_report_trouble`)."""
         self._acceptors: list[Acceptor] = []
         self._connections: list[HaConnection] = []
         self._connected = trio.Event()
@@ -98,32 +102,39 @@ class HaMaster:
         for connection in self._connections[:]:
             connection.push()
 
-    @property
-    def needs_copies(self) -> bool:
-        """True if a sync send waits for slaves at all."""
-        return self.settings.in_sync_replicas != 1
+    def copied_offset(self, copies: int) -> int:
+        """Return the offset before which so many logs have all bytes; -1 if fewer.
 
-    def is_slave_ok(self, record_end: int) -> bool:
+        `copies` is 2 or more, this broker's log included, or 0 for 4.9's rule: the highest offset that any slave ever
+        reported.
+        """
+        if not copies:
+            return self.push_to_slave_max_offset
+        return offset_of_slaves([one.stream.ack_offset for one in self._connections], copies - 1)
+
+    def is_slave_ok(self, record_end: int, copies: int) -> bool:
         """True if enough slaves are connected and near enough to copy this record."""
-        if self.settings.in_sync_replicas:
-            return self._near_count(record_end) >= self.settings.in_sync_replicas - 1
+        if copies:
+            return self._near_count(record_end) >= copies - 1
         behind = record_end - self.push_to_slave_max_offset
         return bool(self._connections) and behind < self.settings.ha_slave_fallbehind_max
 
-    def explain(self, record_end: int) -> str | None:
-        """Return why a record has too few copies, for its sender.
+    def explain(self, record_end: int, copies: int) -> str | None:
+        """Return why a record has fewer copies than this, for its sender.
 
-        None, as in 4.9, without `ha_fail_lost_slave_at_once`.
+        None, as in 4.9, without `ha_fail_lost_slave_at_once` and without troubles of slaves.
         """
-        if not self.settings.ha_fail_lost_slave_at_once:
-            return None
+        missing = self._missing_copies(record_end, copies) if self.settings.ha_fail_lost_slave_at_once else ""
+        return "; ".join(filter(None, (missing, self.troubles.remark()))) or None
+
+    def _missing_copies(self, record_end: int, copies: int) -> str:
         slaves = [
             f"slave {one.peer} has acknowledged up to {one.stream.ack_offset}"
             if one.stream.is_begun
             else f"slave {one.peer} has not reported yet"
             for one in self._connections
         ]
-        wanted = max(self.settings.in_sync_replicas - 1, 1)
+        wanted = max(copies - 1, 1)
         return f"the record ends at {record_end}, {wanted} to acknowledge it: {', '.join(slaves) or 'no slave is connected'}"
 
     def _near_count(self, record_end: int) -> int:
@@ -136,6 +147,7 @@ class HaMaster:
         return {
             "connections": [connection.snapshot() for connection in self._connections],
             "push_to_slave_max_offset": self.push_to_slave_max_offset,
+            "slave_troubles": self.troubles.snapshot(),
         }
 
     async def run_forever(self) -> NoReturn:
@@ -169,13 +181,11 @@ class HaMaster:
             self._emit(
                 "ha_first_report", slave=connection.peer, offset=offset, transfer_from=connection.stream.next_offset
             )
-        is_higher = offset > self.push_to_slave_max_offset
-        if is_higher:
-            self.push_to_slave_max_offset = offset
-        if copies := max(self.settings.in_sync_replicas - 1, 0):
-            self._on_ack(copied_offset([one.stream.ack_offset for one in self._connections], copies))
-        elif is_higher:
-            self._on_ack(offset)
+        self.push_to_slave_max_offset = max(self.push_to_slave_max_offset, offset)
+        self._on_ack(self)
+        # The connection that a slave reports its trouble on may acknowledge more until it ends: only a later one counts.
+        if offset > connection.stream.request_offset or offset == self._store.max_commit_log_offset:
+            self.troubles.forget(connection.host, since=connection.accepted_at)
 
     def closed(self, connection: HaConnection, reason: str) -> None:
         """Forget a connection."""
@@ -185,8 +195,16 @@ class HaMaster:
             self._connected = trio.Event()
         log.info("slave %s disconnected: %s", connection.peer, reason)
         self._emit("ha_disconnected", slave=connection.peer, reason=reason, ack_offset=connection.stream.ack_offset)
-        if self.settings.ha_fail_lost_slave_at_once and not self._has_enough():
-            self._on_lost(f"slave {connection.peer} is lost: {reason}")
+        if self.settings.ha_fail_lost_slave_at_once:
+            self._on_lost(self, self._cause_of_loss(connection, reason))
+
+    def _cause_of_loss(self, connection: HaConnection, reason: str) -> str:
+        """Return what slaves of this host reported, else why the connection ended."""
+        return self.troubles.remark(connection.host) or f"slave {connection.peer} is lost: {reason}"
+
+    def has_reporting_slave(self, peer: str) -> bool:
+        """Return True if a slave at this `ip:port` is connected and has reported."""
+        return any(one.peer == peer and one.stream.is_begun for one in self._connections)
 
     def max_servable_offset(self) -> int:
         """Return the highest offset a slave can have from this master.
@@ -200,13 +218,13 @@ class HaMaster:
             return log_end
         return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
 
-    def _has_enough(self) -> bool:
-        """True while as many slaves are connected as sends wait for.
+    def has_enough(self, copies: int) -> bool:
+        """Return True while so many logs are there, this broker's included.
 
-        In 4.9 a slave counts from accept on.
+        A slave counts from its first report on; by 4.9's rule, 0, from accept on.
         """
-        if self.settings.in_sync_replicas:
-            return sum(one.stream.is_begun for one in self._connections) >= self.settings.in_sync_replicas - 1
+        if copies:
+            return sum(one.stream.is_begun for one in self._connections) >= copies - 1
         return bool(self._connections)
 
     def _accept(self, sock: socket.socket) -> None:

@@ -17,6 +17,10 @@ PASS_SIZE: Final = 2**20
 _BUFFER_SIZE: Final = 256 * 1024
 
 
+class AppendError(StreamError):
+    """The slave cannot write its log."""
+
+
 class ReplicaLog(Protocol):
     """The commit log as a slave writes it."""
 
@@ -55,7 +59,7 @@ class LogReceiver:
     def receive(self, sock: Receiving, now: float) -> None:
         """Receive available bytes, up to PASS_SIZE.
 
-        StreamError, also at the end of the stream; OSError.
+        StreamError, also at the end of the stream; OSError of the socket.
         """
         left = PASS_SIZE
         try:
@@ -99,7 +103,7 @@ class LogReceiver:
         try:
             self.log.append_raw(frame.offset, body)
         except OSError as exc:
-            raise StreamError(f"no room for {frame.size} bytes at {frame.offset}: {exc.strerror or exc}") from exc
+            raise AppendError(f"cannot append {frame.size} bytes at {frame.offset}: {exc.strerror or exc}") from exc
 
     def _what_is_missing(self) -> str:
         return "" if self._frame is None else f" within a frame, {self._frame.size - self._held} bytes of it missing"

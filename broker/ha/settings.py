@@ -58,6 +58,10 @@ class HaSettings:
     """
     ha_fail_lost_slave_at_once: bool = False
     """A master fails waiting sends, with the cause, as soon as their slave is lost; in 4.9 they time out without a cause."""
+    ha_report_trouble: bool = False
+    """A slave reports to its master what stops replication, and a master names it to senders; 4.9's master sees only that
+    the connection ended.
+    """
     ha_bootstrap_from_first_byte: bool = False
     """A master sends an empty slave its whole log; 4.9 sends the last file only (store-ha#36)."""
     ha_refuse_false_reports: bool = False

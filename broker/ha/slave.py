@@ -14,7 +14,7 @@ import trio
 
 from rmqlab.broker.ha.byterate import ByteRate
 from rmqlab.broker.ha.known_master import KnownMaster
-from rmqlab.broker.ha.receiver import LogReceiver, ReplicaLog
+from rmqlab.broker.ha.receiver import AppendError, LogReceiver, ReplicaLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
 from rmqlab.runtime.channel import ConnectError
@@ -76,6 +76,16 @@ class ConnectionObserver(Protocol):
         """A connection to the master is open."""
 
 
+class TroubleObserver(Protocol):
+    """Gets what stops replication on a slave (see rmqlab.broker.ha.trouble_report)."""
+
+    async def report(self, text: str, ha_port: int, /) -> None:
+        """Return when the master knows it, or cannot be told.
+
+        `ha_port` is the local port of the connection that ended.
+        """
+
+
 class HaClient:
     """A slave's connection to its master, from connect to close. Owns its socket."""
 
@@ -91,10 +101,13 @@ class HaClient:
         now: Callable[[], float],
     ) -> None:
         master_check.begin(settings)
-        self.closed = trio.Event()
+        self.ended = trio.Event()
         self.close_reason = ""
+        self.local_port: int = sock.getsockname()[1]
         self.received_invalid = False
         """True if closed because of invalid bytes of the master, which is logged as a warning."""
+        self.trouble = ""
+        """Why it ended, if the cause is this slave's disk, or a log that differs: its master does not know."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
         self.rate = ByteRate(self.opened_at)
@@ -114,36 +127,37 @@ class HaClient:
         """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
-    async def report_until_closed(self) -> None:
-        """Send reports and check deadlines until the connection ends.
-
-        Close it when cancelled.
-        """
+    async def report_until_ended(self) -> None:
+        """Send reports and check deadlines until the connection ends."""
         stream = self.stream
-        try:
-            while not self.closed.is_set():
-                due_at = min(stream.report_at, stream.unreported_at)
-                with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
-                    await self.closed.wait()
-                self._look()
-        finally:
-            self.close("the broker stops")
+        while not self.ended.is_set():
+            due_at = min(stream.report_at, stream.unreported_at)
+            with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
+                await self.ended.wait()
+            self._look()
 
     def close(self, reason: str) -> None:
         """Close at once."""
-        if self.closed.is_set():
+        self._end(reason)
+        self._sock.close()
+
+    def _end(self, reason: str) -> None:
+        """Stop to send and receive; `close` closes the socket.
+
+        Only the first reason counts.
+        """
+        if self.ended.is_set():
             return
         self.close_reason = reason
         self._reactor.unregister(self._sock)
-        self._sock.close()
-        self.closed.set()
+        self.ended.set()
 
     def _look(self) -> None:
-        if self.closed.is_set():
+        if self.ended.is_set():
             return
         if self._is_silent() or self._is_unreported():  # this process may have been stopped: read first
             self._on_ready(READ)
-        if self.closed.is_set():
+        if self.ended.is_set():
             return
         now = self._now()
         if self._is_silent():
@@ -165,21 +179,25 @@ class HaClient:
             self.close("internal error")
 
     def _receive(self) -> None:
-        now, had, trouble = self._now(), self._store.max_commit_log_offset, ""
+        now, had, reason = self._now(), self._store.max_commit_log_offset, ""
         try:
             self._receiver.receive(self._sock, now)
+        except (BadFrameError, AppendError) as exc:
+            self.trouble = reason = str(exc)
+            self.received_invalid = isinstance(exc, BadFrameError)
         except StreamError as exc:
-            trouble, self.received_invalid = str(exc), isinstance(exc, BadFrameError)
+            reason = str(exc)
         except OSError as exc:
-            trouble = exc.strerror or str(exc)
+            reason = exc.strerror or str(exc)
         if (fault := self._master_check.find_fault()) is not None:
-            trouble, self.received_invalid = fault, True
+            self.trouble = reason = fault
+            self.received_invalid = True
         # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send
         # on the master may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
             self._write(report)
-        if trouble:
-            self.close(trouble)
+        if reason:
+            self._end(reason)
         if (gained := self._store.max_commit_log_offset - had) > 0:
             self.rate.count(gained, now)
             self._on_received()
@@ -219,9 +237,14 @@ class HaSlave:
         emit: Callable[..., None],
         connection_observer: ConnectionObserver | None = None,
         master_check: MasterCheck | None = None,
+        trouble_observer: TroubleObserver | None = None,
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
+        """Create a slave without a connection.
+
+        `trouble_observer` gets the reasons that a master does not see, with `ha_report_trouble`.
+        """
         self._reactor = reactor
         self._store = store
         self.settings = settings
@@ -231,6 +254,7 @@ class HaSlave:
         self._connection_observer = connection_observer
         self._emit = emit
         self._master_check = master_check or NoCheck()
+        self._trouble_observer = trouble_observer
         self._source_ip = source_ip
         self._now = now
         self._address_changed = known_master.ha_address_changed
@@ -286,10 +310,20 @@ class HaSlave:
         is_fit = False
         try:
             is_fit = await self._master_check.is_fit(address, self.settings)
+            if not is_fit:
+                await self._report_trouble(self._master_check.verdict, sock.getsockname()[1])
         finally:
             if not is_fit:
                 sock.close()
         return sock if is_fit else None
+
+    async def _report_trouble(self, text: str, ha_port: int) -> None:
+        """Report why replication stops.
+
+        Call it before the connection closes: then the master fails waiting sends, with the reported text.
+        """
+        if text and self._trouble_observer is not None and self.settings.ha_report_trouble:
+            await self._trouble_observer.report(text, ha_port)
 
     async def _wait_retry(self) -> None:
         """Wait 5 s.
@@ -323,8 +357,10 @@ class HaSlave:
         if self._connection_observer is not None:
             self._connection_observer.master_connected()
         try:
-            await client.report_until_closed()
+            await client.report_until_ended()
+            await self._report_trouble(client.trouble, client.local_port)
         finally:
+            client.close("the broker stops")
             self._client = None
             level = logging.WARNING if client.received_invalid else logging.INFO
             log.log(level, "disconnected from master %s: %s", master, client.close_reason)

@@ -6,6 +6,8 @@ from typing import Any
 import attrs
 import trio
 
+from rmqlab.broker.ha.master import HaMaster
+
 
 @attrs.frozen
 class FileSize:
@@ -88,9 +90,10 @@ class Recorder:
         self.events.append((kind, fields))
         self.changed()
 
-    def acked(self, offset: int) -> None:
-        """To be given as `on_ack`."""
-        self.acks.append(offset)
+    def acked(self, master: HaMaster) -> None:
+        """To be given as `on_ack`: records each rise of the highest acknowledged offset."""
+        if master.push_to_slave_max_offset > max(self.acks, default=0):
+            self.acks.append(master.push_to_slave_max_offset)
         self.changed()
 
     def changed(self) -> None:

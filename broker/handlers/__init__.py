@@ -22,6 +22,7 @@ from rmqlab.broker.handlers import (
     runtime,
     send,
     settings,
+    slave_trouble,
     topic,
     transaction,
 )
@@ -55,6 +56,9 @@ HANDLERS = handler_table(
 HANDLERS_OF_5X = handler_table(pull.ROUTES_OF_5X, topic.ROUTES_OF_5X, group.ROUTES_OF_5X)
 """Requests added by `serve_requests_of_5x`: clients and tools of 5.x send them, and 4.9.8 replies code 3."""
 
+HANDLERS_OF_OURS = handler_table(slave_trouble.ROUTES)
+"""Requests unknown to RocketMQ. Each handler replies code 3 unless its switch is on."""
+
 PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
@@ -65,7 +69,7 @@ def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[B
 
     (remoting-and-nameserver section 2.1.)
     """
-    table = dict(HANDLERS)
+    table = {**HANDLERS, **HANDLERS_OF_OURS}
     if broker.serves_5x:
         table |= {
             code: attrs.evolve(route, handle=functools.partial(_handle_of_5x, route))

@@ -8,7 +8,8 @@ broker-requests section 1.10.
 import functools
 import random
 
-from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields, wait_for_copies
+from rmqlab.broker.handlers.copies import demanded_copies, wait_for_copies, waits_for_store
+from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -23,7 +24,6 @@ from rmqlab.remoting.headers.send import (
 from rmqlab.remoting.message import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
-    PROPERTY_WAIT,
     NewMessage,
     format_properties,
     offset_message_id,
@@ -41,11 +41,12 @@ def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request
     try:
         topic = check_send(broker, header)
         send = check_complete(header)
+        properties = parse_properties(header.properties or "")
+        min_copies = demanded_copies(broker, properties)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     queue_id = send.queue_id if send.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
-    properties = parse_properties(header.properties or "")
-    store = functools.partial(_store, broker, request, _message(broker, send, request, queue_id))
+    store = functools.partial(_store, broker, request, _message(broker, send, request, queue_id), min_copies)
     client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
     if client_id is None:
         store(f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null")
@@ -107,7 +108,7 @@ def _message(broker: Broker, header: CompleteSend, request: Request, queue_id: i
     )
 
 
-def _store(broker: Broker, request: Request, message: NewMessage, failure: str | None) -> None:
+def _store(broker: Broker, request: Request, message: NewMessage, min_copies: int, failure: str | None) -> None:
     """Store a reply message if configured, wait for its copies, and respond.
 
     Only a failed push is reported.
@@ -121,8 +122,8 @@ def _store(broker: Broker, request: Request, message: NewMessage, failure: str |
     if result is not None and result.is_stored:
         fields["msgId"] = offset_message_id(*broker.store_host, result.physical_offset)
         fields |= {"queueId": str(message.queue_id), "queueOffset": str(result.queue_offset)}
-        if parse_properties(message.properties).get(PROPERTY_WAIT, "true").lower() == "true":
-            wait_for_copies(broker, send, result.end_offset)
+        if waits_for_store(parse_properties(message.properties)):
+            wait_for_copies(broker, send, result.end_offset, min_copies)
     if send.waits == 0:
         send.answer(send.status, send.cause)
 

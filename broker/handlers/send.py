@@ -9,6 +9,12 @@ import random
 import time
 from typing import cast
 
+from rmqlab.broker.handlers.copies import (
+    copies_demanded_by_batch,
+    demanded_copies,
+    wait_for_copies,
+    waits_for_store,
+)
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.broker.topics import PERM_READ, PERM_WRITE
@@ -131,6 +137,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     if header.sys_flag is None:
         raise HeaderError("a send without its sysFlag")
     properties = parse_properties(header.properties or "")
+    min_copies = demanded_copies(broker, properties)
     message = NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -144,7 +151,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     )
     if header.topic.startswith(names.RETRY_PREFIX):
         _retry_or_dead_letter(broker, header, request.command, message)
-    waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
+    waits = waits_for_store(properties)
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     if not _make_special(broker, message, properties):
         properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
@@ -152,7 +159,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     began = time.perf_counter()
     result = broker.store.append(message)
     broker.stats.put_times.count(time.perf_counter() - began)
-    return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
+    return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
 
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
@@ -257,15 +264,16 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = decode_batch(request.command.body)
+    min_copies = copies_demanded_by_batch(broker, properties, batch)
     began = time.perf_counter()
     result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(time.perf_counter() - began)
-    waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
-    return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
+    waits = waits_for_store(properties)
+    return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
 
 
 def finish_send(
-    broker: Broker, request: Request, result: PutResult, topic: str, queue_id: int, *, waits: bool
+    broker: Broker, request: Request, result: PutResult, topic: str, queue_id: int, *, waits: bool, min_copies: int
 ) -> Reply | None:
     """Reply to a send, or hold the reply until disk and slaves have the record."""
     if result.status is not PutStatus.PUT_OK:
@@ -291,27 +299,12 @@ def finish_send(
 
     send = WaitingSend(answer)
     if waits:
-        wait_for_copies(broker, send, result.end_offset)
+        wait_for_copies(broker, send, result.end_offset, min_copies)
     if send.waits == 0:
         answer(send.status, send.cause)
     else:
         request.drop_content()
     return None
-
-
-def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
-    """Start the waits that the broker's role and flush type require (store-ha#56).
-
-    They run side by side.
-    """
-    now = broker.now()
-    if broker.store.config.flush_disk_type == "SYNC_FLUSH":
-        broker.flush_waits.add(end_offset, send, now=now)
-    if broker.config.is_sync_master and broker.ha_master.needs_copies:
-        if broker.ha_master.is_slave_ok(end_offset):
-            broker.slave_waits.add(end_offset, send, now=now)
-        else:
-            send.status, send.cause = PutStatus.SLAVE_NOT_AVAILABLE, broker.ha_master.explain(end_offset)
 
 
 def region_fields(broker: Broker) -> dict[str, str]:

@@ -7,7 +7,8 @@ earlier resolution is not detected: a message committed twice is delivered twice
 from typing import Any
 
 from rmqlab.broker.halfmessages import committed, op_record, renewed
-from rmqlab.broker.handlers.send import NOT_STORED, delay, wait_for_copies
+from rmqlab.broker.handlers.copies import stored_demand, wait_for_copies, waits_for_store
+from rmqlab.broker.handlers.send import NOT_STORED, delay
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
@@ -19,7 +20,6 @@ from rmqlab.remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_PGROUP,
     PROPERTY_TRAN_MSG,
-    PROPERTY_WAIT,
     TRANSACTION_COMMIT,
     TRANSACTION_ROLLBACK,
     NewMessage,
@@ -105,8 +105,8 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
     send = WaitingSend(
         lambda _status, _cause: request.reply(Reply())
     )  # stored: success, regardless of the number of copies
-    if half.properties.get(PROPERTY_WAIT, "true").lower() == "true":
-        wait_for_copies(broker, send, result.end_offset)
+    if waits_for_store(half.properties):
+        wait_for_copies(broker, send, result.end_offset, stored_demand(broker, half.properties))
     return None if send.waits else Reply()
 
 

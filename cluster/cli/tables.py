@@ -223,6 +223,8 @@ def _render_replication(document: Document) -> Text:
         )
         if row["verdict"]:
             text.append(f"    {row['verdict']}\n", "red")
+        if row["trouble"] and row["trouble"] != row["verdict"]:
+            text.append(f"    reported to its master: {row['trouble']}\n", "red")
     text.rstrip()
     return text
 

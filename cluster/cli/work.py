@@ -12,6 +12,7 @@ from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, direct
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
+from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.verdict.outcomes import STORED
 
@@ -38,6 +39,12 @@ def produce(
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a send with its retries.")] = 3.0,
     retries: Annotated[int, typer.Option(min=0, help="Attempts after the first.")] = 2,
     tags: Annotated[str, typer.Option(help="Tag of each message.")] = "",
+    min_copies: Annotated[
+        int,
+        typer.Option(
+            min=0, max=MAX_MIN_COPIES, help="Logs that must have each message, for brokers with obey_min_copies."
+        ),
+    ] = 0,
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
     *,
@@ -58,6 +65,7 @@ def produce(
         "send_timeout": timeout,
         "retries": retries,
         "tags": tags,
+        "min_copies": min_copies,
         "access_key": access_key,
         "secret_key": secret_key,
     }

@@ -103,6 +103,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "transferFromWhere": link and link.get("transfer_from_where"),
                 "state": link and link.get("state"),
                 "verdict": (_map(facts.get(slave.name), "ha") or {}).get("verdict"),
+                "trouble": _trouble_of(slave, known),
             }
         )
     return rows
@@ -133,6 +134,12 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
         if host == slave.host and (alone or host != "127.0.0.1"):
             return connection
     return None
+
+
+def _trouble_of(slave: Node, master_facts: Facts) -> str | None:
+    """Return what a slave reported to its master; None if nothing is known."""
+    troubles = [one for one in _list(_map(master_facts, "ha"), "slave_troubles") if isinstance(one, Mapping)]
+    return next((str(one.get("text")) for one in troubles if one.get("broker_id") == slave.broker_id), None)
 
 
 def commit_log_max(facts: Facts) -> int | None:

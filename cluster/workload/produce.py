@@ -20,9 +20,11 @@ from rmqlab.client.message import Attempt, Message, ReceivedMessage, SendResult
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
 from rmqlab.cluster.workload.routes import emit_routes
+from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
+from rmqlab.runtime.validators import within
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
 LEAST_PATIENCE = 3.0
@@ -61,6 +63,8 @@ class ProduceConfig:
     tags: str = ""
     delay_level: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(18)])
     """Delay level: 1 to 18 delay delivery by 1 s to 2 h. 0: no delay."""
+    min_copies: int = attrs.field(default=0, validator=within(0, MAX_MIN_COPIES))
+    """Logs that must have each message, the master's included, at brokers with `obey_min_copies`. 0: no demand."""
     transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
     """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""
     stays: bool = False
@@ -133,6 +137,7 @@ async def _send_one(
         keys=f"n{number}",
         tags=config.tags,
         delay_level=config.delay_level,
+        min_copies=config.min_copies,
     )
     began = wall_millis()
     result: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 import attrs
+from attrs import validators
 
 from rmqlab.client.namespace import without_namespace
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -21,6 +22,7 @@ from rmqlab.remoting.message import (
     decode_messages,
     decompress_body,
 )
+from rmqlab.remoting.min_copies import MAX_MIN_COPIES, PROPERTY_MIN_COPIES
 from rmqlab.remoting.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
@@ -54,6 +56,11 @@ class Message:
     """1 to 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h. 0 delivers at once."""
     wait_store_ok: bool = True
     """False: the broker replies SEND_OK without waiting for the disk or the slave."""
+    min_copies: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(MAX_MIN_COPIES)])
+    """Logs that must have the message before it is SEND_OK, the master's included; 0: as the broker is configured.
+
+    A broker obeys it with the switch `obey_min_copies`. Others, real ones too, store the property and ignore it.
+    """
 
     def wire_properties(self, unique_id: str | None) -> dict[str, str]:
         """Return all properties as stored.
@@ -69,6 +76,8 @@ class Message:
             properties[PROPERTY_DELAY] = str(self.delay_level)
         if unique_id:
             properties[PROPERTY_UNIQ_KEY] = unique_id
+        if self.min_copies:
+            properties[PROPERTY_MIN_COPIES] = str(self.min_copies)
         properties[PROPERTY_WAIT] = "true" if self.wait_store_ok else "false"
         return properties
 

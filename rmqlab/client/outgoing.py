@@ -168,7 +168,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
 
 
 def check(message: Message, config: ProducerConfig) -> None:
-    """Reject messages that every broker would reject, and empty bodies.
+    """Reject messages that every broker would reject, empty ones, contradictions.
 
     Java's client rejects empty bodies; brokers accept them.
     """
@@ -178,6 +178,8 @@ def check(message: Message, config: ProducerConfig) -> None:
         raise _illegal(f"topic {message.topic} takes no messages from clients")
     if not message.body:
         raise _illegal("the body is empty")
+    if message.min_copies and not message.wait_store_ok:
+        raise _illegal("min_copies makes the broker wait, and wait_store_ok=False forbids it")
     if len(message.body) > config.max_message_size:
         raise _illegal(f"the body is {len(message.body)} bytes long, at most {config.max_message_size} are allowed")
 

@@ -8,9 +8,9 @@ import enum
 
 
 class RequestCode(enum.IntEnum):
-    """Request codes of 4.9.8, and three of 5.x.
+    """Request codes of 4.9.8, three of 5.x, and one of ours.
 
-    Clients and tools of 5.x require these three.
+    Clients and tools of 5.x require those three.
     """
 
     SEND_MESSAGE = 10
@@ -111,6 +111,7 @@ class RequestCode(enum.IntEnum):
     GET_TOPIC_CONFIG = 351  # 5.x, like the next two: served only with serve_requests_of_5x (broker-requests#62)
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361  # served like PULL_MESSAGE (broker-requests#34)
+    REPORT_SLAVE_TROUBLE = 30001  # ours: far from RocketMQ's, and within the 16 bits of the binary codec
 
 
 class ResponseCode(enum.IntEnum):

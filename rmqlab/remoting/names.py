@@ -45,6 +45,7 @@ BUILT_IN_GROUPS = (
 
 MASTER_ID = 0
 
+
 MAX_TOPIC_LENGTH = 127
 MAX_GROUP_LENGTH = 255
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -120,7 +120,7 @@ async def serve(store: MessageStore, frame_size: int, where: str | None, runs: l
     """The master's process: start a slave for each run."""
     reactor = Reactor()
     settings = HaSettings(ha_transfer_batch_size=frame_size)
-    master = HaMaster(reactor, store, settings, on_ack=lambda _offset: None, emit=lambda *_kind, **_fields: None)
+    master = HaMaster(reactor, store, settings, on_ack=lambda _master: None, emit=lambda *_kind, **_fields: None)
     host, port = master.listen("127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reactor.run_forever)

@@ -59,12 +59,11 @@ def pulls(count: int, serialize_type: int) -> list[bytes]:
 def run(talking: TalkingBroker, frames: list[bytes]) -> tuple[float, int]:
     """Serve one frame after the other; return CPU seconds and reply bytes."""
     decoder, sink, answered = FrameDecoder(), Sink(), 0
-    broker = talking.broker
     began = time.process_time()
     for data in frames:
         for frame in decoder.feed(data):
             talking.dispatcher.serve(sink, decode_command(frame))
-        broker.slave_waits.advance(broker.store.max_commit_log_offset)
+        talking.acknowledge(talking.broker.store.max_commit_log_offset)
         answered += sum(map(len, sink.sent))
         sink.sent.clear()
     return time.process_time() - began, answered

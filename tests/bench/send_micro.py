@@ -14,13 +14,11 @@ from typing import Any
 
 import attrs
 
-from rmqlab.broker.state import Broker
-from rmqlab.broker.testing import open_talking_broker, send_fields
+from rmqlab.broker.testing import TalkingBroker, open_talking_broker, send_fields
 from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.dispatch import Dispatcher
 
 BATCH = 16
 WARM_UP = 100
@@ -56,14 +54,14 @@ def receives(serialize_type: int, count: int) -> list[bytes]:
     return [b"".join(frames[at : at + BATCH]) for at in range(0, count, BATCH)]
 
 
-def run(broker: Broker, dispatcher: Dispatcher[Broker], passes: list[bytes]) -> None:
+def run(talking: TalkingBroker, passes: list[bytes]) -> None:
     """What a channel does with each receive."""
     decoder, sink = FrameDecoder(), Sink()
     for data in passes:
         for frame in decoder.feed(data):
-            dispatcher.serve(sink, decode_command(frame))
-        broker.store.enter_appended()
-        broker.slave_waits.advance(broker.store.max_commit_log_offset)
+            talking.dispatcher.serve(sink, decode_command(frame))
+        talking.broker.store.enter_appended()
+        talking.acknowledge(talking.broker.store.max_commit_log_offset)
         b"".join(sink.sent)
         sink.sent.clear()
 
@@ -79,12 +77,12 @@ def main() -> None:
             talking = open_talking_broker(pathlib.Path(directory), broker_role="SYNC_MASTER", **FILE_SIZES)
             talking.replication.has_slave = True
             passes = receives(serialize_type, arguments.count)
-            run(talking.broker, talking.dispatcher, passes[:WARM_UP])
+            run(talking, passes[:WARM_UP])
             profile = cProfile.Profile()
             if arguments.profile:
                 profile.enable()
             started = time.process_time()
-            run(talking.broker, talking.dispatcher, passes[WARM_UP:])
+            run(talking, passes[WARM_UP:])
             used = time.process_time() - started
             profile.disable()
             print(f"{name:8} headers: {used / (arguments.count - WARM_UP * BATCH) * 1e6:.1f} us of CPU a message")

@@ -8,6 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.testing import Recorder
 from rmqlab.broker.testing import TalkingBroker, open_talking_broker
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.headers.nameserver import (
@@ -15,10 +17,11 @@ from rmqlab.remoting.headers.nameserver import (
     UnRegisterBrokerRequestHeader,
 )
 from rmqlab.runtime.dispatch import Dispatcher, Route, handler_table
-from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.server import Server
 from tests.broker.brokerprocess import RATE, Nameserver, World
+from tests.broker.syncmaster import Master, StartMaster
 from tests.broker.transactionproducer import Producer
 
 
@@ -86,3 +89,41 @@ async def world(tmp_path: pathlib.Path) -> AsyncIterator[World]:
         finally:
             client.close()
             server.close()
+
+
+@pytest.fixture
+async def reactor() -> AsyncIterator[Reactor]:
+    async with open_reactor() as made:
+        yield made
+
+
+@pytest.fixture
+async def start_master(reactor: Reactor, open_broker: Callable[..., TalkingBroker]) -> AsyncIterator[StartMaster]:
+    """Starts sync masters that listen for slaves; closes all at the end."""
+    started: list[Master] = []
+
+    def start(name: str = "master", **settings: Any) -> Master:
+        talk = open_broker(name, **{"broker_role": "SYNC_MASTER", **settings})
+        broker, recorder = talk.broker, Recorder()
+
+        def acked(master: HaMaster) -> None:
+            broker.slave_waits.advance(master)
+            recorder.changed()
+
+        ha = HaMaster(
+            reactor,
+            broker.store,
+            broker.settings.ha,
+            on_ack=acked,
+            on_lost=broker.slave_waits.fail_lost,
+            emit=recorder.emit,
+        )
+        broker.ha_master = ha
+        started.append(Master(talk, ha, recorder, ha.listen("127.0.0.1", 0)))
+        return started[-1]
+
+    yield start
+    for master in started:
+        master.ha.close()
+        for stream in master.slaves:
+            await trio.aclose_forcefully(stream)

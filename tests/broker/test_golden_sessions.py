@@ -85,7 +85,7 @@ class Replay:
             elif step.is_from_client and not step.command.is_response:
                 self.asked[step.address, step.command.opaque] = step.command
                 self.talk.run_pass(peer, step.command)
-                self.talk.broker.slave_waits.advance(self.talk.broker.store.max_commit_log_offset)
+                self.talk.acknowledge(self.talk.broker.store.max_commit_log_offset)
             elif not step.is_from_client and step.command.is_response:
                 self.expected[step.address, step.command.opaque] = step.command
 

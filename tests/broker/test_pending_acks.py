@@ -116,13 +116,8 @@ def test_all_that_wait_are_told_when_it_cannot_come() -> None:
     assert len(waits) == 0
 
 
-class Explainer:
-    def explain(self, record_end: int) -> str:
-        return f"nobody has {record_end}"
-
-
 def test_one_that_waited_in_vain_is_told_why_if_somebody_knows() -> None:
     waits, send = slave_waits(), WaitingSend(lambda _status, _cause: None)
     waits.add(7, send, now=0.0)
-    waits.expire(3.0, Explainer())
+    waits.expire(3.0, lambda record_end: f"nobody has {record_end}")
     assert (send.status, send.cause) == (PutStatus.FLUSH_SLAVE_TIMEOUT, "nobody has 7")

@@ -17,6 +17,7 @@ from rmqlab.client.errors import (
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
 from rmqlab.client.producer import Outcome, Producer
+from rmqlab.remoting.batch import decode_batch
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
@@ -292,6 +293,19 @@ async def test_a_batch_is_one_request_for_one_queue(world: "World", client: Clie
     assert len(broker.queues["orders", 0]) == 3
 
 
+async def test_each_message_of_a_batch_carries_its_own_demand_for_copies(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    messages = [Message(topic="orders", body=b"x", min_copies=copies) for copies in (0, 2)]
+    producer = Producer(client, "pg")
+    await producer.send_batch(messages)
+    await producer.send(messages[1])
+    (batch,), (single,) = broker.asked(RequestCode.SEND_BATCH_MESSAGE), broker.asked(SEND)
+    carried = [parse_properties(bytes(text).decode()).get("MIN_COPIES") for text in decode_batch(batch.body).properties]
+    assert carried == [None, "2"]
+    assert parse_properties(single.ext_fields["i"])["MIN_COPIES"] == "2"
+
+
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [
@@ -319,6 +333,7 @@ async def test_messages_that_do_not_go_together_make_no_batch(
         (Message(topic="SCHEDULE_TOPIC_XXXX", body=b"x"), "takes no messages"),
         (Message(topic="orders", body=b""), "empty"),
         (Message(topic="orders", body=b"x" * (4 * 2**20 + 1)), "at most 4194304"),
+        (Message(topic="orders", body=b"x", min_copies=2, wait_store_ok=False), "wait_store_ok=False forbids it"),
     ],
 )
 async def test_what_no_broker_would_take_is_refused_here(client: Client, message: Message, reason: str) -> None:

@@ -77,8 +77,16 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
             "transferFromWhere": 100,
             "state": "TRANSFER",
             "verdict": None,
+            "trouble": None,
         }
     ]
+
+
+def test_what_a_slave_reported_is_found_by_its_id() -> None:
+    """After a promotion by hand, the old master is the slave with id 1."""
+    troubles = [{"broker_id": 2, "slave": "x", "text": "its disk fails"}, {"broker_id": 1, "text": "its disk is full"}]
+    (row,) = document({"broker-a": {"ha": {"connections": [], "slave_troubles": troubles}}})["replication"]
+    assert row["trouble"] == "its disk is full"
 
 
 def test_what_no_node_tells_is_unknown_and_never_a_number() -> None:

@@ -59,7 +59,8 @@ def document(name: str) -> dict[str, Any]:
     }
     slave = node | {"name": "broker-a-s", "role": "SLAVE", "broker_id": 1, "state": "crashed", "address": "y"}
     row = {"group": "broker-a", "master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 5}
-    labels = ("slaveAckOffset", "diff", "transferredByteInSecond", "inSync", "transferFromWhere", "state", "verdict")
+    offsets = ("slaveAckOffset", "diff", "transferredByteInSecond", "transferFromWhere")
+    labels = (*offsets, "inSync", "state", "verdict", "trouble")
     return {
         "name": "c",
         "namesrv_addr": name,
@@ -69,6 +70,7 @@ def document(name: str) -> dict[str, Any]:
         "broker_settings": {name: name},
         "internal_errors": {name: 1},
         "nodes": [node, slave],
+        "masters": {"broker-a": [name]},
         "replication": [row | dict.fromkeys(labels, name)],
         "routes": {"namesrv-1": {name: {"0": name}, "broker-a": {"0": "127.77.9.20:10911"}}, "namesrv-2": None},
         "faults": [fault(name)],

@@ -10,7 +10,7 @@ from rmqlab.store.truncate import save_from, truncate
 
 
 def saved(root: pathlib.Path, count: int = 300, first: int = 5) -> pathlib.Path:
-    """Store messages k-0, k-1, ... over several files of the log, and cut all from one on."""
+    """Store messages k-0, k-1, ... over several files, and cut all from one on."""
     store = MessageStore.open(small_config(root), now_millis=ManualClock())
     offsets = [store.put(new_message(b"x" * 400, unique_key=f"k-{number}")).physical_offset for number in range(count)]
     path = save_from(store, offsets[first])

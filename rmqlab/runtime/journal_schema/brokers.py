@@ -40,6 +40,18 @@ BROKERS = (
         {"slave": SLAVE, "reason": text("why"), "ack_offset": log_offset("the last that it reported")},
     ),
     EventType(
+        "slave_trouble",
+        "broker",
+        "A slave reported to this master what stops its replication (a switch of ours).",
+        {"slave": text("its name"), "text": text("what it reported")},
+    ),
+    EventType(
+        "slave_recovered",
+        "broker",
+        "A slave that reported a trouble replicates again (a switch of ours).",
+        {"slave": text("its name")},
+    ),
+    EventType(
         "ha_client_connected",
         "broker",
         "This slave connected to its master.",

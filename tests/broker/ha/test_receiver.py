@@ -175,7 +175,7 @@ def test_a_large_body_that_does_not_fit_is_dropped_across_passes() -> None:
 
 def test_a_disk_without_room_ends_the_stream_with_the_reason() -> None:
     log = MemoryLog(fails_with=OSError(errno.ENOSPC, "No space left on device"))
-    with pytest.raises(StreamError, match="no room for 4 bytes at 0: No space left"):
+    with pytest.raises(StreamError, match="cannot append 4 bytes at 0: No space left"):
         receiver_of(log).receive(Wire(frame(0, b"body")), 0.0)
 
 

@@ -130,7 +130,8 @@ def test_the_answer_waits_for_a_slave_and_does_not_tell_of_it(open_broker: Opene
     talk.replication.has_slave = True
     register_asker(talk)
     assert talk.exchange(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(), b"9.99") == []
-    talk.broker.slave_waits.expire(talk.clock.now() + 60)
+    talk.clock.advance(60)
+    talk.expire_slave_waits()
     assert talk.peer.replies[-1].code == ResponseCode.SUCCESS
 
 

@@ -31,9 +31,9 @@ def test_a_sync_send_is_answered_when_the_slave_has_it(open_broker: Opener) -> N
     for _ in range(2):
         assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
     first_end = talk.broker.store.queue_entries("T", 0, 0, 1)[0][1]
-    talk.broker.slave_waits.advance(first_end - 1)
+    talk.acknowledge(first_end - 1)
     assert talk.peer.replies == []
-    talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
+    talk.acknowledge(talk.broker.store.max_commit_log_offset)
     assert [reply.code for reply in talk.peer.replies] == [ResponseCode.SUCCESS] * 2
     assert [reply.ext_fields["queueOffset"] for reply in talk.peer.replies] == ["0", "1"]
 
@@ -46,10 +46,10 @@ def test_a_silent_slave_costs_three_seconds_for_all_sends_together(open_broker: 
         talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
         talk.clock.advance(0.1)
     talk.clock.advance(2.4)
-    talk.broker.slave_waits.expire(talk.clock.now())
+    talk.expire_slave_waits()
     assert talk.peer.replies == []
     talk.clock.advance(0.6)
-    talk.broker.slave_waits.expire(talk.clock.now())
+    talk.expire_slave_waits()
     assert [reply.code for reply in talk.peer.replies] == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * 5
 
 
@@ -81,7 +81,7 @@ def test_disk_and_slave_are_waited_for_side_by_side_and_the_slave_outweighs(
     talk.replication.has_slave = has_slave
     assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
     talk.clock.advance(5)
-    talk.broker.slave_waits.expire(talk.clock.now())
+    talk.expire_slave_waits()
     talk.broker.flush_waits.expire(talk.clock.now())
     assert [reply.code for reply in talk.peer.replies] == [code]
 
@@ -93,7 +93,7 @@ def test_the_disk_alone_does_not_answer_a_send_that_waits_for_a_slave_too(open_b
     talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
     talk.broker.flush_waits.advance(talk.broker.store.max_commit_log_offset)
     assert talk.peer.replies == []
-    talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
+    talk.acknowledge(talk.broker.store.max_commit_log_offset)
     assert [reply.code for reply in talk.peer.replies] == [ResponseCode.SUCCESS]
 
 
@@ -110,7 +110,7 @@ def test_a_send_leaves_nothing_for_the_garbage_collector(open_broker: Opener) ->
     try:
         for _ in range(10):
             talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
-            talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
+            talk.acknowledge(talk.broker.store.max_commit_log_offset)
         assert gc.collect() == 0
     finally:
         gc.enable()

@@ -173,7 +173,7 @@ def test_a_commit_waits_for_the_copies_that_its_sender_asked_for(open_broker: Op
     sent = talk.exchange(RequestCode.SEND_MESSAGE_V2, _fields(WAIT=wait), b"body")
     broker, end_of_half = talk.broker, talk.broker.store.max_commit_log_offset
     assert (sent == []) is is_held
-    broker.slave_waits.advance(end_of_half)
+    talk.acknowledge(end_of_half)
     broker.flush_waits.advance(end_of_half)
     half = talk.peer.replies[-1]
     replies = end(talk, half, COMMIT)
@@ -185,7 +185,7 @@ def test_a_commit_waits_for_the_copies_that_its_sender_asked_for(open_broker: Op
         broker.flush_waits.advance(broker.store.max_commit_log_offset)
         assert len(talk.peer.replies) == before
         talk.clock.advance(4)
-        broker.slave_waits.expire(talk.clock.now())  # the slave is late, and that is a success as well
+        talk.expire_slave_waits()  # the slave is late, and that is a success as well
         assert [reply.code for reply in talk.peer.replies[before:]] == [ResponseCode.SUCCESS]
 
 

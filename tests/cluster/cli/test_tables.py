@@ -41,6 +41,7 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
         "transferFromWhere": 90,
         "state": "TRANSFER",
         "verdict": "the last word",
+        "trouble": "the disk is full",
     }
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
     nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
@@ -59,7 +60,9 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
     with Live(render_status(document), console=live_console, auto_refresh=False):
         pass
     assert "123456789 " in shown.getvalue()
-    assert "the last word" in " ".join(shown.getvalue().split())
+    words = " ".join(shown.getvalue().split())
+    assert "the last word" in words
+    assert "reported to its master: the disk is full" in words
 
 
 def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_named() -> None:
@@ -75,6 +78,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
         "transferFromWhere": 123456789012,
         "state": "TRANSFER",
         "verdict": "",
+        "trouble": None,
     }
     nodes = [
         dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES

@@ -1,4 +1,4 @@
-"""Messages that a slave cut from its log: listed, exported, and prepared to be sent again."""
+"""Messages that a slave cut from its log: listed, exported, and sent again."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ SPEC = ClusterSpec(name="x")
 
 @pytest.fixture
 def directory(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDirectory:
-    """A stopped cluster whose slave has cut k-2, k-3 and k-4; its master has k-3 under another offset."""
+    """A stopped cluster whose slave has cut k-2 to k-4; its master has another k-3."""
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
     made = ClusterDirectory.named("x")
     made.create()
