@@ -230,7 +230,7 @@ def test_a_read_begins_at_the_commits_of_a_java_consumer(spark: "SparkSession", 
 
 
 def test_each_queue_begins_at_its_own_time(spark: "SparkSession", java: Java, either: Cluster) -> None:
-    """A queue without a message at its time or later begins at its end, or is an error."""
+    """A queue without later messages begins at its end, or is an error."""
     from pyspark.errors import AnalysisException
 
     sent = places(produce(java, either, "SparkTimes", 40))
