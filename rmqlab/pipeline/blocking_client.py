@@ -1,6 +1,6 @@
 """A client instance for synchronous code: Spark's workers and planning processes.
 
-Each process has one client per set of name servers, in a separate thread, created on first use. Workers run many tasks
+Each process has one client for each set of settings, in a separate thread, created on first use. Workers run many tasks
 in sequence, so that connections are reused between them.
 """
 
@@ -14,7 +14,6 @@ import trio
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import Client, open_client
-from rmqlab.remoting.acl import Credentials
 
 T = TypeVar("T")
 _START_SECONDS = 30
@@ -23,14 +22,16 @@ _START_SECONDS = 30
 class Link:
     """A client in a thread. Any thread may `call`; calls run concurrently."""
 
-    def __init__(self, name_server: str, credentials: Credentials | None = None, namespace: str = "") -> None:
-        self._config = ClientConfig(namesrv_addr=name_server, credentials=credentials, namespace=namespace or None)
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
         self._is_open = threading.Event()
         self._failure: BaseException | None = None
         self._client: Client
         self._token: trio.lowlevel.TrioToken
         self._scope = trio.CancelScope()
-        self._thread = threading.Thread(target=self._run, name=f"client of {name_server}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"client of {';'.join(config.namesrv_addr)}", daemon=True
+        )
         self._thread.start()
         if not self._is_open.wait(_START_SECONDS):
             raise TimeoutError(f"the client did not start within {_START_SECONDS} s")
@@ -70,17 +71,17 @@ class Link:
                 await trio.sleep_forever()
 
 
-_links: dict[tuple[int, str, Credentials | None, str], Link] = {}
+_links: dict[tuple[int, ClientConfig], Link] = {}
 
 
-def link_to(name_server: str, credentials: Credentials | None = None, namespace: str = "") -> Link:
-    """Return this process's link to a cluster.
+def link_to(config: ClientConfig) -> Link:
+    """Return this process's link to a cluster, one for equal settings.
 
     A forked process does not use its parent's.
     """
-    key = os.getpid(), name_server, credentials, namespace
+    key = os.getpid(), config
     if (link := _links.get(key)) is None or not link.is_alive:
-        link = _links[key] = Link(name_server, credentials, namespace)
+        link = _links[key] = Link(config)
         atexit.register(link.close)
     return link
 

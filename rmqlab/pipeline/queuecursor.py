@@ -22,8 +22,6 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import MASTER_ID
 
 READ_FROM: Final = ("master", "slave", "suggested")
-_ONE_PULL: Final = 1024
-"""Messages requested by one pull; a broker returns up to its own limit, 32 or 8 by default."""
 _READ_AHEAD: Final = 8
 """Concurrent pulls, after one that found messages."""
 _RETRY_SECONDS: Final = 0.2
@@ -181,7 +179,7 @@ class QueueCursor:
         asked = _Round(len(addresses))
         for broker_id in self._order(addresses):
             try:
-                pulled = await self._pull(client, addresses[broker_id], self.position, _ONE_PULL)
+                pulled = await self._pull(client, addresses[broker_id], self.position, self.reading.pull_batch_size)
             except BrokerError as exc:
                 if exc.code in _REFUSED_FOR_GOOD or is_denied(exc.code, exc.remark or ""):
                     asked.refusals.append(str(exc))
@@ -208,7 +206,7 @@ class QueueCursor:
         """Return True for messages, or if the filter excludes all of a scanned part."""
         if pulled.next_offset <= self.position or pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             return False
-        return pulled.is_found or not self.reading.wanted.is_any
+        return pulled.is_found or not self.reading.message_filter.is_any
 
     async def _ahead(self, client: Client, first: Pulled) -> list[Pulled]:
         """Return the responses of concurrent pulls after one that found messages.
@@ -217,7 +215,7 @@ class QueueCursor:
         filter the start of the next pull cannot be predicted.
         """
         address = self.members.get(self.part.queue.broker, {}).get(self._asked)
-        if address is None or not first.is_found or not self.reading.wanted.is_any:
+        if address is None or not first.is_found or not self.reading.message_filter.is_any:
             return []
         stride = first.next_offset - self.position
         starts = range(first.next_offset, self.part.end, stride)[:_READ_AHEAD]

@@ -113,11 +113,13 @@ class Reading:
     """How to read. Seconds are those of the process's clock."""
 
     read_from: str = "suggested"
-    wanted: Filter = attrs.field(factory=Filter)
+    message_filter: Filter = attrs.field(factory=Filter)
     group: str = "rmqlab-spark"
     seconds: float = 120.0
     """How long to look for a member that has the messages."""
     request_seconds: float = 5.0
+    pull_batch_size: int = 1024
+    """Messages requested by one pull; a broker returns up to its own limit, 32 or 8 by default."""
 
 
 @attrs.frozen
@@ -251,7 +253,7 @@ async def pull(
     Raises the errors of Client.ask.
     """
     reading = reading or Reading()
-    wanted = reading.wanted
+    wanted = reading.message_filter
     header = PullMessageRequestHeader(
         consumer_group=client.named(reading.group),
         topic=client.named(queue.topic),

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.client.config import ClientConfig
 from rmqlab.client.namespace import SEPARATOR
 from rmqlab.client.subscription import ALL
 from rmqlab.pipeline.blocking_client import Link, link_to
@@ -45,6 +46,7 @@ _READ_ONLY_AS_STREAM = (
     "starting_offsets_file",
     "commit_group",
 )
+_TIMEOUTS = ("connect_timeout_ms", "request_timeout_ms")
 _WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
 _WRITE_ONLY = (
     *_WRITE_ONLY_IN_BATCHES,
@@ -58,6 +60,7 @@ _WRITE_ONLY = (
 
 _HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _NOT_IN_TAGS = re.compile(r"[\s|,;&*'\"]")
+_PART_OF_CLIENT_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _TXN_APP_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
@@ -104,6 +107,12 @@ def _without_tls(value: str) -> bool:
     return False
 
 
+def _part_of_client_id(value: str) -> str:
+    if not _PART_OF_CLIENT_ID.fullmatch(value.strip()):
+        raise ValueError("expected 1 to 64 letters, digits, `.`, `_` and `-`")
+    return value.strip()
+
+
 def _namespace(value: str) -> str:
     if SEPARATOR in value or topic_fault(value.strip()) is not None:
         raise ValueError("expected letters, digits, `|`, `_` and `-`")
@@ -138,6 +147,10 @@ class TopicOptions:
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
     use_tls: bool = option("useTLS", _without_tls, "TLS, which is not supported", default=False)
+    instance_name: str = option(
+        "instanceName", _part_of_client_id, "name in the ids of clients; each process appends its own id", default=""
+    )
+    unit_name: str = option("unitName", _part_of_client_id, "the client's unit, at the end of its id", default="")
     namespace: str = option("namespace", _namespace, "what topics and groups are prefixed with on the wire", default="")
     topic: str = option("topic", _topic, "one topic", default="")
     topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
@@ -166,7 +179,7 @@ class TopicOptions:
     starting_time_strategy: str = option(
         "startingOffsetsByTimestampStrategy",
         one_of("error", "latest"),
-        "what a queue without a message at its first store time or later means",
+        "for a queue without messages at or after its starting time: begin at latest, or raise an error",
         default="latest",
     )
     starting_group: str = option(
@@ -182,28 +195,55 @@ class TopicOptions:
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay", duration, "how long after the last micro-batch fewer messages wait", default=900_000
     )
-    min_partitions: int = option("minPartitions", at_least(1), "tasks at least", default=1)
+    min_partitions: int = option(
+        "minPartitions", at_least(1), "minimum number of tasks; large queues are split", default=1
+    )
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
     read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")
     tags: tuple[str, ...] = option("tags", _tag_expression, "only messages with one of the tags of a || b", default=())
     sql: str = option("sqlExpression", text, "only messages whose properties fulfil this (SQL92)", default="")
-    group: str = option("groupId", _group, "the name under which is read", default="rmqlab-spark")
+    group: str = option(
+        "groupId", _group, "consumer group sent with pulls, which brokers authorize", default="rmqlab-spark"
+    )
     commit_group: str = option("commitGroup", _group, "a consumer group whose offsets follow a stream", default="")
     poll_timeout_ms: int = option(
-        "pollTimeoutMs", at_least(1), "how long a task looks for its messages", default=120_000
+        "pollTimeoutMs",
+        at_least(1),
+        "how long a task tries to get its messages from any broker of a group",
+        default=120_000,
     )
-    request_timeout_ms: int = option("requestTimeoutMs", at_least(1), "how long one broker is waited for", default=5000)
+    connect_timeout_ms: int = option(
+        "connectTimeoutMs", at_least(1), "timeout of each connection to a server", default=3000
+    )
+    pull_batch_size: int = option(
+        "pullBatchSize", at_least(1), "messages to ask for in one pull; brokers may return fewer", default=1024
+    )
+    request_timeout_ms: int = option(
+        "requestTimeoutMs", at_least(1), "timeout of each request to a broker", default=5000
+    )
     # writing
-    txn_app_id: str = option("txnAppId", _txn_app_id, "what writes, where a batch write may be repeated", default="")
-    txn_version: int | None = option("txnVersion", at_least(0), "which of its batches this is", default=None)
-    producer_group: str = option("producerGroup", _group, "the name under which is sent", default="rmqlab-spark")
+    txn_app_id: str = option(
+        "txnAppId", _txn_app_id, "name of the writing application: repeated batches get equal ids", default=""
+    )
+    txn_version: int | None = option(
+        "txnVersion", at_least(0), "number of the batch that txnAppId writes", default=None
+    )
+    producer_group: str = option(
+        "producerGroup", _group, "producer group of the messages, which brokers authorize", default="rmqlab-spark"
+    )
     batch_size: int = option("batchSize", at_least(1), "messages of one request", default=64)
     wait_store: bool = option(
-        "waitStore", boolean, "whether a broker answers only when it is as safe as it is set to", default=True
+        "waitStore",
+        boolean,
+        "whether a send waits for the flush and the slave that the broker is configured for",
+        default=True,
     )
     accept_degraded: bool = option(
-        "acceptDegraded", boolean, "whether stored, but not as safely as asked for, is good enough", default=True
+        "acceptDegraded",
+        boolean,
+        "whether a message counts as written after FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE",
+        default=True,
     )
     delivery_timeout_ms: int = option(
         "deliveryTimeoutMs", at_least(1), "how long a task tries to send", default=120_000
@@ -283,7 +323,7 @@ class TopicOptions:
         first = list(fields).index("brokers")
         reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
         self._refuse(
-            ("topics", "topic_pattern", "assign", *[name for name in reading if name != "request_timeout_ms"]),
+            ("topics", "topic_pattern", "assign", *[name for name in reading if name not in _TIMEOUTS]),
             "reading",
         )
 
@@ -317,14 +357,24 @@ class TopicOptions:
     @property
     def link(self) -> Link:
         """The process's client of the cluster."""
-        return link_to(self.name_server, self.credentials, self.namespace)
+        return link_to(
+            ClientConfig(
+                namesrv_addr=self.name_server,
+                credentials=self.credentials,
+                namespace=self.namespace or None,
+                instance_name=f"{self.instance_name}#{os.getpid()}" if self.instance_name else "DEFAULT",
+                connect_timeout=self.connect_timeout_ms / 1000,
+                unit_name=self.unit_name or None,
+            )
+        )
 
     @property
     def credentials(self) -> Credentials | None:
         return Credentials(self.access_key, self.secret_key) if self.access_key else None
 
     @property
-    def wanted(self) -> Filter:
+    def message_filter(self) -> Filter:
+        """The messages to read, by tags or properties."""
         return Filter(tags=self.tags, sql=self.sql)
 
     @property
@@ -332,10 +382,11 @@ class TopicOptions:
         """How tasks read."""
         return Reading(
             read_from=self.read_from,
-            wanted=self.wanted,
+            message_filter=self.message_filter,
             group=self.group,
             seconds=self.poll_timeout_ms / 1000,
             request_seconds=self.request_timeout_ms / 1000,
+            pull_batch_size=self.pull_batch_size,
         )
 
 

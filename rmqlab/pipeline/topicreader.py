@@ -65,7 +65,7 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
             loss = chunk.loss
             if chunk.bodies:
                 records = _records(chunk, part)
-                if options.wanted.is_any:
+                if options.message_filter.is_any:
                     loss = _hole(chunk, records, part) or loss
                 yield _batch(records, part, options, schema)
             if loss is not None and options.fail_on_data_loss:

@@ -200,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         log.warning("%s. The stream continues without these queues, and reads them once their brokers respond", problem)
 
-    def _end(self, begin: dict[QueueName, int], told: dict[QueueName, Bound]) -> dict[QueueName, int]:
+    def _end(self, begin: dict[QueueName, int], bounds: dict[QueueName, Bound]) -> dict[QueueName, int]:
         """Return the end of each queue in this batch.
 
         Queues of silent brokers stay at their start. A new queue starts at its first message. A batch without messages
@@ -208,9 +208,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset.
         """
         end = dict(begin)
-        for queue in told.keys() & begin.keys():
-            end[queue] = self._end_of(queue, begin[queue], told[queue])
-        if fresh := told.keys() - begin.keys():
+        for queue in bounds.keys() & begin.keys():
+            end[queue] = self._end_of(queue, begin[queue], bounds[queue])
+        if fresh := bounds.keys() - begin.keys():
             firsts = self.options.link.call(self._ask, queues.min_offset, fresh)
             end |= {queue: bound.offset for queue, bound in firsts.items()}
         return end

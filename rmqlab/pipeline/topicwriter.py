@@ -217,8 +217,9 @@ def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Let
     return Letter(message, row.get("queueId"), row.get("broker"), row.get("shardingKey"))
 
 
-def _is_final(code: int, told: str) -> bool:
-    return code == ResponseCode.MESSAGE_ILLEGAL or is_denied(code, told)
+def _is_permanent(code: int, remark: str) -> bool:
+    """Return True for a rejection that a retry cannot change."""
+    return code == ResponseCode.MESSAGE_ILLEGAL or is_denied(code, remark)
 
 
 class _Sending:
@@ -257,16 +258,16 @@ class _Sending:
                 to = await self._target(producer, load[0])
                 result = await _hand_over(producer, load, to, self.options.request_timeout_ms / 1000)
             except (RefusedError, NoRouteError, NoNameServerError) as exc:
-                outcome, failure, final = "refused", str(exc), _is_final(exc.code, str(exc))
+                outcome, failure, is_permanent = "refused", str(exc), _is_permanent(exc.code, str(exc))
             except IndeterminateError as exc:
-                outcome, failure, final = "indeterminate", str(exc), False
+                outcome, failure, is_permanent = "indeterminate", str(exc), False
             else:
-                outcome, failure, final = result.value, f"stored, but {result.value}", False
+                outcome, failure, is_permanent = result.value, f"stored, but {result.value}", False
                 if result is SendStatus.SEND_OK or self.options.accept_degraded:
                     self.outcomes[outcome] += len(load)
                     return
             self.outcomes[f"again after {outcome}"] += len(load)
-            if final or trio.current_time() >= deadline:
+            if is_permanent or trio.current_time() >= deadline:
                 topic = load[0].message.topic
                 raise SendFailedError(f"{len(load)} rows could not be written to {topic}: {failure}")
             await trio.sleep(_RETRY_SECONDS)

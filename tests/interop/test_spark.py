@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from tests.interop.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -172,3 +173,128 @@ def bodies(directory: Path) -> list[str]:
         files |= {Path(json.loads(line)["path"]).name for line in entry.read_text().splitlines() if line[0] == "{"}
     lines = [line for name in sorted(files) for line in (directory / name).read_text().splitlines()]
     return [json.loads(line)["body"] for line in lines]
+
+
+def places(sent: list[list[str]]) -> dict[tuple[str, int], list[int]]:
+    """Return the offsets of sent messages by broker name and queue id."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for words in sent:
+        found.setdefault((words[2], int(words[3])), []).append(int(words[4]))
+    return found
+
+
+def read_places(frame: "DataFrame") -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for row in frame.select("broker", "queueId", "queueOffset").orderBy("queueOffset").collect():
+        found.setdefault((row.broker, row.queueId), []).append(row.queueOffset)
+    return found
+
+
+def of_queues(topic: str, numbers: Mapping[tuple[str, int], int]) -> str:
+    """JSON with a number for each queue."""
+    brokers: dict[str, dict[str, int]] = {}
+    for (broker, queue), number in numbers.items():
+        brokers.setdefault(broker, {})[str(queue)] = number
+    return json.dumps({topic: brokers})
+
+
+def test_assigned_queues_are_read_alone(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    from pyspark.errors import AnalysisException
+
+    sent = places(produce(java, either, "SparkAssign", 40))
+    (broker, first), *_, (_, last) = sorted(sent)
+    reader = spark.read.format("rocketmq").option("nameServer", either.namesrv)
+    frame = reader.option("assign", json.dumps({"SparkAssign": {broker: [first, last]}})).load()
+    assert read_places(frame) == {(broker, queue): sent[broker, queue] for queue in (first, last)}
+    with pytest.raises(AnalysisException, match=f"there is no queue SparkAssign@{broker}:99 of option assign"):
+        reader.option("assign", json.dumps({"SparkAssign": {broker: [99]}})).load().count()
+
+
+def test_a_read_begins_at_the_commits_of_a_java_consumer(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    from pyspark.errors import AnalysisException
+
+    first = places(produce(java, either, "SparkGroup", 40))
+    consume(java, either, "SparkGroup", 40)
+    address = either.master.address
+    wait_until(
+        lambda: all(
+            rawrequest.committed_offset(address, "GroupSparkGroup", "SparkGroup", queue) == offsets[-1] + 1
+            for (_, queue), offsets in first.items()
+        ),
+        "the commits of all queues",
+    )
+    later = places(produce(java, either, "SparkGroup", 12))
+    assert read_places(load(spark, either, "SparkGroup", startingGroup="GroupSparkGroup")) == later
+    with pytest.raises(AnalysisException, match=r"GroupSparkGruop .*did you mean GroupSparkGroup"):
+        load(spark, either, "SparkGroup", startingGroup="GroupSparkGruop").count()
+
+
+def test_each_queue_begins_at_its_own_time(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    """A queue without later messages begins at its end, or is an error."""
+    from pyspark.errors import AnalysisException
+
+    sent = places(produce(java, either, "SparkTimes", 40))
+    stored = load(spark, either, "SparkTimes").select("queueId", "queueOffset", "storeTimestamp").collect()
+    at = {(row.queueId, row.queueOffset): int(row.storeTimestamp.timestamp() * 1000) for row in stored}
+    early, late, *_ = sorted(sent)
+    times = {early: at[early[1], sent[early][5]], late: at[late[1], sent[late][-1]] + 60_000}
+    options = {"startingOffsetsByTimestamp": of_queues("SparkTimes", times)}
+    expected = sent | {early: [one for one in sent[early] if at[early[1], one] >= times[early]]}
+    del expected[late]
+    assert read_places(load(spark, either, "SparkTimes", **options)) == expected
+    with pytest.raises(AnalysisException, match=f"SparkTimes@{late[0]}:{late[1]} has no message stored at"):
+        load(spark, either, "SparkTimes", **options, startingOffsetsByTimestampStrategy="error").count()
+
+
+def test_a_stream_waits_for_messages_or_for_its_delay(
+    spark: "SparkSession", java: Java, either: Cluster, tmp_path: Path
+) -> None:
+    produce(java, either, "SparkDelay", 20)
+    source = {"nameServer": either.namesrv, "topic": "SparkDelay", "startingOffsets": "earliest"}
+
+    def start(delay: str) -> "StreamingQuery":
+        frame = spark.readStream.format("rocketmq").options(**source, minOffsetsPerTrigger="10", maxTriggerDelay=delay)
+        writer = frame.load().selectExpr("cast(body as string) body").writeStream.format("json")
+        return writer.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "checkpoint")).start()
+
+    query = start("1h")
+    try:
+        wait_until(lambda: len(bodies(tmp_path / "out")) == 20, "the first batch", 300)
+        produce(java, either, "SparkDelay", 9)
+        wait_until(lambda: behind_latest(query) > 0, "a backlog that waits", 300)
+        assert len(bodies(tmp_path / "out")) == 20
+        produce(java, either, "SparkDelay", 1)
+        wait_until(lambda: len(bodies(tmp_path / "out")) == 30, "ten messages", 300)
+    finally:
+        query.stop()
+    query = start("2s")
+    try:
+        wait_until(lambda: query.lastProgress is not None, "the first trigger", 300)
+        produce(java, either, "SparkDelay", 3)
+        wait_until(lambda: len(bodies(tmp_path / "out")) == 33, "three messages after the delay", 300)
+    finally:
+        query.stop()
+
+
+def behind_latest(query: "StreamingQuery") -> float:
+    """Return how many messages the stream is behind on its furthest queue."""
+    progress = query.lastProgress
+    if progress is None:
+        return 0
+    found: float = json.loads(progress["sources"][0]["latestOffset"])["maxOffsetsBehindLatest"]
+    return found
+
+
+def test_a_namespace_is_that_of_java_clients(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    target = [f"namesrv={either.namesrv}", "topic=SparkBills", "namespace=NS", "count=20"]
+    with java.start("Producer", *target) as producer:
+        assert Counter(line.split()[0] for line in producer.finish()) == {"SEND_OK": 20}
+    found = load(spark, either, "SparkBills", namespace="NS").collect()
+    assert sorted(row.body.decode() for row in found) == sorted(f"m-{number}" for number in range(20))
+    assert {row.topic for row in found} == {"SparkBills"}
+    assert load(spark, either, "NS%SparkBills").count() == 20
+    frame = spark.range(0, 10).selectExpr("concat('row-', id) body")
+    options = {"nameServer": either.namesrv, "topic": "SparkBills", "namespace": "NS"}
+    frame.write.format("rocketmq").mode("append").options(**options).save()
+    got = consume(java, either, "SparkBills", 30, "namespace=NS", "group=GroupBills")
+    assert sorted(words[5] for words in got if words[5].startswith("row")) == sorted(f"row-{n}" for n in range(10))

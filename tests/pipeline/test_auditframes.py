@@ -59,6 +59,24 @@ def test_a_key_identifies_a_row(spark: "SparkSession", run: pathlib.Path) -> Non
             assert frame.select(*(f"`{name}`" for name in table.key)).distinct().count() == frame.count(), table.name
 
 
+def test_a_key_identifies_a_row_of_a_run_with_violations(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    from rmqlab.pipeline.audit.audit import audit_run
+    from rmqlab.pipeline.auditframes import audit_frames
+    from tests.pipeline.violations import PLANTED, clean_run, write_run
+
+    made_up = clean_run()
+    for plant in dict(PLANTED):
+        plant(made_up)
+    directory = write_run(made_up, tmp_path)
+    audit_run(spark, directory)
+    frames = audit_frames(spark, directory)
+    filled = {table.name for table in TABLES if not frames[table.name].isEmpty()}
+    assert filled > {"fates", "outages", "offset_moves", "repeats", "late_deliveries", "inversions", "divergences"}
+    for table in TABLES:
+        rows = frames[table.name].select(*(f"`{name}`" for name in table.key)).collect() if table.key else []
+        assert len(set(map(repr, rows))) == len(rows), table.name
+
+
 def test_an_unknown_table_and_a_run_without_tables_are_refused(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     from rmqlab.pipeline.auditframes import AuditFrames, NotAuditedError, audit_frames
 

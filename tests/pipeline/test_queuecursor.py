@@ -225,6 +225,6 @@ async def test_with_a_filter_nothing_that_was_passed_over_is_lost(
     broker = brokers["master"] = FakeBroker()
     answers = [Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, 40, 0, b""), Pulled(ResponseCode.SUCCESS, 90, 0, b"040,")]
     monkeypatch.setattr(broker, "pull", lambda _offset, _count: answers.pop(0))
-    found, chunks = await read_all(cursor(brokers, 0, 80, wanted=Filter(tags=("a",))))
+    found, chunks = await read_all(cursor(brokers, 0, 80, message_filter=Filter(tags=("a",))))
     assert found == [40]
     assert not [chunk for chunk in chunks if chunk.loss]

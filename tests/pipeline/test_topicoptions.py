@@ -1,7 +1,10 @@
 """What the options of the source `rocketmq` accept, and how they refuse the rest."""
 
+import os
+
 import pytest
 
+from rmqlab.client.config import ClientConfig
 from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 
@@ -145,6 +148,50 @@ def test_delays_of_micro_batches_are_for_streams() -> None:
 
 def test_plain_connections_may_be_asked_for() -> None:
     bound(topic="t", useTLS="false").check_for_read()
+
+
+def test_client_settings_reach_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.pipeline.topicoptions.link_to", lambda config: config)
+    options = bound(topic="t", instanceName="etl", unitName="u1", connectTimeoutMs="250", pullBatchSize="16")
+    options.check_for_batch_read()
+    client = options.link
+    assert isinstance(client, ClientConfig)
+    assert (client.instance_name, client.unit_name, client.connect_timeout) == (f"etl#{os.getpid()}", "u1", 0.25)
+    assert options.reading.pull_batch_size == 16
+
+
+def test_clients_without_a_name_get_a_unique_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.pipeline.topicoptions.link_to", lambda config: config)
+    client = bound(topic="t").link
+    assert isinstance(client, ClientConfig)
+    assert (client.instance_name, client.unit_name) == ("DEFAULT", None)
+
+
+@pytest.mark.parametrize("name", ["instanceName", "unitName"])
+@pytest.mark.parametrize("text", ["", "a@b", "a b", "a#1", "x" * 65])
+def test_parts_of_client_ids_are_plain_words(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} is .*: expected 1 to 64 letters"):
+        bound(**{name: text})
+
+
+def test_a_writer_takes_settings_of_clients_but_not_of_pulls() -> None:
+    bound(topic="t", instanceName="etl", unitName="u1", connectTimeoutMs="250").check_for_write()
+    with pytest.raises(OptionError, match="option pullBatchSize is for reading only"):
+        bound(topic="t", pullBatchSize="16").check_for_write()
+
+
+@pytest.mark.parametrize(
+    ("near", "meant"),
+    [
+        ("instancename_", "instanceName"),
+        ("unit", "unitName"),
+        ("connectTimeout", "connectTimeoutMs"),
+        ("pullBatch", "pullBatchSize"),
+    ],
+)
+def test_near_misses_of_client_settings_are_named(near: str, meant: str) -> None:
+    with pytest.raises(OptionError, match=f"there is no option {near}, did you mean {meant}"):
+        bound(**{near: "1"})
 
 
 def test_a_namespace_is_for_reading_and_writing() -> None:
