@@ -10,6 +10,7 @@ import rmqlab
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.act import command_of, wait
 from rmqlab.cluster.cli.check import check
+from rmqlab.cluster.cli.compare import compare
 from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
@@ -87,6 +88,7 @@ app.command(hidden=True)(plant)
 app.command()(scenarios)
 app.command()(run)
 app.command()(repro)
+app.command()(compare)
 for extra in importlib.metadata.entry_points(group="rmqlab.commands"):  # of packages that we do not import
     app.command(extra.name)(extra.load())
 

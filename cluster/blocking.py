@@ -1,4 +1,6 @@
-"""The Python API for programs without trio: the cluster runs in a thread, and every call blocks until it is done.
+"""The Python API for programs without trio: every call blocks until it is done.
+
+The cluster runs in a thread.
 
     with BlockingCluster(ClusterSpec(name="shop", role="SYNC_MASTER"), directory) as cluster:
         cluster.kill("broker-a:master")

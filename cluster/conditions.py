@@ -82,7 +82,10 @@ def _views(document: Document) -> list[Mapping[str, Any]] | None:
 
 
 def _is_whole(document: Document) -> bool:
-    """True if no nameserver has more broker names than it listed: a missing address may be among the others."""
+    """True if no nameserver has more broker names than it listed.
+
+    A missing address may be among the omitted ones.
+    """
     return not document.get("routes_left_out")
 
 
@@ -97,7 +100,7 @@ def _route_gone(document: Document, targets: list[Node]) -> bool:
 
 
 def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
-    """Yield the replication of the running slaves among the targets, or of the groups of target masters."""
+    """Return the replication of running slaves: targets, or slaves of target masters."""
     groups = {node.group for node in targets if node.is_master}
     slaves = {node.name for node in targets if node.is_slave}
     running = {entry["name"] for entry in document["nodes"] if entry["pid"]}

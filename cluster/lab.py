@@ -1,4 +1,4 @@
-"""The Python API: start a cluster, act on it, read its events and journals, wait for conditions.
+"""The Python API: starts a cluster, acts on it, reads events, awaits conditions.
 
     async with open_cluster(ClusterSpec(name="demo", role="SYNC_MASTER")) as cluster:
         await cluster.kill("broker-a:master")
@@ -74,7 +74,7 @@ class Workload:
         return self._supervisor.life(self.name)
 
     def events(self) -> list[JournalEntry]:
-        """Return its events so far, with each message, and the supervisor's events about it."""
+        """Return its events, with each message, and the supervisor's events about it."""
         place = self._supervisor.directory
         own = place.journal_path(self.name)
         known = [event for event in read_journal(place.journal_path(SUPERVISOR)) if event.node == self.name]
@@ -115,12 +115,15 @@ class Cluster(NodeActions):
         return self.supervisor.events
 
     def journal(self) -> list[JournalEntry]:
-        """Return the journal entries of all processes so far, with each message, sorted by time."""
+        """Return all journal entries so far, with each message, sorted by time."""
         return read_journals(self.supervisor.directory.journal_dir)
 
     @asynccontextmanager
     async def follow_journal(self) -> AsyncIterator[AsyncIterator[list[JournalEntry]]]:
-        """Iterate over past and later journal entries, with each message, in batches sorted by time."""
+        """Iterate over past and later journal entries, in batches sorted by time.
+
+        They include the entries of single messages.
+        """
         tail = JournalTail(self.supervisor.directory.journal_dir)
 
         async def batches() -> AsyncGenerator[list[JournalEntry], None]:
@@ -147,10 +150,10 @@ class Cluster(NodeActions):
         return [*self.supervisor.faults.active.by_id.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (see `rmqlab.faults`), and wait until all running nodes apply it.
+        """Put a fault in force, and wait until all running nodes apply it.
 
-        FaultError if this cluster cannot play it. A paused node applies it when it resumes, a node that starts later
-        applies it from its start.
+        Kinds of faults: see `rmqlab.faults`. FaultError if this cluster cannot play it. A paused node applies it when
+        it resumes, a node that starts later applies it from its start.
         """
         return await self.supervisor.faults.apply(fault)
 
@@ -175,7 +178,10 @@ class Cluster(NodeActions):
         return await live_status(self.supervisor)
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait for a condition (see `rmqlab.cluster.conditions`) or a predicate of the status; return that status."""
+        """Wait for a condition or a predicate of the status; return that status.
+
+        Conditions: see `rmqlab.cluster.conditions`.
+        """
         if callable(condition):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:
@@ -216,7 +222,7 @@ async def open_cluster(
     started: Callable[[Cluster], object] = lambda _: None,
     forks: ForkServer | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Start a cluster, yield it once every node is ready, and stop it in order at the end.
+    """Start a cluster, yield it when all nodes are ready, and stop it cleanly at exit.
 
     BadSettingsError for settings that a broker rejects, NodeFailedError for a node that does not start.
     The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. `seed` fixes
@@ -266,7 +272,7 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Serve the processes until all have ended, even while the body is being cancelled."""
+    """Serve the processes until all have ended, even while the body is cancelled."""
     place = supervisor.directory
     attending = trio.CancelScope(shield=True)
 
@@ -356,7 +362,10 @@ def _roles_kept(record: Record | None, spec: ClusterSpec) -> dict[str, int]:
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:
-    """Return the latest second of the cluster's clock: after a fast run it must not go back."""
+    """Return the latest second of the cluster's clock.
+
+    After a run faster than real time, the clock must not go back.
+    """
     if record is None or (record.clock_millis == 0 and record.spec.rate == 1):
         return 0
     millis = record.clock_millis

@@ -1,4 +1,4 @@
-"""The pytest plugin: a RocketMQ cluster as a fixture for the test suites of applications.
+"""The pytest plugin: a RocketMQ cluster as a fixture for tests of applications.
 
     def test_no_order_is_lost(rmq_cluster):
         rmq_cluster.kill("broker-a:master")

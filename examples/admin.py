@@ -1,4 +1,7 @@
-"""Show a cluster and the bounds of a topic's queues: `python examples/admin.py 127.0.0.1:9876 --topic orders`."""
+"""Show a cluster and the bounds of a topic's queues.
+
+Run it: `python examples/admin.py 127.0.0.1:9876 --topic orders`.
+"""
 
 import trio
 import typer

@@ -1,4 +1,7 @@
-"""The client in an application on asyncio: `python examples/asyncio_app.py 127.0.0.1:9876 orders`."""
+"""The client in an application on asyncio.
+
+Run it: `python examples/asyncio_app.py 127.0.0.1:9876 orders`.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Every member gets every message, and keeps its own offsets: `python examples/broadcast.py 127.0.0.1:9876 news`."""
+"""Deliver every message to every group member, each with its own offsets.
+
+Run it: `python examples/broadcast.py 127.0.0.1:9876 news`.
+"""
 
 import pathlib
 import tempfile

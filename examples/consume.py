@@ -1,4 +1,7 @@
-"""Print messages as they come, until interrupted: `python examples/consume.py 127.0.0.1:9876 orders --count 10`."""
+"""Print messages as they arrive, until interrupted.
+
+Run it: `python examples/consume.py 127.0.0.1:9876 orders --count 10`.
+"""
 
 import signal
 from collections.abc import Sequence
@@ -32,7 +35,7 @@ async def main(namesrv_addr: str, topic: str, count: int) -> None:
         nursery.start_soon(set_when_interrupted, enough)
         await nursery.start(PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config).run)
         await enough.wait()
-        nursery.cancel_scope.cancel()  # commits what was consumed, and says goodbye
+        nursery.cancel_scope.cancel()  # commits the consumed offsets, and unregisters
 
 
 async def set_when_interrupted(event: trio.Event) -> None:
@@ -42,7 +45,7 @@ async def set_when_interrupted(event: trio.Event) -> None:
 
 
 def command(namesrv_addr: str, topic: str, count: int = 0) -> None:
-    """Print messages as they come, until interrupted."""
+    """Print messages as they arrive, until interrupted."""
     trio.run(main, namesrv_addr, topic, count)
 
 

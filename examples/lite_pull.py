@@ -1,4 +1,7 @@
-"""Take messages when you want them, from where you want: `python examples/lite_pull.py 127.0.0.1:9876 orders`."""
+"""Poll messages when the application wants them, from the offsets it chooses.
+
+Run it: `python examples/lite_pull.py 127.0.0.1:9876 orders`.
+"""
 
 import trio
 import typer

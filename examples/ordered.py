@@ -1,4 +1,7 @@
-"""Messages of one customer are consumed in the order of their sends: `python examples/ordered.py 127.0.0.1:9876 carts`."""
+"""Consume the messages of each customer in the order of their sends.
+
+Run it: `python examples/ordered.py 127.0.0.1:9876 carts`.
+"""
 
 import collections
 import zlib
@@ -20,7 +23,7 @@ STEPS = ("opened", "filled", "paid", "shipped")
 
 
 def by(customer: str) -> SelectQueue:
-    """All messages of one customer go to one queue: order is kept within a queue, and nowhere else."""
+    """Select one queue for all messages of a customer: only queues keep the order."""
 
     def select(queues: Sequence[MessageQueue]) -> MessageQueue:
         return queues[zlib.crc32(customer.encode()) % len(queues)]

@@ -1,4 +1,7 @@
-"""Send ten messages and say what became of each: `python examples/produce.py 127.0.0.1:9876 orders`."""
+"""Send ten messages and print the outcome of each.
+
+Run it: `python examples/produce.py 127.0.0.1:9876 orders`.
+"""
 
 import trio
 import typer

@@ -1,4 +1,7 @@
-"""Read every queue of a topic from its beginning, by hand: `python examples/pull.py 127.0.0.1:9876 orders`."""
+"""Read every queue of a topic from its beginning, with single pull requests.
+
+Run it: `python examples/pull.py 127.0.0.1:9876 orders`.
+"""
 
 import trio
 import typer

@@ -1,4 +1,7 @@
-"""Ask by a message and get an answer: `python examples/request_reply.py 127.0.0.1:9876 prices`."""
+"""Send a request as a message and receive the reply.
+
+Run it: `python examples/request_reply.py 127.0.0.1:9876 prices`.
+"""
 
 from collections.abc import Sequence
 
@@ -26,7 +29,7 @@ async def main(namesrv_addr: str, topic: str) -> None:
                 if (price := PRICES.get(message.body)) is not None:
                     await replies.send(reply_to(message, price))
 
-        await replies.announce(topic)  # the first message of a topic would create it: here nobody has sent one yet
+        await replies.announce(topic)  # the first message of a topic would create it: here no message was sent yet
         where = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
         consumer = PushConsumer(answering, "example-answerer", {topic: "*"}, on_messages, config=where)
         await nursery.start(consumer.run)

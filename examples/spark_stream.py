@@ -1,4 +1,6 @@
-"""Count a live topic in windows of a second, as a stream, and write the counts to another topic, while the master dies.
+"""Count a live topic in windows of a second while the master dies.
+
+The counts are written to another topic, as a stream.
 
     pip install 'rmqlab[spark]'
     rmqlab up --detach && rmqlab produce --topic orders &

@@ -1,4 +1,7 @@
-"""A message that is only sent if the work behind it succeeds: `python examples/transaction.py 127.0.0.1:9876 payments`."""
+"""Send a message that becomes visible only if the related work succeeds.
+
+Run it: `python examples/transaction.py 127.0.0.1:9876 payments`.
+"""
 
 from collections.abc import Sequence
 
@@ -14,7 +17,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 ACCOUNTS = {"ann": 100, "bob": 5}
 BOOKED: set[str] = set()
-"""Ids of what was charged: an application would write them into the database transaction of the charge."""
+"""Ids of charged messages: an application would write them into the database transaction of the charge."""
 
 
 async def charge(message: Message, unique_id: str) -> TransactionState:
@@ -29,7 +32,10 @@ async def charge(message: Message, unique_id: str) -> TransactionState:
 
 
 async def was_charged(message: ReceivedMessage) -> TransactionState:
-    """The broker asks, as it would if this process had died during the work, or could not tell."""
+    """Return the transaction's state when the broker checks it.
+
+    The broker checks if this process died during the work, or could not report the state.
+    """
     await trio.lowlevel.checkpoint()
     return TransactionState.COMMIT if message.message_id in BOOKED else TransactionState.ROLLBACK
 

@@ -1,8 +1,8 @@
-"""`make clean-runs`: random faults under many seeds, and nothing found that these faults do not explain.
+"""Random faults under many seeds: no other findings may occur.
 
-Each seed plays the scenario `random-faults` (masters killed, frozen and cut off), keeps its stores, and is judged by
-`rmqlab check`. A finding is unexplained if its metric is in ZERO and its value is not 0, or unknown. Exit status 0: none;
-1: some, and which seed shows them.
+Run it: `make clean-runs`. Each seed plays the scenario `random-faults` (masters killed, frozen and cut off), keeps its
+stores, and is judged by `rmqlab check`. A finding is unexplained if its metric is in ZERO and its value is not 0, or
+unknown. Exit status 0: none; 1: some, and which seed shows them.
 """
 
 import argparse
@@ -54,7 +54,7 @@ MAY_BE_UNKNOWN = (
 
 @attrs.frozen
 class Played:
-    """One seed and what was wrong with it."""
+    """One seed and its unexplained findings."""
 
     seed: int
     verdict: str

@@ -1,4 +1,4 @@
-"""Fixtures that more than one folder of tests uses, and what holds for all of them."""
+"""Fixtures shared by several folders of tests, and settings for all tests."""
 
 import os
 import pathlib
@@ -11,14 +11,14 @@ import pytest
 from rmqlab.runtime.settings import snake
 from rmqlab.store.disk import Disk
 
-# A deadline judges the machine, not the code. What a change broke must not show in somebody else's.
+# A deadline judges the machine, not the code. The errors of one change must not appear in another's run.
 hypothesis.settings.register_profile("rmqlab", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("rmqlab")
 
 
 @pytest.fixture(autouse=True)
 def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the disk of whoever runs the tests be less than half full, as far as stores in this process can see."""
+    """Make the disk appear less than half full to stores in this process."""
     monkeypatch.setattr(Disk, "used_percent", lambda _disk, path: 40 if path.exists() else -1)
 
 
@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let the tests of this process, and the clusters they start, have a loopback network to themselves.
+    """Give this process's tests and clusters a loopback network of their own.
 
     Others may test on this machine at the same time: other workers of this run, other runs. Whoever starts a cluster
     again, or a server at its former port, must find its addresses free. On Linux only: elsewhere there is one address.
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def own_host() -> str:
-    """An address at which nobody else listens, and from which nobody speaks: a port that was closed stays free there."""
+    """Return an unused address, at which closed ports stay free."""
     network = os.environ.get("RMQLAB_NETWORK")
     return f"{network}.0.9" if network else "127.0.0.1"
 
@@ -89,16 +89,20 @@ def _body(keys: Iterable[str], lines: Iterable[tuple[int, int, int, str]]) -> by
 
 
 def _files_below(directory: pathlib.Path, *but: pathlib.Path) -> Mapping[str, bytes]:
-    """What lies there: the content of each file, but for some and what is kept beside them."""
+    """Return the content of the files below a directory, with exceptions.
+
+    The exceptions are the given files and the files kept beside them.
+    """
     own = {f"{path}{suffix}" for path in but for suffix in ("", ".bak")}
     return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file() and str(path) not in own}
 
 
 @pytest.fixture
 def hostile_settings() -> Callable[[Iterable[str], Iterable[tuple[int, int, int, str]]], bytes]:
-    """Makes a body of request 25 or 318 of settings' names, in many spellings, with values that break lines.
+    """Return a generator of request bodies (25, 318) with hostile settings.
 
-    Each line is given by three numbers of any size, which choose key, spelling and value, and a text that may be the value.
+    Names have many spellings, and values break lines. Each line is given by three numbers of any size, which choose
+    key, spelling and value, and a text that may be the value.
     """
     return _body
 

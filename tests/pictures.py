@@ -1,7 +1,7 @@
-"""`make pictures`: draw the pictures of README anew, from a real cluster and a real report.
+"""Draws the pictures of README from a real cluster and a real report.
 
-The live view is rendered as SVG by rich; the report is a picture of its page in Chromium. Needs the extra `spark`, and
-Chromium on PATH.
+Run it: `make pictures`. The live view is rendered as SVG by rich; the report is a picture of its page in Chromium.
+Needs the extra `spark`, and Chromium on PATH.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def draw_live_view(home: Path, out: Path) -> None:
-    """Run a cluster of two groups, kill a master under load, and draw what `rmqlab watch` shows then."""
+    """Run a cluster of two groups, kill a loaded master, and draw `rmqlab watch`."""
     rmqlab(home, "up", "--detach", "-n", "shop", "--groups", "2", "--role", "SYNC_MASTER")
     try:
         with workload(home, "produce", "-t", "orders", "-r", "20"), workload(home, "consume", "-t", "orders"):
@@ -94,7 +94,7 @@ _RMQLAB = (sys.executable, "-m", "rmqlab.cluster")
 
 
 def rmqlab(home: Path, *words: str, expected: tuple[int, ...] = (0,)) -> str:
-    """Run a command and return what it printed."""
+    """Run a command and return its output."""
     done = subprocess.run([*_RMQLAB, *words], env=_environment(home), stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in expected:
         sys.exit(f"rmqlab {' '.join(words)} ended with {done.returncode}")

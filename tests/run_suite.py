@@ -1,4 +1,4 @@
-"""Run a suite of tests, run each failed test once more alone, and print one closing line.
+"""Run a test suite, repeat each failed test alone, and print a closing line.
 
     python -m tests.run_suite NAME [--jobs N] [PATH...] [-- PYTEST_OPTION...]
 
@@ -21,7 +21,7 @@ _PHASES = ("setup", "call", "teardown")
 
 @attrs.define(eq=False)
 class Recorder:
-    """A pytest plugin that keeps the outcome of each test, and what went wrong outside of tests."""
+    """A pytest plugin that records the outcome of each test, and other errors."""
 
     outcomes: dict[str, str] = attrs.field(factory=dict)
     """`passed`, `failed` or `skipped` by node id; a failure in any phase is a failure of the test."""
@@ -49,7 +49,7 @@ class Recorder:
 
 @attrs.frozen
 class Result:
-    """What came of a suite."""
+    """The result of a suite."""
 
     passed: int
     skipped: int

@@ -1,4 +1,4 @@
-"""`.ci/run` and the Makefile: what CI reads at the end, and that `make help` shows every target."""
+"""`.ci/run` and the Makefile: output for CI, and all targets in `make help`."""
 
 import os
 import pathlib
@@ -15,7 +15,10 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is no
 
 
 def ci_run(tmp_path: pathlib.Path, **recipes: str) -> tuple[int, list[str], str]:
-    """Run the script beside a Makefile of these recipes: exit status, closing lines, and what was printed before."""
+    """Run the script with a Makefile of these recipes; return status and output.
+
+    The output is in two parts: the closing lines, and all lines before.
+    """
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     targets = {".venv/.ready": "@true", **dict.fromkeys(STEPS, "@true"), **recipes}

@@ -1,4 +1,7 @@
-"""Facts that tests and docstrings cite are in docs/protocol: each section and each item of a checklist resolves."""
+"""Each section and checklist item that tests and docstrings cite exists.
+
+Both are in docs/protocol.
+"""
 
 import pathlib
 import re

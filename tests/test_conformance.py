@@ -1,4 +1,4 @@
-"""Each conformance table names every item of its checklist, and every test that claims one."""
+"""Conformance tables name every item of the checklists and each claiming test."""
 
 import ast
 import pathlib
@@ -28,7 +28,7 @@ each_checklist = pytest.mark.parametrize("checklist", CHECKLISTS, ids=[one.name 
 
 
 def cited_items(name: str, text: str) -> set[int]:
-    """Give the items of a checklist that a docstring cites: `remoting#3, #4` or `remoting#30 to #32`."""
+    """Return a docstring's checklist items: `remoting#3, #4` or `remoting#30 to #32`."""
     items = set()
     for first, more, last in re.findall(rf"{name}#(\d+)(?!\.?\d)((?:, #\d+)*)(?: to #(\d+))?", text):
         items |= {int(first), *map(int, re.findall(r"\d+", more))}
@@ -37,7 +37,7 @@ def cited_items(name: str, text: str) -> set[int]:
 
 
 def claims(name: str) -> Iterator[tuple[int, str]]:
-    """Give (item, test) for each test that names an item in its docstring or its parameters."""
+    """Yield (item, test) for each item in a test's docstring or parameters."""
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):

@@ -1,4 +1,7 @@
-"""Holds the documents to the code: links, citations, names of commands, targets, files and JSON members."""
+"""Compares documents with the code: links, citations, names, and JSON members.
+
+Names are of commands, targets and files.
+"""
 
 import json
 import pathlib
@@ -170,7 +173,7 @@ def test_the_tables_of_faults_are_those_that_the_kinds_declare() -> None:
 
 
 def table_below(page: pathlib.Path, title: str) -> set[str]:
-    """The first words of the code spans in the first cells of the table below a heading."""
+    """Return the first words of code spans in a table's first column below a heading."""
     text = re.split(r"^#", text_of(page).partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     rows = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
     return {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
@@ -282,7 +285,10 @@ def documented_members() -> dict[str, list[str]]:
 
 
 def test_a_json_member_that_is_removed_changes_the_version() -> None:
-    """After an intended change, write `documented_members()` to the file, with the version that `JSON_VERSION` has."""
+    """After an intended change, write `documented_members()` to the file.
+
+    The file's version is then `JSON_VERSION`.
+    """
     recorded = json.loads(text_of(JSON_MEMBERS))
     removed = {
         title: left_out

@@ -1,4 +1,7 @@
-"""The list of `make mutants` fits the sources: each old line is still there, and each test that should notice it exists."""
+"""The list of `make mutants` fits the sources and tests.
+
+Each old line and each named test exists.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Regular expressions and readers of foreign text take time in proportion to the text (issue 12.2).
+"""Patterns and readers of foreign text take linear time (issue 12.2).
 
 All patterns of the servers' and clients' modules meet hostile texts in a process of its own, whose CPU time is limited:
 a linear pattern needs a thousandth of it, a quadratic one all, an exponential one would never end. CPU time does not
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 LENGTH = 150_000
-"""Characters; what is quadratic in them takes more than a minute."""
+"""Characters; quadratic work on them takes more than a minute."""
 CPU_SECONDS = 60
 PACKAGES = tuple(f"rmqlab.{name}" for name in ("remoting", "runtime", "broker", "nameserver", "client", "store"))
 UNITS = (
@@ -29,7 +29,7 @@ ENDS = ("", "@")
 
 
 def hostile_texts() -> Iterator[str]:
-    """Give each beginning with each unit repeated behind it, with an end that fits and one that does not."""
+    """Yield each beginning with each repeated unit, with matching and other ends."""
     for start, unit, end in itertools.product(STARTS, UNITS, ENDS):
         yield start + unit * (LENGTH // len(unit)) + end
 

@@ -1,4 +1,4 @@
-"""The runner of suites: what counts as flaky, what as failed, and what is never run again."""
+"""The runner of suites: flaky tests, failed tests, and tests never repeated."""
 
 import os
 import pathlib
@@ -77,7 +77,7 @@ def test_a_test_that_fails_twice_has_failed(suite: pathlib.Path) -> None:
 
 
 def test_a_test_runs_again_with_no_other_beside_it_and_with_the_same_options(suite: pathlib.Path) -> None:
-    """Two tests that fail only in each other's company, of which one is collected only with an option."""
+    """Two tests that fail only together; an option is needed to collect one of them."""
     text = "import sys\n\ndef test_{name}():\n    sys.{name} = True\n    assert not hasattr(sys, '{other}')\n"
     (suite / "test_a.py").write_text(text.format(name="a", other="b"))
     (suite / "test_b.py").write_text(text.format(name="b", other="a"))

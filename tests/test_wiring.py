@@ -1,4 +1,4 @@
-"""Objects get their callbacks in constructors: no code of the servers assigns a function to an attribute later.
+"""Callbacks are constructor arguments: server code does not assign them later.
 
 A callback that is assigned afterwards is missing until then, and no type says so. `rmqlab.broker.assembly` makes the
 parts of a broker in an order in which each constructor gets what it needs.
@@ -78,7 +78,7 @@ def _has_callable(annotation: ast.expr, types: AbstractSet[str]) -> bool:
 
 
 def late_callbacks(tree: ast.Module, names: Names) -> Iterator[str]:
-    """Yield `line: code` of each assignment of a function to an attribute, outside the constructor of its object."""
+    """Yield `line: code` of each function assigned to an attribute after construction."""
     constructors = {
         inner
         for node in ast.walk(tree)
@@ -93,7 +93,7 @@ def late_callbacks(tree: ast.Module, names: Names) -> Iterator[str]:
 
 
 def _assignments(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.Attribute, ast.expr]]:
-    """Yield each assignment to an attribute: the statement, the attribute and the value."""
+    """Yield each assignment to an attribute: statement, attribute and value."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             yield from ((node, target, node.value) for whole in node.targets for target in _attributes(whole))
@@ -108,7 +108,7 @@ def _attributes(target: ast.expr) -> list[ast.Attribute]:
 
 
 def _functions_of(tree: ast.Module) -> AbstractSet[str]:
-    """Return the names that stand for functions or imported things in a module.
+    """Return the names of functions and imported objects in a module.
 
     A method is no such name.
     """

@@ -1,1 +1,4 @@
-"""Actions on the processes of a cluster: one table for the APIs, the commands, the keys and the scenarios."""
+"""Actions on the processes of a cluster, in one table.
+
+The Python APIs, the commands, the keys of the live view and the scenarios use the same table.
+"""

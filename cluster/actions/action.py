@@ -1,4 +1,4 @@
-"""What an entry of the table of actions says, and how a cluster class gets a typed method from it."""
+"""An entry of the table of actions, and the typed method made from it."""
 
 import enum
 import functools
@@ -99,7 +99,7 @@ class NodeAction(Generic[R]):
     key_label: str = ""
     """What the live view shows beside the key; empty for the action's name."""
     report: Report[R] = attrs.field(factory=NodesReport)
-    """How the command prints what was done."""
+    """Prints the result of the command."""
     method: str = attrs.field(default="", init=False)
 
     def __set_name__(self, owner: type, name: str) -> None:

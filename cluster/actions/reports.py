@@ -1,4 +1,4 @@
-"""How an action reports what it did: as a JSON document, and as lines for a person."""
+"""Reports of actions: as a JSON document, and as lines for a person."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -40,7 +40,7 @@ def _process(node: Document) -> str:
 
 @attrs.frozen
 class NodesReport(Generic[R]):
-    """The status entries of the nodes that were acted on, each with members of its own, and a line for each."""
+    """The status entries of the affected nodes: each has extra members and a line."""
 
     members: Callable[[R, str], Document] = _no_members
     """Members for the node of this name, from the action's result."""
@@ -56,7 +56,10 @@ class NodesReport(Generic[R]):
 
 
 class RoleReport:
-    """The status entries of the nodes whose role was changed, each with the names of the group's other masters."""
+    """The status entries of the nodes whose role was changed.
+
+    Each names the other masters of its group.
+    """
 
     async def document(self, supervisor: Supervisor, _target: str, result: Collection[str]) -> list[dict[str, Any]]:
         nodes = (await live_status(supervisor))["nodes"]

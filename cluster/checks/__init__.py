@@ -58,25 +58,34 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
 def judge_run(
     entries: Sequence[JournalEntry], stores: Mapping[str, Path], surveys: Sequence[JournalSurvey] | None = None
 ) -> Judgement:
-    """Judge a run by the entries of all its journals and the root of each broker's store, by node name.
+    """Judge a run by the entries of all its journals and its brokers' stores.
 
-    `surveys` list what is missing in the journals' files; None for entries that were not read from files. Changes
-    nothing; the nodes may still be running. Raises OSError if a store cannot be read.
+    `stores` maps the name of each broker's node to the root of its store. `surveys` list what is missing in the
+    journals' files; None for entries that were not read from files. Changes nothing; the nodes may still be running.
+    Raises OSError if a store cannot be read.
     """
     history = read_history(entries)
     return judge(history, read_stores(stores, history), read_conditions(entries, surveys))
 
 
 def judge_directory(directory: Path) -> Judgement:
-    """Judge a run or a cluster by its directory: journals in `journal`, the store of each broker in `<node>/store`.
+    """Judge a run or a cluster by its directory.
 
-    Raises OSError if there is no journal, or a file cannot be read.
+    The journals are in `journal`, the store of each broker in `<node>/store`. Raises OSError if there is no journal, or
+    a file cannot be read.
     """
+    return judge_with_history(directory)[1]
+
+
+def judge_with_history(directory: Path) -> tuple[History, Judgement]:
+    """Judge as `judge_directory`; return what happened as well."""
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
     stores = {path.parent.name: path for path in sorted(directory.glob("*/store"))}
-    return judge_run(merge_entries(*journals), stores, surveys)
+    entries = merge_entries(*journals)
+    history = read_history(entries)
+    return history, judge(history, read_stores(stores, history), read_conditions(entries, surveys))
 
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:

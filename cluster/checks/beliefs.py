@@ -38,7 +38,7 @@ class Belief:
     address: str
     span: Span
     dropped_by: JournalEntry | None
-    """The event that ended it; None if the journal has none."""
+    """The event that ended it; None if it is missing in the journal."""
 
 
 def beliefs_of_nameservers(history: History) -> list[Belief]:
@@ -62,7 +62,10 @@ def beliefs_of_nameservers(history: History) -> list[Belief]:
 
 
 def beliefs_of_clients(history: History) -> list[Belief]:
-    """Return the routes of every client over time: an address counts while any of the client's routes contains it."""
+    """Return the routes of every client over time.
+
+    An address counts while any of the client's routes contains it.
+    """
     routes: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     beliefs: list[Belief] = []

@@ -42,7 +42,7 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Yield the findings of `catalogue.CLOCKS` for every node that can be compared with another."""
+    """Yield `catalogue.CLOCKS` findings for each node comparable with another."""
     worst: dict[tuple[str, str], Bound] = {}
     for bound in _bounds(history, stores):
         pair = (bound.behind, bound.ahead)
@@ -101,7 +101,7 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
-    """Yield the copies of a message, with the master whose clock gave each its store time."""
+    """Yield a message's copies, each with the master whose clock set its store time."""
     for copy in stores.by_message.get(message_id, ()):
         if (master := history.roles.master_at(copy.queue.broker, copy.stored_at)) is not None:
             yield copy, master
@@ -121,7 +121,7 @@ def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _of_ends(history: History) -> Iterator[Bound]:
-    """Yield bounds from the last event of each node that did not start again after its last end."""
+    """Yield bounds from the last event of each node that ended and did not restart."""
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
     for entry in (*history.entries, *history.closing):  # `closing` repeats some of the last entries

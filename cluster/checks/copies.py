@@ -1,4 +1,4 @@
-"""The records in the stores of a run: those of every node's commit log, read from the files.
+"""The records in a run's stores, read from the commit log files of every node.
 
 A record whose body does not match its CRC is not a readable copy of its message. Records behind a hole (bytes that are
 not a record) count as readable, although a broker that starts after a crash would truncate its log at the hole.
@@ -97,7 +97,10 @@ class Stores:
 
 
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
-    """Read the stores of nodes by name: each a store's root, or a directory with the store in `store`."""
+    """Read the stores of nodes by name.
+
+    Each path is a store's root, or a directory with the store in `store`.
+    """
     nodes: dict[str, NodeStore] = {}
     found: dict[str, Path] = {}
     unread: dict[str, str] = {}

@@ -20,7 +20,7 @@ _NOTICED_FIRST = 5000
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Yield the findings of `catalogue.DETECTION` for every watcher with a broker in its routes."""
+    """Yield `catalogue.DETECTION` findings for watchers with a broker in their routes."""
     beliefs = [*beliefs_of_nameservers(history), *beliefs_of_clients(history)]
     nameservers = [member.name for member in history.members.values() if member.is_nameserver]
     for watcher in dict.fromkeys([*nameservers, *(belief.watcher for belief in beliefs)]):
@@ -73,12 +73,15 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
 
 
 def _is_overtaken(absence: Absence, history: History) -> bool:
-    """True if another absence follows at once, as when a frozen broker is killed: then the other one counts."""
+    """True if another absence follows at once, which then counts instead.
+
+    An example is a frozen broker that is killed.
+    """
     return any(other.node == absence.node and other.at == absence.until for other in history.absences)
 
 
 def _held_at(absence: Absence, beliefs: Sequence[Belief], address: str) -> Belief | None:
-    """Return the first belief in the address that had not ended when the absence began."""
+    """Return the first belief in the address that was held when the absence began."""
     went = absence.at if absence.is_ordered else absence.at - _NOTICED_FIRST
     for belief in beliefs:
         ended = belief.span.until

@@ -1,4 +1,4 @@
-"""Whether a slave's commit log equals its master's, byte for byte, and by how much it is shorter or longer.
+"""Compares a slave's commit log with its master's, byte for byte, and in length.
 
 After a promotion the master before it is compared, too: what only its log has is lost to clients.
 

@@ -1,10 +1,10 @@
-"""Duplicates by cause: messages that are stored twice, or that a consumer group received twice.
+"""Duplicates by cause: messages stored twice, or received twice by a group.
 
 `stored_twice` counts messages at more than one place (broker name, queue, queue offset) of the topic they were sent to:
 a client retried a send whose first attempt had been stored. `duplicates` counts deliveries of a message to a group
 beyond the first, each under one cause, tried in this order:
   - `redelivery`: the consumer had handed it back (reconsume times above 0).
-  - `client_retry`: it came from another place than before, so it is stored twice.
+  - `client_retry`: its place differs from the previous one, so it is stored twice.
   - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
     sync or a correction of the consumer), or to a consumer that took over the queue after a commit beyond it.
   - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.
@@ -86,7 +86,10 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
 
 
 def _places(stores: Stores, message_id: str, topic: str) -> dict[tuple[Queue, int], list[Copy]]:
-    """Return the places in the topic of the send: half, delayed, retried and dead messages are under others, too."""
+    """Return the message's places in the topic of its send.
+
+    Half, delayed, retried and dead messages are also stored under other topics.
+    """
     return {place: copies for place, copies in stores.places(message_id).items() if place[0].topic == topic}
 
 
@@ -114,7 +117,7 @@ def find_repeats(history: History) -> Iterator[Repeat]:
 
 
 class _Causes:
-    """Events that may explain a repeated delivery: commits, moved offsets, queues taken over."""
+    """Events that explain repeated deliveries: commits, moved offsets, taken queues."""
 
     def __init__(self, history: History) -> None:
         self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)

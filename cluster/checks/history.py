@@ -43,7 +43,7 @@ class Send:
     """One send with all its attempts: one journal entry `sent`."""
 
     ids: tuple[str, ...]
-    """Unique ids: several for a batch, empty if the entry has none."""
+    """Unique ids: several for a batch; may be empty."""
     node: str
     topic: str
     outcome: str
@@ -184,7 +184,7 @@ class History:
         return (entry for entry in self.entries if entry.kind in kinds)
 
     def of_node(self, node: str, *kinds: str) -> Iterator[JournalEntry]:
-        """Yield entries of these kinds that a node emitted or that are about it, except those of single messages."""
+        """Yield entries of these kinds by or about a node, but not of single messages."""
         return (entry for entry in self._by_node.get(node, ()) if entry.kind in kinds)
 
     @functools.cached_property
@@ -195,7 +195,7 @@ class History:
         return found
 
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
-        """Return the entries of these messages, and the few other entries just before and after a time."""
+        """Return the entries of these messages, and the few others just around a time."""
         index = bisect.bisect_right(self._telling, at, key=_at)
         found = [*self._telling[max(0, index - _AROUND) : index + _AROUND]]
         for message_id in message_ids:

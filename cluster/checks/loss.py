@@ -1,4 +1,4 @@
-"""Loss of acknowledged messages (RPO): outcomes of sends, compared with the messages in the stores.
+"""Loss of acknowledged messages (RPO): outcomes of sends against stored messages.
 
 `lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
 under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
@@ -45,7 +45,7 @@ def _count_sends(history: History) -> Iterator[Finding]:
 
 
 def _span(history: History, sends: Sequence[Send]) -> Evidence:
-    """Return when sends of one outcome began and ended, with the events around the first."""
+    """Return when sends of an outcome began and ended, with events around the first."""
     first, last = sends[0], sends[-1]
     return Evidence(
         says=f"{len(sends)} sends, the first at {first.node}",
@@ -191,7 +191,7 @@ _REMOVALS_SHOWN = 3
 
 
 def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
-    """Add the events that removed records from a node's store, often long after the send."""
+    """Add the events that removed records from a store, often long after the send."""
     after = piece.at_millis or 0
     removals = [entry for entry in history.of_node(node, *REMOVING_KINDS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
     if not removals:
@@ -201,7 +201,7 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
-    """Count stored messages of sends with this outcome, which does not say that they are stored."""
+    """Count stored messages of sends whose outcome does not say that they are stored."""
     metric = f"stored.{outcome}"
     sends = [send for send in history.sends if send.outcome == outcome]
     if not history.sends:

@@ -1,4 +1,4 @@
-"""Consumer offsets in brokers' files, compared with the commits that the brokers must have saved.
+"""Compares consumer offsets in brokers' files with the commits that must be saved.
 
 A broker saves its offsets every 5 s, first 10 s after its start, and when it stops cleanly. Commits since the node's
 last start count if the node had the time to save them. Commits sent while a fault was in force or the node was paused
@@ -120,7 +120,10 @@ def _faults(history: History) -> Iterator[Span]:
 
 
 def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[Place, int]]:
-    """Yield the minimum of each offset in the file: the last that was surely saved, or a lower later commit."""
+    """Yield the minimum of each offset in the file.
+
+    It is the last offset that was surely saved, or a lower later commit.
+    """
     by_place: dict[Place, list[Commit]] = {}
     for commit in history.commits:
         broker_id = int(commit.entry.fields.get("broker_id") or 0)

@@ -60,7 +60,10 @@ class Inversion:
 
 
 def find_inversions(placed: Iterable[Placed]) -> list[Inversion]:
-    """Yield messages of one queue that are behind one whose send began after their own had ended."""
+    """Return the messages stored behind a later message of their queue.
+
+    A message is later if its send began after the end of the other's send.
+    """
     found = []
     latest: Placed | None = None
     for one in sorted(placed, key=lambda one: one.offset):
@@ -100,7 +103,10 @@ def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:
 
 
 def _deferred(copies: Iterable[Copy]) -> set[str]:
-    """Messages that were stored under a system topic first: their acknowledged place is there."""
+    """Return the messages that were first stored under a system topic.
+
+    Their acknowledged place is in that topic.
+    """
     first: dict[str, str] = {}
     for copy in copies:
         first.setdefault(copy.message_id, copy.queue.topic)

@@ -1,4 +1,4 @@
-"""Unreadable records, and records and consume queue entries that do not match each other.
+"""Unreadable records, and mismatches of records and consume queue entries.
 
 A hole is a range of bytes in the log that is not a record, with records behind it. Consume queue entries that point into
 a hole show what it contained. `corrupt` counts records whose body does not match its CRC and records in holes,
@@ -186,7 +186,10 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
 
 
 def ended_in_good_order(node: str, history: History) -> bool:
-    """Return True if a node stopped cleanly, alone or with the cluster, and did not start again."""
+    """Return True if a node stopped cleanly and did not start again.
+
+    It stopped alone or with the cluster.
+    """
     last = [entry.kind for entry in history.of_node(node, *_CHANGES)][-1:]
     return node in history.stopped or last == ["node_stopped"]
 

@@ -62,7 +62,7 @@ def _within(pair: Pair, samples: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
-    """Return the lag at every instant with a sample of either node, once both have one."""
+    """Return the lag at every sample of either node, once both have a sample."""
     ends: dict[str, int] = {}
     series: list[Lag] = []
     instant: int | None = None
@@ -96,7 +96,7 @@ def _longest(slave: str, each: Iterable[tuple[Pair, Sequence[Lag]]], history: Hi
 
 
 def _spans_behind(series: Iterable[Lag], until: int | None) -> Iterator[tuple[int, int | None]]:
-    """Yield when the slave fell behind and when it caught up, or `until` if it never did."""
+    """Yield when the slave fell behind and when it caught up, else `until`."""
     since: int | None = None
     for lag in series:
         if lag.byte_count and since is None:

@@ -1,4 +1,4 @@
-"""Consumer offsets that moved back: how often, and by how many messages (see moves.py).
+"""Consumer offsets that moved back: how often and by how much (see moves.py).
 
 Each queue and place counts once: a commit that a broker accepted, a slave's metadata sync, the correction of a consumer
 whose offset is out of bounds, or a group whose next commit is below its last one.

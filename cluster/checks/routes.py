@@ -27,7 +27,7 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 @attrs.frozen
 class _Wrong:
-    """An interval in which a route differed from the truth, or two routes from each other."""
+    """An interval in which a route contradicted the truth or another route."""
 
     span: Span
     says: str
@@ -76,7 +76,10 @@ def _stale(watcher: str, beliefs: Iterable[Belief], history: History) -> Iterato
 
 
 def _contradicting(belief: Belief, node: str, history: History) -> list[Span]:
-    """Return when a node was away, without the times after it had registered: then it had begun to run."""
+    """Return when a node was away, without the times after its registration.
+
+    A node that has registered had begun to run.
+    """
     is_told = history.members[belief.watcher].is_nameserver if belief.watcher in history.members else False
     return merged(
         Span(absence.at, absence.until)

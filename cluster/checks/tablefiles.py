@@ -78,7 +78,10 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
 
 
 def _delivered_levels(store: NodeStore) -> Mapping[int, int]:
-    """Return the end of the delivered messages of each level: the log has each under its own topic later."""
+    """Return the end of the delivered messages of each delay level.
+
+    The log contains each delivered message again under its own topic.
+    """
     elsewhere = {copy.message_id: copy.log_offset for copy in store.copies if copy.queue.topic != SCHEDULE_TOPIC}
     return {
         copy.queue.queue_id + 1: copy.offset + 1

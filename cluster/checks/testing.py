@@ -1,4 +1,4 @@
-"""For tests of the checks: a run built step by step, clean until something is planted in it."""
+"""A run for tests of the checks, built in steps, clean until a violation is added."""
 
 import collections
 from collections.abc import Iterable
@@ -184,7 +184,10 @@ class MadeUpRun:
 
 
 def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
-    """Write journals as the processes of a cluster do: events of the supervisor in its file, others by node."""
+    """Write journals as the processes of a cluster do.
+
+    Events of the supervisor are in its own file, all others in the file of their node.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[JournalEntry]] = {SUPERVISOR: []}
     closing: dict[str, JournalEntry | None] = {}

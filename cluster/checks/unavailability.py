@@ -1,7 +1,8 @@
-"""Write and read unavailability (RTO), per broker name, queue and consumer group, in seconds of the cluster's time.
+"""Write and read unavailability (RTO), per broker name, queue and consumer group.
 
-A window runs from the last success at a target to its next success, and counts if at least one attempt at the target
-failed in it: idle time is not an outage. Targets are independent: a success at one does not end the window of another.
+Durations are seconds of the cluster's time. A window runs from the last success at a target to its next success, and
+counts if at least one attempt at the target failed in it: idle time is not an outage. Targets are independent: a
+success at one does not end the window of another.
 
 A write succeeds if the outcome says "stored". An attempt that found no broker in its route counts for every broker that
 ever stored its topic; for a queue, attempts of its topic count. A read succeeds with a delivery or an answered pull
@@ -102,7 +103,10 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 
 def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Sort by end, successes first: find_windows keeps the order of attempts that end in one millisecond."""
+    """Sort by end, successes first.
+
+    find_windows keeps the order of attempts that end in the same millisecond.
+    """
     return sorted(attempts, key=lambda attempt: (attempt.ended_at, not attempt.is_success))
 
 
@@ -154,7 +158,10 @@ def _reads(history: History) -> tuple[ByTarget, ByGroup]:
 
 
 def _pulls(history: History) -> Iterator[tuple[JournalEntry, int]]:
-    """Yield ends of pulls, last first, with the time since which a message waited, by the queue's next answer."""
+    """Yield ends of pulls, last first, with the time since which a message waited.
+
+    That time follows from the next response of the queue.
+    """
     waiting: dict[tuple[str, str], int] = {}
     for entry in reversed(list(history.of_kind("pull_failed", "pull_resumed"))):
         key = (entry.node, str(entry.fields.get("queue")))
@@ -164,7 +171,10 @@ def _pulls(history: History) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def _pull(entry: JournalEntry, waiting_since: int) -> Attempt:
-    """Return the attempt of a pull: a held one was answered when the hold began, or failed when it broke."""
+    """Return the attempt of a pull.
+
+    A held pull succeeded when its hold began, or failed when its connection broke.
+    """
     at, held, took = entry.at_millis, int(entry.fields.get("held") or 0), int(entry.fields.get("took") or 0)
     if entry.kind == "pull_resumed":
         return Attempt(at - held, at - held, is_success=True, entry=entry)

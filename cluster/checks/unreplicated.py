@@ -1,7 +1,7 @@
-"""Messages that a SYNC_MASTER acknowledged with SEND_OK and that none of its slaves of that time has.
+"""Messages acknowledged with SEND_OK by a SYNC_MASTER but missing in its slaves.
 
-If records of a slave were removed after the send (store wiped, power lost, files deleted, log truncated), their absence
-proves nothing: these messages are mentioned, and do not count.
+Slaves are those of the time of the send. If records of a slave were removed after the send (store wiped, power lost,
+files deleted, log truncated), their absence proves nothing: these messages are mentioned, and do not count.
 """
 
 import bisect
@@ -17,7 +17,7 @@ from rmqlab.verdict.grounds import SYNC_MASTER
 
 
 def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:
-    """Yield `unreplicated BROKER` for each broker name of a SYNC_MASTER cluster that has or had slaves."""
+    """Yield `unreplicated BROKER` for SYNC_MASTER broker names that ever had slaves."""
     for broker in history.broker_names if role == SYNC_MASTER else ():
         if any(slaves for _, slaves in history.roles.slaves_over_time(broker)):
             yield _judge_broker(history, stores, broker)
@@ -43,7 +43,10 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
 
 
 def _absent(history: History, stores: Stores, broker: str, sends: Sequence[Send]) -> Iterator[tuple[str, Send, bool]]:
-    """Yield what no slave of the time of its send has, and whether a slave's records were removed later."""
+    """Yield the messages that no slave of the time of its send has.
+
+    The flag says whether records of such a slave were removed later.
+    """
     over_time = history.roles.slaves_over_time(broker)
     slaves = {slave for _, found in over_time for slave in found}
     held = {slave: {copy.message_id for copy in stores.nodes[slave].copies} for slave in slaves}

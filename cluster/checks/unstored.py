@@ -1,6 +1,6 @@
-"""Messages that a consumer received and that no store has: lost after their delivery, or never stored.
+"""Messages that a consumer received and that no store has.
 
-Messages that a broker deleted for their age do not count.
+They were lost after their delivery, or never stored. Messages that a broker deleted for their age do not count.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:
-    """True if a broker of the queue deleted files and has no message of the queue up to this one."""
+    """True if a broker of the queue deleted files and has no message up to this one."""
     for store in stores.of_broker(delivery.queue.broker):
         if store.node in deleting:
             offsets = [copy.offset for copy in store.copies if copy.queue == delivery.queue]

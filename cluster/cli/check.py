@@ -34,7 +34,7 @@ def check(
     metrics: Annotated[bool, typer.Option("--metrics", help="Print what can be measured, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Judge a run by its journals and stores: loss, duplicates, order, outages, detection.
+    """Judge a run by journals and stores: loss, duplicates, order, outages, detection.
 
     Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with what is missing.
     Exit status 0: the verdict is `holds`. 1: `violated`. 2: `unknown`. It is the same whatever `--metric` shows.
@@ -68,7 +68,7 @@ def check(
 
 
 def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> None:
-    """Print the chosen findings with their evidence, or a table of all, then the verdict."""
+    """Print the chosen findings with their evidence, or a table, then the verdict."""
     if chosen:
         for finding in chosen:
             console.print(render_evidence(finding))
@@ -82,7 +82,7 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
 
 
 def _is_shown(finding: Finding) -> bool:
-    """Return True for a finding shown by default: not zero, or a ground of the verdict."""
+    """Return True for findings shown by default: not zero, or grounds of the verdict."""
     if "@" in finding.metric:
         return False
     name = finding.metric.partition(" ")[0]

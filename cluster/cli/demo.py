@@ -23,7 +23,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 def demo(
     rate: Annotated[float, typer.Option(help="Cluster seconds per real second.", min=1, max=20)] = SPEC.rate,
 ) -> None:
-    """Start a cluster, load it, kill its master, and show what happens and what is lost.
+    """Start a cluster, load it, kill its master, and show the events and the losses.
 
     Exit status 0: no acknowledged message was lost. 1: at least one was lost.
     """

@@ -33,7 +33,7 @@ def diff(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two commit logs: their common range, the first byte that differs, and whose messages lie there.
+    """Compare two commit logs: common range, first different byte, affected messages.
 
     Exit status 0: the same bytes and the same end. 1: different. 2: no common range, or no such store.
     """
@@ -55,7 +55,10 @@ def diff(
 
 
 def log_directory(target: str, directory: ClusterDirectory) -> Path:
-    """Return the commit log of a broker, or of a store given by a path: an existing one, or one with a slash."""
+    """Return the commit log of a broker, or of the store at a path.
+
+    A target is a path if it exists or contains a slash.
+    """
     if "/" in target or Path(target).is_dir():
         return Path(target)
     record = directory.read_record()

@@ -54,7 +54,7 @@ def random_faults(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Strike a random node again and again, until Ctrl-C, which undoes what is in force."""
+    """Inject faults into random nodes until Ctrl-C, which then undoes those in force."""
     values = {
         "every": every,
         "of": [action for action in of.split(",") if action.strip()],

@@ -1,4 +1,4 @@
-"""The commands `rmqlab fault FAMILY`, made from what the kinds of faults declare about their options."""
+"""The commands `rmqlab fault FAMILY`, made from the options of the fault kinds."""
 
 import inspect
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Apply = Callable[..., None]
 
 
 def family_command(family: Family, apply: Apply) -> Callable[..., None]:
-    """Return a function for typer, whose parameters are the options of all kinds of a family.
+    """Return a function for typer with the options of all kinds of a family.
 
     It calls `apply(name, values, as_json=...)`. The values are checked by the supervisor, as those of scenarios are.
     """

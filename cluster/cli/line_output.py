@@ -1,4 +1,4 @@
-"""Prints lines, and below them, on a terminal, what is being waited for."""
+"""Prints lines, and on a terminal also the current wait below them."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from rmqlab.cluster.cli.terms import console
 class LineOutput:
     """Output of a command that takes long.
 
-    If silent, it shows only what is being waited for.
+    If silent, it shows only the current wait.
     """
 
     is_silent: bool = False
@@ -28,7 +28,7 @@ class LineOutput:
         self._show()
 
     def show_progress(self, text: Callable[[], str] | None) -> None:
-        """Show what is being waited for, as `text` returns it, called in another thread.
+        """Show the current wait as returned by `text`, which runs in another thread.
 
         None hides it.
         """

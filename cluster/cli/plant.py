@@ -1,4 +1,4 @@
-"""The command that plants a violation in the copy of a run, to try the judges with."""
+"""The command that plants a violation in the copy of a run, to test the judges."""
 
 import difflib
 from pathlib import Path
@@ -23,7 +23,7 @@ def plant(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a run with one violation in the copy, and print what a judge must report of it.
+    """Copy a run, plant one violation in the copy, and print the expected findings.
 
     The run itself is not changed. Judge the copy with `rmqlab check DIRECTORY` and `rmqlab audit DIRECTORY`.
     """

@@ -39,7 +39,7 @@ class PlannedRun:
 
 @attrs.define(eq=False)
 class PlayAll:
-    """The runs of a list of scenarios, and their documents as `rmqlab run --json` prints them."""
+    """The runs of a list of scenarios, and their documents as in `rmqlab run --json`."""
 
     runs: Sequence[PlannedRun]
     output: LineOutput
@@ -53,7 +53,10 @@ class PlayAll:
 
     @classmethod
     def of(cls, listed: Sequence[Listed], output: LineOutput, options: Sequence[str], *, both: bool) -> "PlayAll":
-        """Plan every scenario under 4.9, and under hardened if its outcome differs, or always with `both`."""
+        """Plan every scenario under 4.9.
+
+        Those whose outcome differs run under hardened as well; with `both`, all do.
+        """
         runs = [
             PlannedRun(it, profile)
             for it in listed
@@ -75,7 +78,7 @@ class PlayAll:
                 nursery.start_soon(one, run)
 
     async def retry(self) -> None:
-        """Repeat runs that did not hold, each alone, unless they are more than MAX_RETRIED."""
+        """Repeat failed runs, each alone, unless they are more than MAX_RETRIED."""
         failed = [run for run in self.runs if self.documents[run]["verdict"] != "holds"]
         if len(failed) > MAX_RETRIED:
             return

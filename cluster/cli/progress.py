@@ -1,4 +1,4 @@
-"""Shows on stderr what is under way, only in a terminal, and only if it takes a while."""
+"""Shows progress on stderr, only in a terminal, and only if it takes a while."""
 
 import contextlib
 import threading

@@ -53,9 +53,10 @@ def scenarios(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
+    """List the canonical scenarios, or run them all.
 
-    Exit status with --run: 0 all hold, 1 one is violated, 2 one is unknown.
+    Scenarios whose outcome differs run under both profiles. Exit status with --run: 0 all hold, 1 one is violated, 2
+    one is unknown.
     """
     try:
         listed = list(list_scenarios(directory))
@@ -90,6 +91,10 @@ def run(
     profile: Profile = "4.9",
     rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
+    promote_after: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Seconds after which an operator promotes a slave of a master that is away."),
+    ] = None,
     *,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
@@ -109,7 +114,7 @@ def run(
         misused("--attach: other programs live in real time, so the rate is 1")
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
-    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed}
+    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed, "promote_after": promote_after}
     options["keeps_stores"] = True if keep_stores else None
     raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
 
@@ -142,7 +147,10 @@ def _worst(statuses: Iterable[int]) -> int:
 
 
 def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
-    """Run one scenario file under one or both profiles, print the results, and return the exit status."""
+    """Run a scenario file, print the results, and return the exit status.
+
+    The options choose one profile or both.
+    """
     profile = options["profile"]
     if profile not in (*PROFILES, BOTH):
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")

@@ -1,4 +1,4 @@
-"""The console of all commands: prints text without markup, and without control characters."""
+"""The console of all commands: prints text without markup or control characters."""
 
 from collections.abc import Iterable
 

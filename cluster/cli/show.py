@@ -46,7 +46,7 @@ def status(
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show nodes, replication lag, and the routes of each nameserver, as the nodes report them now."""
+    """Show nodes, replication lag, and the routes of each nameserver, as reported now."""
     if watch and as_json:
         for document in _statuses(name):
             print_json(document)

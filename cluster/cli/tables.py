@@ -1,4 +1,4 @@
-"""Renders documents about a cluster for a person: its nodes, status, faults, and compared commit logs."""
+"""Renders documents for a person: nodes, status, faults, compared commit logs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -76,7 +76,7 @@ def _beside(address: str, other: str | None) -> str:
 
 
 def render_up(document: Document) -> RenderableType:
-    """Render what `up` shows when the cluster is ready: the nodes, the variable to export, commands to try."""
+    """Render the output of `up`: the nodes, the variable to export, commands to try."""
     document = printable_values(document)
     name = document["name"]
     option = "" if name == "default" else f" --name {name}"
@@ -102,7 +102,7 @@ def render_up(document: Document) -> RenderableType:
 
 
 def render_status(document: Document) -> RenderableType:
-    """Render nodes, replication, and the routes of each nameserver against the states of the brokers."""
+    """Render nodes, replication, and each nameserver's routes against broker states."""
     document = printable_values(document)
     parts: list[RenderableType] = [
         Text.assemble(
@@ -137,7 +137,10 @@ def render_status(document: Document) -> RenderableType:
 
 
 def _masters_notes(document: Document) -> Iterator[Text]:
-    """Yield a line for each group that has several masters, or would have if a stopped one were started."""
+    """Yield a line for each group that has several masters.
+
+    A stopped master counts, because it would be another one if it were started.
+    """
     for group, running in document["masters"].items():
         members = [node for node in document["nodes"] if node["group"] == group and node["broker_id"] == MASTER_ID]
         stopped = [node["name"] for node in members if node["name"] not in running]
@@ -200,7 +203,7 @@ def _rate_note(document: Document) -> Text:
 
 
 def _render_replication(document: Document) -> Text:
-    """Render a line for each master, and below it its slaves with the labels of mqadmin haStatus."""
+    """Render each master, and below it its slaves with the labels of mqadmin haStatus."""
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
     text = Text()
     master: str | None = ""

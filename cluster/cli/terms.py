@@ -37,7 +37,10 @@ live_console = PlainConsole()
 
 
 def directory_of(name: str) -> ClusterDirectory:
-    """Return the directory of a cluster by its name, or by a path with `/`: clusters of runs have no name."""
+    """Return the directory of a cluster by its name, or by a path with `/`.
+
+    Clusters of runs have no name.
+    """
     if "/" in name:
         return ClusterDirectory.at(Path(name).expanduser().resolve())
     try:
@@ -48,7 +51,7 @@ def directory_of(name: str) -> ClusterDirectory:
 
 
 def command(name: str, verb: str, **arguments: Any) -> Any:
-    """As `ask_quietly`, and show on a terminal what is being waited for."""
+    """As `ask_quietly`, and show the current wait on a terminal."""
     doing = " ".join(str(arguments[key]) for key in ("target", "condition") if key in arguments)
     with working(f"{verb} {doing}".strip()):
         return ask_quietly(name, verb, **arguments)
@@ -68,7 +71,10 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document of version `JSON_VERSION` on one line of ASCII, other characters escaped."""
+    """Print one JSON document of version `JSON_VERSION` on one line of ASCII.
+
+    Other characters are escaped.
+    """
     try:
         text = json.dumps(value, default=str, allow_nan=False)
     except (TypeError, ValueError):  # keys that are not text, NaN, infinities
@@ -101,6 +107,9 @@ def misused(text: str) -> NoReturn:
 
 
 def error_text(text: str) -> str:
-    """Return an error as stderr gets it: later lines are indented, so that none looks like another error."""
+    """Return an error's text for stderr, with later lines indented.
+
+    Without the indent, a later line would look like another error.
+    """
     first, *rest = printable_lines(text).split("\n")
     return "\n".join([f"rmqlab: {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)])

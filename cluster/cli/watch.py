@@ -23,7 +23,7 @@ def watch(
     *,
     plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
 ) -> None:
-    """Show the live view of a cluster that runs already, until q or Ctrl-C. The cluster keeps running.
+    """Show the live view of a running cluster until q or Ctrl-C; the cluster runs on.
 
     Without a terminal, print its status, and then a line for each event.
     """

@@ -78,7 +78,7 @@ def consume(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Consume a topic in a process of the cluster, and print each delivery, pulls and commits."""
+    """Consume a topic in a cluster process, and print deliveries, pulls and commits."""
     if from_where not in _BEGINNINGS:
         misused(f"--from {from_where}: expected {' or '.join(_BEGINNINGS)}")
     config = {

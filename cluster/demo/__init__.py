@@ -1,1 +1,1 @@
-"""The demo: a cluster under load whose master is killed, and the fate of every message."""
+"""The demo: kills the master of a loaded cluster, and accounts for every message."""

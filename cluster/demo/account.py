@@ -1,4 +1,4 @@
-"""The account of all messages: send outcomes, compared with the logs on disk and the deliveries. No I/O.
+"""The account of all messages: send outcomes, logs on disk, deliveries. No I/O.
 
 If the outcome of a send is `indeterminate`, neither presence nor absence of the message is an error.
 """
@@ -37,7 +37,7 @@ class Row:
 
 @attrs.frozen
 class Reckoning:
-    """One row per outcome that occurred, and the messages in the logs without a known send."""
+    """One row per outcome that occurred, and stored messages without a known send."""
 
     rows: tuple[Row, ...]
     unknown: int

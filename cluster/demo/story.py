@@ -58,7 +58,10 @@ class Ending:
 
     @property
     def holds(self) -> bool:
-        """True if RocketMQ keeps its promises: no acknowledged message is lost, and no slave was promoted."""
+        """True if no acknowledged message is lost, and no slave was promoted.
+
+        RocketMQ promises both.
+        """
         return not self.reckoning.lost and not self.is_promoted
 
 
@@ -260,6 +263,6 @@ def _is_sent(outcome: str) -> Callable[[JournalEntry], bool]:
 
 
 def _numbers_in(root: Path) -> list[int]:
-    """Return the numbers of the demo's messages in a store, each as often as it is stored."""
+    """Return the numbers of the demo's messages in a store, once per stored copy."""
     messages = LogScan(root / "commitlog").messages()
     return [int(message.body.partition(b" ")[0]) for message in messages if message.topic == TOPIC]

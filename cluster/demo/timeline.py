@@ -1,6 +1,7 @@
-"""Sorts lines by the time of their events, because the journals of different processes are read one after the other.
+"""Sorts lines by the time of their events.
 
-Lines are delayed for a moment, so that earlier events can still arrive. Lines that arrive later are out of order.
+The journals of different processes are read one after the other. Lines are delayed for a moment, so that earlier events
+can still arrive. Lines that arrive later are out of order.
 """
 
 import heapq

@@ -1,1 +1,1 @@
-"""Faults of a running cluster: those in force, the rules of each node, and random schedules."""
+"""Faults of a running cluster: faults in force, rules of nodes, random schedules."""

@@ -1,4 +1,4 @@
-"""The faults in force in a cluster, and the rules of each node that follow from them. Pure.
+"""The faults in force in a cluster, and the resulting rules of each node. Pure.
 
 The node that receives bytes impairs them: it knows the sender by its IP address, and bytes in flight outlive the
 sender's process. Bytes for peers outside are impaired where they are sent. At a single address a node recognises only
@@ -132,7 +132,7 @@ def _is_single(nodes: Iterable[Node]) -> bool:
 
 
 def _link_rules(active: ActiveFault, fault: LinkFault, node: Node, nodes: Sequence[Node]) -> Iterator[LinkRule]:
-    """The rules of one node: one for each group of peers and each direction that the fault affects."""
+    """Yield a node's rules: one per affected group of peers and direction."""
     src, dst = _names(fault.src, fault.dst, active, nodes), _names(fault.dst, fault.src, active, nodes)
     ways = [(True, src, dst, fault.dst), (False, dst, src, fault.src)]
     if fault.both_ways:

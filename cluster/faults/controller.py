@@ -1,4 +1,4 @@
-"""Sends each node of a running cluster the rules of the faults in force, and waits until it plays them."""
+"""Sends fault rules to the nodes of a running cluster, and waits until they apply."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping

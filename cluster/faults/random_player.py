@@ -21,7 +21,7 @@ OnAction = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 async def play_random_faults(cluster: Cluster, faults: RandomFaults, on_action: OnAction, label: str = "") -> None:
-    """Play until the count is reached, or until cancelled; then undo what is in force.
+    """Play until the count is reached or cancellation, then undo the faults in force.
 
     `on_action` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and why
     it failed, for example because the node was already killed. The journal records them under the label; if their
@@ -67,7 +67,7 @@ class _Player:
         return None
 
     async def undo_all(self) -> None:
-        """Undo what is in force, unless the cluster stops anyway."""
+        """Undo the faults in force, unless the cluster stops anyway."""
         for target, action in self._in_force.items():
             if not self._cluster.supervisor.is_stopping:
                 with contextlib.suppress(*_FAILURES):

@@ -1,4 +1,4 @@
-"""Random faults from a seed: what is done to whom, and when.
+"""Random faults from a seed: action, node and time of each.
 
 Pure: the same seed and nodes give the same schedule.
 """
@@ -41,7 +41,10 @@ def _is_positive(_instance: object, field: "attrs.Attribute[float]", value: floa
 
 @attrs.frozen(kw_only=True)
 class RandomFaults:
-    """Every `every` seconds one action, on one of the nodes, undone after `heal_after` seconds. Cluster's seconds."""
+    """One fault on one random node every `every` seconds, for `heal_after` seconds.
+
+    Both are seconds of the cluster's clock.
+    """
 
     every: float = attrs.field(default=30.0, validator=_is_positive)
     of: tuple[str, ...] = attrs.field(
@@ -54,7 +57,7 @@ class RandomFaults:
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
     count: int = attrs.field(default=0, validator=at_least(0))
-    """How many faults; 0 goes on for ever."""
+    """Number of faults; 0 means no limit."""
 
     @property
     def seconds(self) -> float:

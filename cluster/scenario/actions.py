@@ -1,4 +1,4 @@
-"""Actions of scenario steps: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
+"""Actions of scenario steps: those of `actions.table`, and some only of scenarios.
 
 kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their names
 fault = {type = ...}                              see docs/faults.md
@@ -64,7 +64,10 @@ Run = Callable[[StepContext, Any, str], Awaitable[None]]
 
 @attrs.frozen
 class Verb:
-    """Parses the argument (ValueError, TypeError), and runs the action with context, argument and the step's label."""
+    """Parses the argument of a step's action, and runs the action.
+
+    Parsing raises ValueError or TypeError. The action gets the context, the argument and the step's label.
+    """
 
     read: Callable[[Any], Any]
     run: Run

@@ -26,7 +26,10 @@ class Listed:
 
 
 def catalogue_dir() -> Path:
-    """Return the directory of the canonical scenarios: `examples/scenarios` of the source tree, or their copy in an installed package."""
+    """Return the directory of the canonical scenarios.
+
+    It is `examples/scenarios` of the source tree, or its copy in an installed package.
+    """
     package = Path(str(resources.files("rmqlab.cluster.scenario")))
     beside = package.parents[1] / "examples" / "scenarios"
     return beside if beside.is_dir() else package / "files"

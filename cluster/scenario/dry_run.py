@@ -1,7 +1,8 @@
-"""Runs the steps of a scenario without a cluster: tracks which nodes run and which workloads were started. Pure.
+"""Runs the steps of a scenario without a cluster. Pure.
 
-A step that cannot work at its time (a kill of a node that an earlier step has killed, a wait for messages of a workload
-that a later step starts) would end the scenario early. It is rejected before anything starts.
+It tracks which nodes run and which workloads were started. A step that cannot work at its time (a kill of a node that
+an earlier step has killed, a wait for messages of a workload that a later step starts) would end the scenario early. It
+is rejected before anything starts.
 """
 
 from collections.abc import Iterator, Sequence

@@ -76,7 +76,7 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 def _nth(lines: Sequence[str], pattern: str, count: int, start: int) -> int:
     """Return the number of the count-th matching line, counted from 0.
 
-    0 if there is none.
+    0 if it is missing.
     """
     seen = [number for number, line in enumerate(lines, 1) if number > start and re.match(pattern, line)]
     return seen[count] if count < len(seen) else 0

@@ -70,7 +70,7 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Expectation:
-    """A bound on a metric of the quick checks (`metric`), or on events of the journal (`event`).
+    """A bound on a metric of the checks (`metric`), or on journal events (`event`).
 
     Of events: those of the kind with the fields of `where` (`node` is the node that recorded it), between two labels.
     `take` says what counts: their number, the first, last, least or greatest value of `field` or how many different
@@ -134,7 +134,7 @@ class Scenario:
         return self.hardened is not None and not self.hardened.same
 
     def under_profile(self, profile: str) -> "Scenario":
-        """Return this scenario with a profile for its brokers, and the expectations for that profile."""
+        """Return this scenario with a profile for its brokers, and that profile's bounds."""
         settings = {**self.cluster.broker_settings, "profile": profile}
         changed = attrs.evolve(self, cluster=attrs.evolve(self.cluster, broker_settings=settings))
         if self.hardened is None or profile != "hardened":

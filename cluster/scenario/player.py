@@ -99,7 +99,7 @@ class Player:
                 self._record(number, step.label, "")
         except trio.Cancelled:
             raise
-        except Exception as exc:  # a boundary: the run is judged by what was recorded so far
+        except Exception as exc:  # a boundary: the run is judged by the records so far
             raise StepFailedError(f"step {number}: {exc}") from exc
 
     def _line(self, step: Step) -> str:

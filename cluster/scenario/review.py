@@ -1,4 +1,4 @@
-"""Reviews a scenario before anything starts: targets, times, labels, metrics, units. Pure."""
+"""Reviews a scenario before its start: targets, times, labels, metrics, units."""
 
 from collections.abc import Iterator, Sequence
 

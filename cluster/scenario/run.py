@@ -1,4 +1,4 @@
-"""Runs a scenario: starts its cluster, plays it, stops it, and judges journals and stores.
+"""Runs a scenario: starts a cluster, plays the steps, stops it, judges the run.
 
 run = await run_scenario(load_scenario(Path("kill-master.toml")))
 assert run.verdict is Verdict.HOLDS, run.reasons()
@@ -22,6 +22,7 @@ from rmqlab.cluster.scenario.history import history_lines
 from rmqlab.cluster.scenario.judge import Allowance, Judged, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
 from rmqlab.cluster.scenario.observation import labels_of, observe
+from rmqlab.cluster.scenario.operator import Operator
 from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
 from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
@@ -62,6 +63,8 @@ class Options:
     """Text of the scenario's file."""
     target: str = ""
     """Name of the scenario on a command line; its own name if empty."""
+    promote_after: float | None = None
+    """Cluster seconds after which an operator promotes a slave of a master that is away; None for no operator."""
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +98,7 @@ class Run:
 
     @property
     def is_disturbed(self) -> bool:
-        """True if the machine stood still so long that RocketMQ's time-outs of 3 s may have passed."""
+        """True if the machine paused long enough to expire RocketMQ time-outs of 3 s."""
         return self.stood_still * self.scenario.cluster.rate > DISTURBING_SECONDS
 
     def reasons(self) -> list[str]:
@@ -133,9 +136,9 @@ Ready = Callable[[Cluster], Awaitable[None]]
 
 @attrs.frozen(eq=False)
 class Stay:
-    """Keeps the cluster running after the last step, for other programs, until `over` is set.
+    """Keeps the cluster running for other programs after the last step.
 
-    Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
+    `over` ends it. Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
     """
 
     played: trio.Event = attrs.field(factory=trio.Event)
@@ -235,6 +238,9 @@ async def _play(
         await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
             await ready(cluster)
+            if record.options.promote_after is not None:
+                operator = Operator(cluster, record.options.promote_after, on_line)
+                nursery.start_soon(operator.watch_forever)
             try:
                 await Player(cluster, scenario, on_line, on_progress).play()
             except* (StepFailedError, RandomFaultError) as group:
@@ -276,6 +282,7 @@ class _Record:
         words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
         words += ["--rate", f"{self.scenario.cluster.rate:g}"]
         words += ["--profile", options.profile] if options.profile != "4.9" else []
+        words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
         return shlex.join(words)
 
     def begin(self) -> None:

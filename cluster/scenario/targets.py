@@ -1,4 +1,4 @@
-"""The nodes, workloads and consumer groups that a scenario may name, and where it may name them. Pure."""
+"""The nodes, workloads and groups that a scenario may name, and where. Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 

@@ -1,4 +1,6 @@
-"""Conditions that a step can wait for: those of `rmqlab.cluster.conditions`, and conditions on the journals. Pure.
+"""Conditions that a step can wait for. Pure.
+
+They are those of `rmqlab.cluster.conditions`, and conditions on the journals.
 
 These count from the begin of the last action:
 

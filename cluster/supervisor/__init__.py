@@ -1,1 +1,1 @@
-"""The supervisor: starts the processes of a cluster, watches them, and carries out commands."""
+"""The supervisor: starts the processes of a cluster, watches them, runs commands."""

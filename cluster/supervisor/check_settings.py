@@ -54,7 +54,10 @@ def try_settings(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _check_value(key: str, value: Any) -> None:
-    """BadSettingsError for values that TOML cannot represent: the Python API passes any object."""
+    """Raise BadSettingsError for values that TOML cannot represent.
+
+    The Python API accepts any object.
+    """
     if not _KEY.fullmatch(key):
         raise BadSettingsError(f"unknown key {shown(key)}; expected RocketMQ's keys in this form: listen_port")
     if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):

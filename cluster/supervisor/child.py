@@ -1,4 +1,4 @@
-"""The start of every process of a cluster, forked or executed, up to its main function.
+"""The start of each process of a cluster, forked or executed, up to `main`.
 
 Platforms where forking is unsafe start processes by running this module:
 `python -m rmqlab.cluster.supervisor.child BIRTH PARENT`, with the birth as JSON.
@@ -107,7 +107,10 @@ def _redirect_output(path: str) -> None:
 
 
 def _die_with_parent(parent: int, name: str) -> None:
-    """Ask Linux to kill this process with its parent: a paused process cannot detect the end of its channel."""
+    """Ask Linux to kill this process with its parent.
+
+    A paused process cannot detect the end of its channel.
+    """
     if sys.platform != "linux":
         return
     import ctypes  # noqa: PLC0415 -- of use on Linux only
@@ -120,7 +123,10 @@ def _die_with_parent(parent: int, name: str) -> None:
 
 
 def _reseed(birth: SpawnRequest) -> None:
-    """Reseed the random generators, whose state a forked process inherits. trio has one of its own."""
+    """Reseed the random generators, whose state a forked process inherits.
+
+    trio has a generator of its own.
+    """
     random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001

@@ -1,4 +1,7 @@
-"""The supervisor's side of the fork server: starts processes, signals them, and receives reports of their state."""
+"""The supervisor's side of the fork server: starts and signals processes.
+
+It also receives the reports of their state.
+"""
 
 import logging
 import socket

@@ -1,4 +1,7 @@
-"""Commands to a running supervisor, over the socket in the cluster's directory: one command per connection."""
+"""Commands to a running supervisor over the socket in the cluster's directory.
+
+Each connection carries one command.
+"""
 
 import contextlib
 import socket
@@ -57,7 +60,7 @@ class CommandUsageError(Exception):
 
 
 def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
-    """Send a command and return the value of its answer.
+    """Send a command and return the value of the reply.
 
     NoClusterError if no supervisor runs.
     """
@@ -68,7 +71,7 @@ def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
 
 
 def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | Answer]:
-    """Send a command and yield items as they arrive, then the answer.
+    """Send a command and yield items as they arrive, then the reply.
 
     Errors as `ask`, and those of the command.
     """

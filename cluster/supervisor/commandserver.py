@@ -193,7 +193,10 @@ async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
 
 
 async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: bool) -> None:
-    """Send the latest journal entries, with single messages, and then new ones if asked to follow."""
+    """Send the latest journal entries, and then new ones if following.
+
+    They include the entries of single messages.
+    """
     async with cluster.follow_journal() as batches:
         past = await anext(batches)  # never empty: it has the supervisor's own start
         for event in past[max(0, len(past) - last) :]:
@@ -212,7 +215,7 @@ async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """Run a workload until it ends or the peer leaves.
 
-    Its events are the items, its exit status the answer.
+    Its events are the items, its exit status the reply.
     """
     module = arguments["module"]
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):

@@ -1,7 +1,8 @@
-"""A detached supervisor as a process: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`.
+"""A detached supervisor as a process.
 
-`rmqlab.cluster.supervisor.serve.run_detached` starts it.
-It reports the result of the start through the pipe FD, then serves until it is stopped.
+Command line: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`.
+`rmqlab.cluster.supervisor.serve.run_detached` starts it. It reports the result of the start through the pipe FD, then
+serves until it is stopped.
 """
 
 import json

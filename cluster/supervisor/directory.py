@@ -1,4 +1,4 @@
-"""A cluster's directory: record, settings, stores, logs, journals, sockets, and the lock of its supervisor.
+"""A cluster's directory: record, settings, stores, logs, journals, sockets, lock.
 
 <home>/<cluster>/            mode 0700; home is ~/.rmqlab, or $RMQLAB_HOME
     cluster.json             the record: specification and addresses, reused at every start
@@ -146,7 +146,10 @@ class ClusterDirectory:
         return cattrs.structure(json.loads(text), Record)
 
     def restore_record(self, record: Record | None) -> None:
-        """Restore the previous record, or remove it: a failed start must not affect the next one."""
+        """Restore the previous record, or remove it after a failed first start.
+
+        A failed start must not affect the next one.
+        """
         if record is None:
             self.record_path.unlink(missing_ok=True)
         else:

@@ -1,4 +1,4 @@
-"""The events of a cluster, in the order in which the supervisor received them: kept in memory, and followed.
+"""The events of a cluster in order of receipt, kept in memory, with followers.
 
 It excludes events of single messages (`rmqlab.runtime.journal.MESSAGE_KINDS`), which are only in the journals of their
 processes.

@@ -1,4 +1,4 @@
-"""The fork server: a process that imports all modules once, and forks every node of the cluster.
+"""The fork server: imports all modules once, and forks every node of the cluster.
 
     python -m rmqlab.cluster.supervisor.forkserver FD fork|exec MODULE...
 
@@ -92,7 +92,7 @@ REPORTS: MapCodec[Report] = MapCodec(Report)
 
 @attrs.define(eq=False)
 class ForkLoop:
-    """The fork server's state: the connection to the supervisor, and the running children."""
+    """The fork server's connection to the supervisor, and its running children."""
 
     connection: socket.socket
     is_forking: bool

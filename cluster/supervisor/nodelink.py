@@ -63,7 +63,10 @@ class NodeLink:
         return None
 
     async def set_rules(self, rules: NodeRules) -> None:
-        """Send fault rules and wait for the acknowledgement, without timeout, even while the process is paused."""
+        """Send fault rules and wait for the acknowledgement.
+
+        There is no timeout, because the process may be paused.
+        """
         number = next(self._numbers)
         taken = trio.Event()
         self._sent_rules[number] = rules, taken

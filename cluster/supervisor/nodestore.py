@@ -46,9 +46,9 @@ def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str
 
 
 def write_role(directory: ClusterDirectory, node: Node) -> None:
-    """Write the role and the broker id of a stopped broker into its settings file; its other settings stay.
+    """Write the role and broker id of a stopped broker into its settings file.
 
-    OSError or ValueError for a file that cannot be read; OutsideError as `write_settings`.
+    Its other settings are kept. OSError or ValueError for a file that cannot be read; OutsideError as `write_settings`.
     """
     settings = tomllib.loads(directory.config_path(node.name).read_text("utf-8"))
     write_settings(directory, node.name, {**settings, "broker_role": node.role, "broker_id": node.broker_id})
@@ -120,7 +120,7 @@ def check_startable(directory: ClusterDirectory, node: Node) -> None:
 
 
 def check_inside(directory: ClusterDirectory, node: str) -> None:
-    """OutsideError if a node's directory is a link, or contains a link, to a path outside of it."""
+    """Raise OutsideError if a node's directory is, or has, a link to a path outside."""
     data_dir = directory.data_dir(node)
     _refuse_outside(directory, node, data_dir)
     for folder, directories, files in os.walk(data_dir):
@@ -139,6 +139,6 @@ def _refuse_outside(directory: ClusterDirectory, node: str, path: Path) -> None:
 
 
 def _nameserver_files(directory: ClusterDirectory, node: Node) -> list[Path]:
-    """Return the data files of a nameserver, which exist only after a key or a setting was changed."""
+    """Return the data files of a nameserver, created by changes of keys and settings."""
     paths = [*node_paths(node.kind, directory.data_dir(node.name)).values()]
     return [*paths, *map(backup_path, paths)]

@@ -94,7 +94,7 @@ def _bind(host: str, port: int, *, is_shared: bool) -> socket.socket:
 
 
 def find_holder(host: str, port: int) -> str:
-    """Return the process that listens there, as `pid 7, name (command line)` if the kernel shows it."""
+    """Return the process that listens, as `pid 7, name (command line)` if visible."""
     inodes = {inode for table in _TABLES for inode in _listening_inodes(table, host, port)}
     if inodes:
         for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""Files with secrets in a cluster's directory: readable by their owner only, from their creation on."""
+"""Files with secrets in a cluster directory, always readable by the owner only."""
 
 import os
 from pathlib import Path

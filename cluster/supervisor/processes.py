@@ -1,4 +1,4 @@
-"""The state of all processes of a cluster, from the reports of the fork server and of the processes.
+"""The state of all processes, by reports of the fork server and the processes.
 
 The fork server reports starts, pauses and ends; each process reports over its control channel its name, that it is
 ready, and its events. All waits are for such facts, with timeouts in real seconds at any rate of the cluster's clock.
@@ -206,7 +206,7 @@ class Processes:
         return holds(self.life(name))
 
     async def wait_told(self, *names: str) -> None:
-        """Wait until the last messages of ended processes are handled, and their ends are recorded.
+        """Wait until the ends of processes are recorded and their last messages handled.
 
         The fork server's report of an end can arrive before the last messages on the control channel.
         """
@@ -247,7 +247,7 @@ class Processes:
         return facts
 
     async def wait_progress(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
-        """Wait as `wait_life`, but restart the timeout after each progress report of the node."""
+        """Wait as `wait_life`, but restart the timeout at each progress report."""
         reported = None
         while not await self.wait_life(name, holds, seconds):
             if self._progress.get(name) == reported:

@@ -1,4 +1,4 @@
-"""Changes of brokers' roles by an operator: RocketMQ 4.9's own remedy for a dead master. No I/O.
+"""Role changes by an operator: RocketMQ 4.9's remedy for a dead master. No I/O.
 
 Source: issue 16, part 1. A broker reads its role and its broker id at its start (BrokerStartup), so a change of role is
 a stop, two changed settings, and a start on the same store.
@@ -16,7 +16,7 @@ SLAVE_ROLE = "SLAVE"
 
 
 def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
-    """Return the node as a master. WrongStateError for a master, or another kind of node."""
+    """Return the node as a master; raise WrongStateError for masters and non-brokers."""
     _check_is_broker(node)
     if node.is_master:
         raise WrongStateError(f"{node.name} is a master of {node.group} already")
@@ -37,7 +37,7 @@ def demoted(node: Node, nodes: Sequence[Node]) -> Node:
 
 
 def with_changes(nodes: Iterable[Node], changes: Mapping[str, int], master_role: str) -> list[Node]:
-    """Return nodes with the broker ids that earlier changes gave them, in the order of the changes."""
+    """Return nodes with the broker ids of earlier role changes, in the changes' order."""
     order = {name: number for number, name in enumerate(changes, 1)}
 
     def changed(node: Node) -> Node:
@@ -51,13 +51,13 @@ def with_changes(nodes: Iterable[Node], changes: Mapping[str, int], master_role:
 
 
 def changes_of(nodes: Iterable[Node]) -> dict[str, int]:
-    """Return the broker ids of all nodes whose role was changed, in the order of the changes."""
+    """Return the broker ids of nodes with changed roles, in the order of the changes."""
     changed = sorted((node for node in nodes if node.role_changes), key=lambda node: node.role_changes)
     return {node.name: node.broker_id for node in changed if node.broker_id is not None}
 
 
 def acting_master(group: str | None, nodes: Iterable[Node]) -> Node | None:
-    """Return the master of a group, the last promoted one of several; None without a master."""
+    """Return the master of a group, the last promoted of several, or None."""
     masters = [node for node in nodes if node.group == group and node.is_master]
     return max(masters, key=lambda node: node.role_changes, default=None)
 

@@ -1,4 +1,4 @@
-"""Runs a supervisor as a process: in the foreground of a terminal, or detached from it."""
+"""Runs a supervisor as a process: in a terminal's foreground, or detached from it."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def run_foreground(
 
 
 def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
-    """Start a supervisor in a new session, and return its status when the cluster is ready.
+    """Start a supervisor in a new session, and return the status of the ready cluster.
 
     UpFailedError if it does not start.
     """

@@ -1,4 +1,7 @@
-"""The status of a cluster as one document: processes, replication, and routes of each nameserver. No I/O."""
+"""The status of a cluster as one document. No I/O.
+
+It contains the processes, replication, and the routes of each nameserver.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -106,7 +109,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
 
 
 def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) -> dict[str, list[str]]:
-    """Return the masters of each group whose processes run: one, none, or several after a promotion."""
+    """Return the running masters of each group, possibly several after a promotion."""
     masters: dict[str, list[str]] = {node.group: [] for node in nodes if node.group}
     for node in nodes:
         if node.group and node.is_master and lives.get(node.name, ProcessState()).is_alive:
@@ -115,7 +118,7 @@ def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) ->
 
 
 def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[str]:
-    """Return the names of masters whose log is known to be shorter than that of one of their slaves."""
+    """Return the masters whose log is known to be shorter than one of their slaves'."""
     known = [row for row in replication(nodes, facts) if row["lag"] is not None]  # then there is a master
     return list(dict.fromkeys(row["master"] for row in known if row["lag"] < 0))
 
@@ -139,9 +142,10 @@ def commit_log_max(facts: Facts) -> int | None:
 
 
 def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts]) -> Document:
-    """Return the brokers known to each nameserver, as {nameserver: {group: {broker id: address}}}.
+    """Return the brokers known to each nameserver.
 
-    The value is None for a nameserver that does not run or does not respond.
+    The form is {nameserver: {group: {broker id: address}}}. The value is None for a nameserver that does not run or
+    does not respond.
     """
     views: Document = {}
     for node in nodes:
@@ -161,7 +165,10 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts:
 
 
 def routes_left_out(facts: Mapping[str, Facts]) -> dict[str, int]:
-    """Return, by nameserver, the number of broker names omitted from its bounded routes, if any."""
+    """Return how many broker names each nameserver omitted from its bounded routes.
+
+    Nameservers without omissions are left out.
+    """
     numbers = {name: (_map(known, "routes") or {}).get(LEFT_OUT) for name, known in facts.items()}
     return {name: number for name, number in numbers.items() if isinstance(number, int)}
 

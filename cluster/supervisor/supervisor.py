@@ -317,7 +317,7 @@ class Supervisor:
                 await self.forks.signal(life.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
-        """Add the node of a workload process, which has an address of its own but does not listen.
+        """Add the node of a workload, which has its own address but does not listen.
 
         ValueError for a name that is invalid or taken; WrongStateError for one that is running.
         """
@@ -370,7 +370,7 @@ class Supervisor:
 
 
 def start_phases(nodes: Iterable[Node]) -> list[list[str]]:
-    """Return groups of nodes to start together: nameservers, masters, slaves, workloads.
+    """Return nodes to start together: nameservers, then masters, slaves, workloads.
 
     A broker registers at its start and then every 30 s, and a slave receives its master's address on registration: so
     each group starts after the previous one is ready.

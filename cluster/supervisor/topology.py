@@ -140,7 +140,10 @@ class Node:
 
 
 def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
-    """ValueError for a name that is invalid, or whose directory or journal is already in use."""
+    """Raise ValueError for a name that is invalid, or whose files are in use.
+
+    The files are the node's directory and its journal.
+    """
     if not _NAME.fullmatch(name):
         raise ValueError(f"workload name {name!r}: letters, digits and _.- up to 64, the first a letter or digit")
     if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
@@ -218,7 +221,7 @@ def place(spec: ClusterSpec, recorded: Placement) -> Placement:
 
 
 def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
-    """Return all nodes, in the order in which they start: nameservers, masters, slaves."""
+    """Return all nodes in start order: nameservers, masters, slaves."""
     namesrvs, _ = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
     for broker_id in range(spec.slaves + 1):

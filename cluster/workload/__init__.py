@@ -1,1 +1,1 @@
-"""Client processes that a cluster starts: they share its clock, its addresses and its event log."""
+"""Client processes that a cluster starts, with its clock, addresses and event log."""

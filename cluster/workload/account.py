@@ -1,4 +1,4 @@
-"""The account with which a workload signs requests to a cluster with access control."""
+"""The account of a workload, which signs requests if the cluster checks access."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,6 @@ def credentials_of(access_key: str, secret_key: str) -> Credentials | None:
 
 
 def fits_access_key(workload: Any, _attribute: "attrs.Attribute[str]", secret_key: str) -> None:
-    """Validate a workload's secret key together with its access key, the previous field."""
+    """Validate a workload's secret key with its access key, the previous field."""
     if (workload.access_key or secret_key) and (fault := keys_fault(workload.access_key, secret_key)) is not None:
         raise ValueError(fault)

@@ -1,4 +1,4 @@
-"""A workload that sends numbered messages, and emits an event with the outcome of each.
+"""A workload that sends numbered messages, and emits an event for each outcome.
 
 Outcomes are RocketMQ's own (SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: the message is
 stored), `refused` (not stored) and `indeterminate` (unknown: a request was written, but no response arrived).
@@ -192,7 +192,10 @@ def describe_failure(exc: Exception) -> dict[str, object]:
 
 
 def emit_attempt(link: ControlLink, attempt: Attempt) -> None:
-    """Emit an event for each failed attempt, because a send may succeed late, at the third broker."""
+    """Emit an event for each failed attempt.
+
+    A send may succeed late, at the third broker.
+    """
     if attempt.status is None:
         link.emit(
             "attempt_failed",

@@ -1,9 +1,9 @@
-"""A small application: a shop that sends an order as a message, and does not believe that sending succeeds.
+"""A small shop, which sends orders as messages and repeats unconfirmed sends.
 
     python examples/app_under_test/shop.py 127.0.0.1:9876 book pen
 
 An order whose send was refused, or whose end is not known, is sent again until it is stored. So each order arrives,
-and some arrive twice: who receives them goes by the key.
+and some arrive twice: receivers identify orders by their keys.
 """
 
 import sys
@@ -21,7 +21,7 @@ PAUSE = 0.2
 
 
 async def sell(namesrv_addr: str, orders: Iterable[str]) -> int:
-    """Send every order until it is stored; answer how many sends it took."""
+    """Send every order until it is stored; return the number of sends."""
     sends = 0
     async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
         producer = Producer(client, "shop")

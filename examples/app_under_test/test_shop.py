@@ -1,8 +1,8 @@
-"""What a team that owns the shop would write: its tests, with a master that dies in them.
+"""Tests that the team of the shop would write: the master dies during each.
 
     pytest examples/app_under_test
 
-Nothing is imported from rmqlab: the fixture `rmq_cluster` comes with the installed package.
+Nothing is imported from rmqlab: the installed package provides the fixture `rmq_cluster`.
 """
 
 import threading
@@ -31,4 +31,4 @@ def test_no_order_is_lost_when_the_master_dies_and_comes_back(rmq_cluster: Any) 
     rmq_cluster.start("broker-a:master")
     selling.join()
 
-    rmq_cluster.consume("orders", count=1 + len(ORDERS))  # raises WaitTimeoutError where fewer come
+    rmq_cluster.consume("orders", count=1 + len(ORDERS))  # raises WaitTimeoutError if fewer arrive

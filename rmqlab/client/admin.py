@@ -109,7 +109,10 @@ class Admin:
         await self._order_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
-        """Bounds of every queue of a topic, each from its master, or from a slave if there is no master."""
+        """Return the bounds of every queue of a topic.
+
+        Each is read from the queue's master, or from a slave if there is no master.
+        """
         table = dict[MessageQueue, TopicOffset]()
         for address in readers(await self.topic_route(topic)):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
@@ -233,7 +236,7 @@ def readers(route: TopicRouteData) -> list[str]:
 
 
 def reader(data: BrokerData) -> str:
-    """Return the best address of a broker name: the master's, else that of the slave with the lowest id."""
+    """Return the master's address of a broker name, else the lowest slave's."""
     return data.broker_addrs[min(data.broker_addrs)]
 
 

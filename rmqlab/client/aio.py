@@ -1,4 +1,6 @@
-"""The client for applications on asyncio: it runs in a thread of its own, and its calls can be awaited here.
+"""The client for applications on asyncio, with calls that they can await.
+
+The client runs in a thread of its own.
 
     async with open_asyncio_client(ClientConfig(namesrv_addr="127.0.0.1:9876")) as client:
         producer = await client.producer("orders-out")
@@ -79,7 +81,7 @@ class Bridge:
             try:
                 with scope:
                     outcome = await fn(*args)
-            except Exception as exc:  # noqa: BLE001 - it is raised to who waits for the call
+            except Exception as exc:  # noqa: BLE001 - it is raised to the caller
                 outcome = exc
             finally:
                 self._call_in_loop(_settle, future, outcome)
@@ -96,12 +98,12 @@ class Bridge:
             raise
 
     async def start(self, fn: Callable[..., Awaitable[object]]) -> None:
-        """In trio: start a task that runs until the client is closed, and wait until it has started."""
+        """Start a task in trio that runs until the client is closed; wait for its start."""
         assert self._calls is not None, "calls come while the client is open"
         await self._calls.start(fn)
 
     async def call_back(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """For the other side: run an async function of the application's in its loop, and wait for it there."""
+        """Run an async function of the application in its loop, and wait for it in trio."""
         done, token = trio.Event(), trio.lowlevel.current_trio_token()
 
         async def run() -> T:
@@ -321,7 +323,10 @@ class AsyncioClient:
         return AsyncioConsumer(self._bridge, await self._bridge.call(start))
 
     async def call(self, fn: Callable[[Client], Awaitable[T]]) -> T:
-        """Run an async function with the client itself, where the client is: for all that is not bridged here."""
+        """Run an async function with the client, in the client's thread.
+
+        Use it for operations that have no method here.
+        """
         return await self._bridge.call(fn, self._client)
 
 

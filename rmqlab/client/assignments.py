@@ -1,4 +1,4 @@
-"""The queues that are a consumer's own: taking them on, giving them up, moving them.
+"""The queues assigned to a consumer: how it acquires, releases and moves them.
 
 Sources: classes RebalanceImpl, RebalancePushImpl.
 """

@@ -1,4 +1,4 @@
-"""Requests of consumers to brokers, one function each: receiver, request, and result.
+"""Requests of consumers to brokers: one function each, which returns the result.
 
 Source: broker-requests sections 2 and 3; class MQClientAPIImpl. Errors of all: those of Client.ask, and
 NoRouteError if the route has no broker for it.
@@ -188,7 +188,7 @@ async def send_back(
 
 
 async def query_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
-    """Return the committed offset; None if the group has none in this queue.
+    """Return the committed offset; None if the group never committed in this queue.
 
     Only code 22 means that. Any other refusal is raised: treated as a missing offset, it would reset the consumer.
     """

@@ -1,4 +1,7 @@
-"""Requests that brokers send to clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
+"""Requests that brokers send to clients (class ClientRemotingProcessor).
+
+The request codes are 39, 40, 220, 221, 307, 309 and 326.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -55,7 +58,7 @@ class GroupMember(Protocol):
         """Its inside, for tools."""
 
     def consume_directly(self, request: Request) -> None:
-        """Consume the message in the request's body out of turn, and reply with what became of it."""
+        """Consume the message in the request's body at once, and reply with the outcome."""
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +158,7 @@ def get_consumer_status(residents: Residents, header: GetConsumerStatusRequestHe
 
 
 def get_consumer_running_info(residents: Residents, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
-    """Return the running info of a consumer, without a stack dump, as there are no threads."""
+    """Return a consumer's running info, without a stack dump: there are no threads."""
     if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     return Reply(body=member.running_info().encode())

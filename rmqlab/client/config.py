@@ -131,7 +131,7 @@ class ConsumerConfig:
     suspend_current_queue: float = attrs.field(default=1.0, validator=positive)
     """Pause of an orderly queue after a failure, before the same messages are delivered again."""
     max_reconsume_times: int | None = None
-    """Failures of one message before it goes to the dead-letter topic. None: 16, or never for an orderly consumer."""
+    """Failures of one message before it becomes a dead letter. None: 16, or never for an orderly consumer."""
     redeliver_delay: float = attrs.field(default=5.0, validator=positive)
     """Pause after which a failed message that no broker accepted is delivered to the application again."""
     pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))

@@ -1,6 +1,7 @@
-"""Recent statistics of a consumer, as `mqadmin consumerStatus` shows them (class ConsumerStatsManager). Pure.
+"""Recent statistics of a consumer (class ConsumerStatsManager). Pure.
 
-Rates are those of the last minute, as far as it is over: counted in steps of ten seconds.
+`mqadmin consumerStatus` shows them. Rates are those of the last minute, as far as it is over: counted in steps of ten
+seconds.
 """
 
 import collections
@@ -18,7 +19,10 @@ HOUR = 3600.0
 
 @attrs.define(eq=False)
 class Recent:
-    """A sum, and how many parts it has, over the last `steps` steps of `step` seconds and the one under way."""
+    """A sum and a count over the last `steps` periods and the current one.
+
+    A period has `step` seconds.
+    """
 
     step: float = STEP
     steps: int = STEPS
@@ -46,7 +50,10 @@ class Recent:
         return sum(part[1] for part in self._parts) / count if count else 0.0
 
     def per_second(self, now: float, since: float) -> float:
-        """The sum by the seconds that it covers: fewer than all for what began `since` not long ago."""
+        """Return the sum per second of the time that it covers.
+
+        Shortly after `since`, that is less than all periods.
+        """
         covered = min(now - since, self.step * (self.steps + (now % self.step) / self.step))
         return self.total(now) / max(covered, 1.0)
 
@@ -81,7 +88,7 @@ class ConsumeStats:
         of_topic.pull_millis.add(now, took * 1000)
 
     def consumed(self, topic: str, messages: int, failed: int, took: float) -> None:
-        """A call of the application's function ended: so many messages, so many of them failed."""
+        """Record a call of the application's function: messages, and how many failed."""
         now, of_topic = self.now(), self._topics[topic]
         of_topic.consume_millis.add(now, took * 1000)
         of_topic.consumed.add(now, messages - failed)

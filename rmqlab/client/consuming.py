@@ -1,4 +1,4 @@
-"""Concurrent consumption: delivers messages to the application, and sends failed ones back.
+"""Concurrent consumption: delivers messages, and sends failed ones back.
 
 Source: class ConsumeMessageConcurrentlyService; broker-requests section 3.11. Messages of one queue may be
 consumed in any order. A message that failed goes back to its broker, which delivers it again after a while from
@@ -173,7 +173,10 @@ async def _call(
 
 
 class HandBack:
-    """Sends failed messages back to a broker: request 36 to the master, else a send to the retry topic."""
+    """Sends failed messages back to a broker.
+
+    It sends request 36 to the master, else the message to the retry topic.
+    """
 
     def __init__(self, group: Group, inner_producer: Callable[[], Producer]) -> None:
         self._group = group

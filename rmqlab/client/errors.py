@@ -70,7 +70,10 @@ class SendError(ClientError):
 
 @attrs.define(str=False)
 class RefusedError(SendError):
-    """The message is certainly not stored: no request was written, or every broker refused it."""
+    """The message is certainly not stored.
+
+    No request was written, or every broker rejected it.
+    """
 
     code: int = 0
     remark: str | None = None
@@ -78,7 +81,10 @@ class RefusedError(SendError):
 
 @attrs.define(str=False)
 class IndeterminateError(SendError):
-    """The message may be stored, once or several times: a request was written and got no reply."""
+    """The message may be stored, once or several times.
+
+    A request was written and got no reply.
+    """
 
 
 @attrs.define(str=False)

@@ -1,4 +1,6 @@
-"""One client instance: the connections, routes and heartbeats that its producers and consumers share.
+"""A client instance: shared connections, routes and heartbeats of its members.
+
+The members are its producers and consumers.
 
     async with open_client(ClientConfig(namesrv_addr="127.0.0.1:9876")) as client:
         producer = Producer(client, "orders-out")
@@ -139,7 +141,7 @@ class Client:
     async def fetch_route(self, topic: str) -> TopicRouteData:
         """Fetch a route.
 
-        NoRouteError if the name server has none; errors as `ask_name_server`.
+        NoRouteError if the name server has no route; errors as `ask_name_server`.
         """
         header = GetRouteInfoRequestHeader(topic=topic)
         try:
@@ -162,7 +164,10 @@ class Client:
         return route
 
     async def borrow_route(self, topic: str, template: str, queue_nums: int) -> TopicRouteData:
-        """Use the template topic's route for a topic that its first send will create (section 6.5)."""
+        """Use the template topic's route for a topic that the first send creates.
+
+        Source: section 6.5.
+        """
         route = route_from_template(await self.fetch_route(template), queue_nums)
         self._set_route(topic, route)
         return route
@@ -214,7 +219,7 @@ class Client:
                 await self._heartbeat_due.wait()
 
     async def heartbeat(self) -> None:
-        """Send one round, to all at once: a frozen broker must not keep us from the others."""
+        """Send heartbeats to all brokers concurrently: a frozen one must not delay others."""
         self.routes.purge_brokers()
         body = self._heartbeat_body()
         if not body.consumer_data_set and not body.producer_data_set:
@@ -260,7 +265,7 @@ class Client:
         self.heartbeat_soon()
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Unregister a group at every broker, side by side, within the time-out of one request."""
+        """Unregister a group at all brokers concurrently, within one request time-out."""
         if producer_group is not None:
             self.producers.pop(producer_group, None)
         if consumer_group is not None:

@@ -1,4 +1,4 @@
-"""Common part of the members of a consumer group: heartbeats, and requests of brokers and tools.
+"""Base of consumer group members: heartbeats, and requests of brokers and tools.
 
 Push consumers and lite pull consumers that subscribe are alike in this: they share the queues of their topics with
 the other members, and serve the same requests. Source: interface MQConsumerInner.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Member:
-    """See rmqlab.client.client_handlers.GroupMember; consumers add what is their own."""
+    """See rmqlab.client.client_handlers.GroupMember; consumers add their own methods."""
 
     consume_type: ClassVar[ConsumeType]
 
@@ -47,7 +47,10 @@ class Member:
         return rebalance.sort_queues(self._held)
 
     async def _check_subscriptions(self) -> None:
-        """Let one broker of the topic check the subscription, as Java does, which assumes that brokers have equal settings."""
+        """Let one broker of each topic check the subscription.
+
+        Java does the same: it assumes that brokers have equal settings.
+        """
         for data in needing_consent(self._group.subscriptions.values()):
             broker = self._client.routes.for_topic(data.topic, self._client.rng.randrange(1 << 16))
             if broker is not None:

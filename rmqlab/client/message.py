@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class SendStatus(enum.Enum):
-    """The state of a stored message when the broker replied (store-and-ha section 3.8)."""
+    """State of a stored message at the broker's reply (store-and-ha section 3.8)."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"

@@ -1,4 +1,7 @@
-"""Finding single messages: by id, by key, by unique key (broker-requests section 5; class MQAdminImpl)."""
+"""Queries of single messages: by id, by key, by unique key.
+
+Source: broker-requests section 5; class MQAdminImpl.
+"""
 
 from rmqlab.client.admin import reader
 from rmqlab.client.errors import BrokerError
@@ -15,7 +18,7 @@ MAX_FOUND = 64
 
 
 async def view_message(client: Client, offset_message_id: str, *, address: str | None = None) -> ReceivedMessage:
-    """Read the message of an offset message id, from the broker in the id, or from another copy.
+    """Read the message of an offset message id, from its broker or from another copy.
 
     RecordError for an invalid id, BrokerError if there is no message.
     """

@@ -1,4 +1,7 @@
-"""Choice of the name server (remoting-and-nameserver section 6.1; class NettyRemotingClient)."""
+"""Choice of the name server.
+
+Source: remoting-and-nameserver section 6.1; class NettyRemotingClient.
+"""
 
 import logging
 import random

@@ -1,4 +1,4 @@
-"""Namespaces: in namespace NS, the application's `orders` is `NS%orders` on the wire. Pure.
+"""Namespaces: the application's `orders` is `NS%orders` on the wire in NS. Pure.
 
 Prefixes stay in front, as in `%RETRY%NS%billing`. RocketMQ's own names belong to no namespace.
 Source: class NamespaceUtil of 4.9.8.

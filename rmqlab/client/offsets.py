@@ -23,7 +23,7 @@ OnEvent = Callable[..., None]
 
 
 class Offsets(Protocol):
-    """Offsets of one group in this client's queues: the next message that is not yet consumed."""
+    """Offsets of one group in this client's queues: the next message to consume."""
 
     def peek(self, queue: MessageQueue) -> int | None:
         """Return the offsets that `commit` would write."""
@@ -63,11 +63,11 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Offsets at brokers: the master, or any slave while there is none.
+    """Offsets at brokers: the master, or any slave in its absence.
 
     The master never gets a slave's offsets.
 
-    Every commit writes all offsets, changed or not: a master that comes back with old ones is corrected within
+    Every commit writes all offsets, changed or not: a master that returns with old ones is corrected within
     one period by consumers that stayed alive (section 6.7, point 4).
     """
 
@@ -135,10 +135,11 @@ class BrokerOffsets(_Table):
 
 
 class LocalOffsets(_Table):
-    """Kept in a file, or only in memory: every broadcasting consumer has its own progress.
+    """Offsets of a broadcasting consumer, kept in a file or only in memory.
 
-    The file is that of Java's client (`~/.rocketmq_offsets/<client id>/<group>/offsets.json`): either reads the
-    other's. The state before the last write stays in `offsets.json.bak`, and is read where the file is broken.
+    Every broadcasting consumer has its own progress. The file is that of Java's client
+    (`~/.rocketmq_offsets/<client id>/<group>/offsets.json`): either reads the other's. The state before the last write
+    stays in `offsets.json.bak`, and is read where the file is broken.
     """
 
     def __init__(self, path: pathlib.Path | None) -> None:

@@ -1,4 +1,4 @@
-"""Orderly consumption: one batch of a queue at a time, and only while the broker's lock of the queue is ours.
+"""Orderly consumption: one batch of a queue at a time, under the broker's lock.
 
 Source: class ConsumeMessageOrderlyService; broker-requests section 3.10. Only masters grant locks, so an orderly
 consumer pauses while its master is away (broker-requests: scenario orderly-consumer).

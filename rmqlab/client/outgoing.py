@@ -57,7 +57,7 @@ REPLY = "reply"
 
 @attrs.frozen(kw_only=True)
 class Outgoing:
-    """A message, or a batch, ready to be sent to any queue of its topic, as often as needed."""
+    """A message or batch that can be sent to any queue of its topic, repeatedly."""
 
     topic: str
     message_id: str
@@ -168,7 +168,10 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
 
 
 def check(message: Message, config: ProducerConfig) -> None:
-    """Refuse here what every broker would refuse, and empty bodies, which only Java's client refuses."""
+    """Reject messages that every broker would reject, and empty bodies.
+
+    Java's client rejects empty bodies; brokers accept them.
+    """
     if (fault := topic_fault(message.topic)) is not None:
         raise _illegal(fault)
     if message.topic in NO_SEND_TOPICS:

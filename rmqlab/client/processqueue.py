@@ -1,4 +1,4 @@
-"""The messages of one queue that a consumer holds: pulled, not yet consumed (class ProcessQueue). Pure.
+"""The pulled, unconsumed messages of one queue (class ProcessQueue). Pure.
 
 The lowest offset still held may be committed: messages are consumed in any order, and after a crash all messages from
 the committed offset on are delivered again.

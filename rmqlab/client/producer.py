@@ -1,6 +1,7 @@
-"""The producer: retries until a broker has stored the message, or reports whether it may have been stored.
+"""The producer: retries until a broker has stored the message, or raises an error.
 
-Source: class DefaultMQProducerImpl; broker-requests section 1, remoting-and-nameserver section 6.5.
+The error says whether the message may have been stored. Source: class DefaultMQProducerImpl; broker-requests section 1,
+remoting-and-nameserver section 6.5.
 
 A send that timed out may have succeeded: the message may be stored, and a later attempt may store it again under the
 same unique id. After RefusedError the message is certainly not stored; after IndeterminateError it may be.
@@ -163,7 +164,10 @@ class Producer:
         return queues
 
     async def announce(self, topic: str) -> None:
-        """Make sure, once a topic, that the brokers of its route know this client: a reply finds it by its id."""
+        """Ensure once per topic that the brokers of its route know this client.
+
+        A reply finds the client by its id.
+        """
         if topic in self._announced:
             return
         await self.queues(topic)
@@ -367,7 +371,10 @@ def _tracer(client: Client, group: str, config: ProducerConfig) -> Tracer:
 
 
 def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
-    """Return the error after failed attempts: RefusedError only if every attempt certainly stored nothing."""
+    """Return the error after failed attempts.
+
+    It is RefusedError only if every attempt certainly stored nothing.
+    """
     last = attempts[-1]
     if any(attempt.is_indeterminate for attempt in attempts):
         return IndeterminateError(f"may be stored, {len(attempts)} attempts: {last.error}", attempts)

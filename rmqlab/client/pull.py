@@ -1,6 +1,6 @@
-"""A consumer that reads by single requests, and remembers nothing (class DefaultMQPullConsumerImpl).
+"""A stateless consumer of single pull requests (class DefaultMQPullConsumerImpl).
 
-One that keeps positions and pulls ahead is in litepull.
+It stores no offsets. One that keeps positions and pulls ahead is in litepull.
 """
 
 import attrs

@@ -1,4 +1,6 @@
-"""The loop that pulls one queue for as long as it is ours (class DefaultMQPushConsumerImpl.pullMessage).
+"""The loop that pulls a queue while it is assigned to this consumer.
+
+Source: class DefaultMQPushConsumerImpl, method pullMessage.
 
 The loop pauses while too many messages are held, pulls from the broker that the last reply suggested, and repeats at
 once; a broker without messages holds the request. A lost connection ends a pull at once, while Java's client waits for
@@ -56,13 +58,16 @@ class Group:
 
 @attrs.define(eq=False)
 class Assignment:
-    """A queue that is ours: what is held of it, the loop that pulls it, and for orderly consumers the one that consumes."""
+    """An assigned queue: its held messages, its pull loop, and its consume loop.
+
+    Only orderly consumers have a consume loop per queue.
+    """
 
     held: ProcessQueue
     pulling: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     consuming: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     arrived: trio.Event = attrs.field(factory=trio.Event)
-    """For orderly consumers: there is something to consume."""
+    """For orderly consumers: set when messages are ready."""
     idle: trio.Event | None = None
     """For orderly consumers: set when the call under way, if any, has ended."""
     is_leaving: bool = False

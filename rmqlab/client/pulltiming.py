@@ -39,9 +39,9 @@ class PullTiming:
         return round((trio.current_time() - self.began_at) * 1000)
 
     def held_before(self, result: PullResult, *, is_slave: bool) -> int:
-        """Milliseconds just before this answer in which the broker may have waited for messages.
+        """Return how many ms before this reply the broker may have held the pull.
 
-        A message carries the time at which its master stored it, not when it reached a slave. So a slave's answer
+        A message carries the time at which its master stored it, not when it reached a slave. So a slave's reply
         counts as held if it comes in time, however old its messages are (issue 14.5).
         """
         if result.status is PullStatus.NO_NEW_MSG:
@@ -55,13 +55,16 @@ class PullTiming:
         return self._held() if stored_at >= self._sent_millis and is_prompt else 0
 
     def held_before_loss(self, exc: Exception) -> int:
-        """The same, for a pull that fails now: only a lost connection can end a pull that was being held."""
+        """Return the same for a pull that fails now.
+
+        Only a lost connection can end a pull that the broker holds.
+        """
         return self._held() if isinstance(exc, ConnectionLostError) else 0
 
     def _held(self) -> int:
         """Milliseconds since the request was sent.
 
-        0 if it was not, or the answer is overdue.
+        0 if it was not, or the reply is overdue.
         """
         if self._sent_at is None or (took := trio.current_time() - self._sent_at) > self.suspend + HOLD_SWEEP:
             return 0

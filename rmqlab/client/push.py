@@ -104,9 +104,10 @@ class PushConsumer(Member):
         return not self._group.resumed.is_set()
 
     async def stop(self, within: float = 10.0) -> None:
-        """End `run`: stop pulling, consume held messages for at most `timeout` seconds, then commit.
+        """End `run`: stop pulling, consume held messages, then commit.
 
-        Other messages are delivered again, to another member. Cancelling `run` does not wait at all.
+        Consuming takes at most `within` seconds. Other messages are delivered again, to another member. Cancelling
+        `run` does not wait at all.
         """
         if self.group not in self._client.consumers:
             return

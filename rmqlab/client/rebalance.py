@@ -1,4 +1,4 @@
-"""Allocation of queues: every member of a group computes it for itself, from the same two sorted lists.
+"""Allocation of queues: each member computes it from the same two sorted lists.
 
 Pure. Members agree only if all use the same strategy on the same lists, so each strategy returns exactly the result of
 Java's class of the same name (package org.apache.rocketmq.client.consumer.rebalance).
@@ -104,7 +104,10 @@ def by_nearest_machine_room(
 
 
 def consistent_hash(virtual_nodes: int = 10) -> Strategy:
-    """Place members and queues on a hash ring: when a member joins or leaves, few queues move."""
+    """Place members and queues on a hash ring.
+
+    When a member joins or leaves, few queues move.
+    """
 
     def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         ring = _Ring.of(members, virtual_nodes)

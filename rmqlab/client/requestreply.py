@@ -1,6 +1,6 @@
-"""Request and reply: a consumer of a topic replies to a message, and the reply returns to the sending client.
+"""Request and reply: the consumer's reply returns to the client that asked.
 
-    answer = await request(producer, Message(topic="prices", body=b"RB-1"), timeout=3)
+    reply = await request(producer, Message(topic="prices", body=b"RB-1"), timeout=3)
     await producer.send(reply_to(message, b"9.99"))          # in the consumer's function
 
 The request is an ordinary message with the sender's client id; the reply is sent to a broker, which pushes it over the

@@ -1,4 +1,4 @@
-"""Use of topic routes in clients: queues to publish to, queues to read, broker addresses.
+"""Use of topic routes in clients: queues to write and read, broker addresses.
 
 Pure: no I/O, no clock. Rules: remoting-and-nameserver sections 6.2 to 6.5, store-and-ha section 6.5; class
 MQClientInstance.
@@ -35,7 +35,7 @@ def check_route(route: TopicRouteData) -> TopicRouteData:
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues that a producer may choose from. A broker without a master has none."""
+    """Return the queues of brokers with a master, from which a producer may choose."""
     if route.order_topic_conf:
         return list(_order_queues(topic, route.order_topic_conf))
     masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
@@ -48,7 +48,10 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def _order_queues(topic: str, conf: str) -> Iterator[MessageQueue]:
-    """Parse `broker-a:4;broker-b:2`: an order topic's queues are fixed, independent of brokers' reports."""
+    """Parse the queues of an order topic, as in `broker-a:4;broker-b:2`.
+
+    They are fixed, independent of the brokers' reports.
+    """
     for broker_name, count in _order_counts(conf):
         for queue_id in range(count):
             yield MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
@@ -75,7 +78,7 @@ def _broker_name(data: QueueData) -> str:
 
 
 def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRouteData:
-    """The route that a topic is going to have if its first send creates it (section 6.5, step 3)."""
+    """Return the route of a topic that its first send creates (section 6.5, step 3)."""
     queue_datas = []
     for data in template.queue_datas:
         count = min(queue_nums, data.read_queue_nums)
@@ -84,7 +87,10 @@ def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRoute
 
 
 def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:
-    """Return the next queue in turn, if possible of another broker than the one that failed, and the new index."""
+    """Return the next queue in turn, and the new index.
+
+    It is on another broker than the one that failed, if possible.
+    """
     for step in range(1, len(queues) + 1):
         queue = queues[(index + step) % len(queues)]
         if queue.broker_name != avoid_broker:

@@ -1,4 +1,7 @@
-"""Subscription of a group to a topic: tags, or an SQL92 expression over properties (class FilterAPI). Pure."""
+"""A group's subscription to a topic: tags or SQL92 (class FilterAPI). Pure.
+
+An SQL92 expression is over the properties of messages.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,9 +22,9 @@ def _not_blank(_instance: object, _attribute: object, value: str) -> None:
 
 @attrs.frozen
 class Sql:
-    """Messages whose properties fulfil an expression, such as `a > 5 AND region IS NOT NULL`. Brokers evaluate it.
+    """An SQL92 filter of messages, such as `a > 5 AND region IS NOT NULL`.
 
-    They must allow it (`enable_property_filter`).
+    Brokers evaluate it on the properties of messages. They must allow it (`enable_property_filter`).
     """
 
     expression: str = attrs.field(validator=_not_blank)
@@ -51,12 +54,15 @@ def subscriptions(topics: Mapping[str, Expression], *, version: int) -> dict[str
 
 
 def needing_consent(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
-    """Return the subscriptions that a broker must check before they are used (request 46)."""
+    """Return the subscriptions that a broker must check before use (request 46)."""
     return [item for item in data if item.expression_type != TAG]
 
 
 def matching(messages: list[ReceivedMessage], data: SubscriptionData) -> list[ReceivedMessage]:
-    """Drop what the broker let through because two tags share a hash (broker-requests section 2.3)."""
+    """Return the messages whose tags match, because two tags can share a hash.
+
+    Brokers filter by the hash only (broker-requests section 2.3).
+    """
     if not data.tags_set or data.expression_type != TAG:
         return messages
     tags = set(data.tags_set)

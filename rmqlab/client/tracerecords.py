@@ -1,4 +1,6 @@
-"""The records of message traces, as 4.9.8 writes them and `mqadmin queryMsgTraceById` reads them. Pure.
+"""The records of message traces, as 4.9.8 writes them. Pure.
+
+`mqadmin queryMsgTraceById` reads them.
 
 A record is a line of text: fields joined by 0x01, 0x02 at its end. A missing field is `null`.
 
@@ -52,7 +54,10 @@ class Consumed(enum.IntEnum):
 
 @attrs.frozen
 class TraceRecord:
-    """One or several records about the same messages, and the keys to find them by: their ids and their own keys."""
+    """One or several records about the same messages, with search keys.
+
+    The keys are the ids of the messages and the messages' own keys.
+    """
 
     text: str
     keys: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Message traces: collects records, and sends them as messages of the trace topic (class AsyncTraceDispatcher).
+"""Message traces: collects records, and sends them to the trace topic.
 
-A trace message is sent half a second after its first record, or when it has 118,000 bytes. Tracing must not delay sends
-and consumption: at most 1,024 records wait, later ones are dropped, and a trace message that cannot be sent is lost and
-logged. Brokers have the topic if `traceTopicEnable` is set.
+Source: class AsyncTraceDispatcher. A trace message is sent half a second after its first record, or when it has 118,000
+bytes. Tracing must not delay sends and consumption: at most 1,024 records wait, later ones are dropped, and a trace
+message that cannot be sent is lost and logged. Brokers have the topic if `traceTopicEnable` is set.
 """
 
 import logging
@@ -107,7 +107,7 @@ class Tracer:
     def ended_transaction(
         self, message: Message | ReceivedMessage, broker: str, message_id: str, state: str, *, is_asked_for: bool
     ) -> None:
-        """Trace the end of a transaction, with the names of Java's enum LocalTransactionState."""
+        """Trace the end of a transaction, with names of Java's enum LocalTransactionState."""
         properties = dict(message.properties)
         if isinstance(message, Message):
             properties = message.wire_properties(message_id)

@@ -1,4 +1,4 @@
-"""Transactional messages: stored first, visible to consumers only when the producer's own work has succeeded.
+"""Transactional messages: visible only after the producer's work has succeeded.
 
     producer = TransactionProducer(client, "orders-out", check)
     await producer.send_in_transaction(message, charge_the_customer)
@@ -147,7 +147,7 @@ class TransactionProducer(Producer):
         self.client.nursery.start_soon(self._answer, header, half, request.channel)
 
     async def _answer(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any) -> None:
-        """Let the application check a transaction, and reply over the connection of the broker's request."""
+        """Let the application check a transaction, and reply on the broker's connection."""
         message = received(half, "", self.client.config.namespace)
         if message.message_id in self._being_checked:
             return

@@ -1,7 +1,7 @@
-"""Faults of a cluster: one file for each kind, with its values, its checks and its effect, and one table of them.
+"""Faults of a cluster: one file for each kind, and one table of all kinds.
 
-A new kind is a class in a file of its own, and a line in this table. `rmqlab fault`, scenario files, the Python API,
-error messages and `docs/faults.md` take it from here.
+A kind's file has its values, its checks and its effect. A new kind is a class in a file of its own, and a line in this
+table. `rmqlab fault`, scenario files, the Python API, error messages and `docs/faults.md` take it from here.
 """
 
 from rmqlab.faults.clock.skew import ClockSkew

@@ -1,4 +1,4 @@
-"""What documents say of the kinds of faults: the tables of `docs/faults.md` come from the declarations of the kinds.
+"""The tables of `docs/faults.md`, made from the declarations of the kinds.
 
 `python -m rmqlab.faults.documents docs/faults.md` writes the tables again; `tests/test_docs.py` compares them.
 """
@@ -27,7 +27,10 @@ def table_of_kinds(table: FaultTable) -> str:
 
 
 def table_of_options(table: FaultTable) -> str:
-    """Return a row for each option: its fault, the key in scenarios and Python, the command line, unit and meaning."""
+    """Return a row for each option of all faults.
+
+    The columns are the fault, the key in scenarios and Python, the command line, unit and meaning.
+    """
     rows = []
     for family in table.families.values():
         rows += [_option_row(family.name, field) for field in attrs.fields(family.base)]
@@ -44,7 +47,10 @@ def example_of(table: FaultTable, cls: type[Fault]) -> Fault:
 
 
 def command_line(fault: Fault) -> str:
-    """Return the command that applies a fault, without `rmqlab`: `fault link broker-a broker-a-s -k reset`."""
+    """Return the command that applies a fault, without `rmqlab`.
+
+    Example: `fault link broker-a broker-a-s -k reset`.
+    """
     words = [fault.family] if fault.has_own_command else ["fault", fault.family]
     fields = attrs.fields(type(fault))
     words += [str(getattr(fault, field.name)) for field in fields if option_of(field).is_argument]

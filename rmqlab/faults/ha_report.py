@@ -1,4 +1,4 @@
-"""An unknown peer at a broker's HA port, which claims offsets that it does not have.
+"""An unknown peer at a broker's HA port, which reports offsets that it lacks.
 
 RocketMQ 4.9 believes any report (scenario forged-ack): it releases sends that wait for a slave.
 """
@@ -25,7 +25,7 @@ _CHUNK: Final = 64 * 1024
 
 @attrs.frozen(kw_only=True)
 class ForgedHaReport(SupervisorFault):
-    """An unknown peer at the HA port claims to have all of the log, and 4.9 believes it.
+    """An unknown peer at the HA port claims to have all of the log; 4.9 believes it.
 
     It stays connected, silent, until it is healed or the broker drops it after 20 s without a report. With `--repeat`
     it reports again every 5 s, as a slave does.
@@ -80,7 +80,10 @@ class ForgedSlave:
         return cls(stream, REPORT.pack(offset))
 
     async def stay(self, period: float) -> None:
-        """Read what arrives, and report again after each period of real seconds, until the broker closes."""
+        """Read what arrives, and repeat the report until the broker closes.
+
+        `period` is in real seconds.
+        """
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with self.stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._report_forever, period)

@@ -11,7 +11,10 @@ from rmqlab.faults.specification import TargetedFault
 
 @attrs.frozen(kw_only=True)
 class Isolation(TargetedFault):
-    """Blackholes both ways between a node and all others, including peers outside and later ones."""
+    """Blackholes both ways between a node and all others.
+
+    They include peers outside, and peers that start later.
+    """
 
     family = "isolate"
     example: ClassVar = {"target": "broker-a:master"}

@@ -1,4 +1,4 @@
-"""Installs the faults of this package in a process: in its event loops, and in its wall clock."""
+"""Installs the faults of this package in a process: event loops and wall clock."""
 
 import contextlib
 import selectors
@@ -18,7 +18,7 @@ from rmqlab.runtime.timers import Timers
 
 
 def node_faults(table: FaultTable = FAULTS) -> NodeFaults:
-    """Return the faults of a node, without rules: its event loops play the kinds of this table."""
+    """Return the faults of a node, without rules; event loops apply the table's kinds."""
     return NodeFaults(partial(_open_hooks, table))
 
 

@@ -1,4 +1,4 @@
-"""Faults as one node receives them: which faults, and for a link, which connections.
+"""Faults as one node receives them, with the affected connections for links.
 
 The supervisor sends a node all rules that concern it each time that one of them changes, and gives a new process
 those in force. They travel as plain values, so the runtime below does not know the kinds of faults.
@@ -42,7 +42,10 @@ class LinkRule:
     """Ports at which the connection is served, by either node; empty for all."""
 
     def concerns(self, host: str, address: str, port: int) -> bool:
-        """True for a peer with this IP address, serving at this address if it is the one that serves, at this port."""
+        """True if the rule covers a connection with these ends.
+
+        The peer has the IP address `host` and serves at `address`, if it serves; `port` is the served port.
+        """
         if self.ports and port not in self.ports:
             return False
         if self.not_in:

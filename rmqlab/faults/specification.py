@@ -1,6 +1,6 @@
-"""What each kind of fault declares about itself: its name, its options with units and bounds, and one example.
+"""Declarations of each fault: name, options with units and bounds, example.
 
-Options of the command line, keys of scenario files, error messages and `docs/faults.md` come from these declarations.
+Command-line options, keys of scenario files, error messages and `docs/faults.md` are made from these declarations.
 """
 
 import difflib
@@ -27,7 +27,7 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 @attrs.frozen(kw_only=True)
 class Option:
-    """What is known of one value of a fault beside its name and type."""
+    """Metadata of one value of a fault, besides its name and type."""
 
     help: str
     unit: str = ""
@@ -76,7 +76,7 @@ def is_required(field: "attrs.Attribute[Any]") -> bool:
 
 
 def meaning_of(field: "attrs.Attribute[Any]") -> str:
-    """Say what a value is, which values are valid, and in brackets what counts if none is given."""
+    """Describe a value: meaning, valid values, and the default in brackets."""
     option = option_of(field)
     unless_given = option.unless_given
     if unless_given is None and not is_required(field) and field.default is not False:

@@ -1,4 +1,4 @@
-"""A table of the kinds of faults: makes faults from plain values, and plain values from faults."""
+"""A table of the kinds of faults: converts plain values to faults and back."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -71,7 +71,10 @@ class Family:
         return self.kinds[kind]
 
     def check(self, cls: type[Fault], given: Mapping[str, Any]) -> None:
-        """FaultError for values that are unknown, missing, of another kind or of the wrong type."""
+        """Raise FaultError for unknown, missing, misplaced or wrongly typed values.
+
+        A misplaced value belongs to another kind.
+        """
         fields, own = attrs.fields_dict(cls), own_fields(cls)
         for key in given:
             if key not in self.keys:
@@ -102,7 +105,7 @@ class FaultTable:
             self.families[cls.family] = attrs.evolve(family, kinds={**family.kinds, cls.kind: cls})
 
     def fault_of(self, values: Mapping[str, Any]) -> Fault:
-        """Make the fault that plain values describe: `{"type": "link", "kind": "reset", "src": ...}`.
+        """Return the fault of plain values, such as `{"type": "link", "kind": "reset"}`.
 
         FaultError names the value that does not fit, and what is expected.
         """
@@ -145,17 +148,17 @@ def title_of(cls: type[Fault]) -> str:
 
 
 def summary_of(cls: type[Fault]) -> str:
-    """The first line of what a class says of itself."""
+    """Return the first line of a class's docstring."""
     return description_of(cls).partition("\n")[0]
 
 
 def description_of(cls: type[Fault]) -> str:
-    """What a class says of itself: its docstring."""
+    """Return the docstring of a class without indentation."""
     return inspect.cleandoc(cls.__doc__ or "")
 
 
 def fault_values(fault: Fault) -> dict[str, Any]:
-    """Return the plain values of a fault, without what was not given: the reverse of `FaultTable.fault_of`."""
+    """Return the given plain values of a fault: the reverse of `FaultTable.fault_of`."""
     given = {key: value for key, value in attrs.asdict(fault).items() if value is not None and value is not False}
     kind = {"kind": fault.kind} if fault.kind else {}
     return {"type": fault.family, **kind, **given}
@@ -167,7 +170,7 @@ def targets_of(fault: Fault) -> tuple[str, ...]:
 
 
 def describe_fault(values: Mapping[str, Any]) -> str:
-    """Plain values of a fault in one line: `link broker-a -> broker-a-s latency only=ha millis=200`."""
+    """Return a line such as `link broker-a -> broker-a-s latency only=ha millis=200`."""
     words = [str(values["type"])]
     if "src" in values:
         words.append(f"{values['src']} {'<->' if values.get('both_ways') else '->'} {values['dst']}")

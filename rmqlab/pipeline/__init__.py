@@ -1,1 +1,1 @@
-"""Analysis of large data with Spark: data sources, the audit of a run, and its report."""
+"""Analysis of large data with Spark: data sources, the audit and report of a run."""

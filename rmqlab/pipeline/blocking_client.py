@@ -1,4 +1,4 @@
-"""A client instance for synchronous code: Spark's workers and its planning processes.
+"""A client instance for synchronous code: Spark's workers and planning processes.
 
 Each process has one client per set of name servers, in a separate thread, created on first use. Workers run many tasks
 in sequence, so that connections are reused between them.
@@ -42,7 +42,10 @@ class Link:
         return self._thread.is_alive()
 
     def call(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run `fn(client, *args)` in the client's loop, and return its result or raise its error. Blocks."""
+        """Run `fn(client, *args)` in the client's loop; return its result. Blocks.
+
+        Raises the error of `fn`.
+        """
         return trio.from_thread.run(fn, self._client, *args, trio_token=self._token)
 
     def close(self) -> None:
@@ -83,7 +86,10 @@ def link_to(name_server: str, credentials: Credentials | None = None, namespace:
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first leaf of an exception group: concurrent tasks mostly fail with the same error."""
+    """Return the first leaf of an exception group.
+
+    Concurrent tasks mostly fail with the same error.
+    """
     exc: BaseException = group
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]

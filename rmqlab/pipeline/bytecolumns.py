@@ -1,11 +1,11 @@
-"""Gather numbers and byte strings from many positions of a buffer, without a loop in Python."""
+"""Gather numbers and byte strings from many buffer positions, without a loop."""
 
 import numpy as np
 import pyarrow as pa
 
 
 def numbers(raw: np.ndarray, at: np.ndarray, kind: str) -> np.ndarray:
-    """Return one value of a numpy type from each position in bytes, in native byte order."""
+    """Return a number of a numpy type from each byte position, in native byte order."""
     dtype = np.dtype(kind)
     if not len(at):
         return np.empty(0, dtype.newbyteorder("="))
@@ -17,7 +17,7 @@ def numbers(raw: np.ndarray, at: np.ndarray, kind: str) -> np.ndarray:
 def slices(
     content: pa.Buffer, begins: np.ndarray, ends: np.ndarray, chosen: np.ndarray | None = None, *, kind: pa.DataType
 ) -> pa.Array:
-    """Return slices of a buffer below 2 GiB as an Arrow column of strings or byte strings.
+    """Return slices of a buffer below 2 GiB as an Arrow column of text or bytes.
 
     The slices must be in ascending order and must not overlap. `chosen` are the indices of the slices to return, in any
     order; -1 is null. Without it all are returned. Text is not validated.

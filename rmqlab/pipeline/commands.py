@@ -1,4 +1,4 @@
-"""The commands `rmqlab audit` and `rmqlab report`, registered with the command line as entry points.
+"""The commands `rmqlab audit` and `rmqlab report`, registered as entry points.
 
 Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr.
 """
@@ -73,7 +73,7 @@ def audit(
     every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Judge a run again, on Spark, at any size: what was sent, against what lies in the stores of every node.
+    """Judge a run again on Spark, at any size: sent messages against all stores.
 
     Tables are kept as parquet in the run's directory, in `audit/`. Exit status 0: the verdict is
     `holds`. 1: `violated`. 2: `unknown`.
@@ -154,7 +154,10 @@ def report(
         Path | None, typer.Option(help="Where to write; report.html in the run's directory if not given.")
     ] = None,
 ) -> None:
-    """Make one self-contained page of an audited run: verdict, timelines, plots, evidence. Needs `rmqlab audit` first."""
+    """Make one self-contained page of an audited run: verdict, timelines, evidence.
+
+    The page also has plots. Run `rmqlab audit` first.
+    """
     print(_write_page(_directory(run), out))
 
 

@@ -1,4 +1,4 @@
-"""Commit logs on disk, cut into ranges for independent tasks. No Spark, no Arrow.
+"""Commit logs on disk, cut into ranges for independent tasks. No Spark; Arrow only for remote files.
 
 Each record contains its commit log offset, which is the base of its file plus its position: so a reader that starts at
 any position reliably finds the next record. A range owns the records that *begin* in it. Reading does not lock, change
@@ -60,7 +60,7 @@ class Range:
 
 @attrs.frozen
 class Stretch:
-    """Contents of a range at one position: whole records, or bytes that are not a record.
+    """Contents of a range at one position: whole records, or bytes without a record.
 
     `starts` are the records' positions in the file; empty for a torn stretch, which starts at `begin` and has `size`
     bytes.
@@ -72,9 +72,10 @@ class Stretch:
 
 
 def find_logs(path: P) -> list[Log[P]]:
-    """Return the commit logs below the directory of a log, store, node, cluster or run.
+    """Return the commit logs below the directory of a log, store, node or run.
 
-    The node is named after its directory, as rmqlab lays them out. Raises NoStoreError if there is no log.
+    A cluster's directory is accepted too. The node is named after its directory, as rmqlab lays them out. Raises
+    NoStoreError if there is no log.
     """
     if not path.is_dir():
         raise NoStoreError(f"{path} is no directory")
@@ -105,7 +106,7 @@ def _is_log_file(path: Place) -> bool:
 
 
 def topics_of(log: Log[P]) -> set[str]:
-    """Return the topics in a store's tables: those of its settings, and those with queues.
+    """Return the topics in a store's tables: those with settings or with queues.
 
     Empty without tables. A deleted topic is in neither table, though its records may still be in the log.
     """
@@ -123,7 +124,10 @@ def log_files(log: Log[P]) -> list[P]:
 
 
 def ranges_of(log: Log[AnyPath], range_bytes: int) -> list[Range]:
-    """Cut a log into ranges of about this size, without the unwritten holes at the end of files."""
+    """Cut a log into ranges of about this size, without the holes at the end of files.
+
+    These holes were never written.
+    """
     files = log_files(log)
     last = max((path.name for path in files if _has_begun(path)), default="")
     ranges = []

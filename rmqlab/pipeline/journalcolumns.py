@@ -1,4 +1,4 @@
-"""Turn fields of journal entries into Arrow columns of the types that a user's schema names.
+"""Convert fields of journal entries to Arrow columns of a user's schema.
 
 A value of another type than its column's is null, as is a number that does not fit. Two types accept more: a string
 column has any other value as JSON, and a double column has integers too.
@@ -26,7 +26,10 @@ def field_columns(columns: Sequence[pa.Field], fields: Sequence[Fields]) -> list
 
 
 def _coerced(fields: Sequence[Fields]) -> set[str]:
-    """Return the names of values that Arrow would convert to a column's type: 1.0 to an integer, bytes to text."""
+    """Return the names of values that Arrow would convert to a column's type.
+
+    Examples: 1.0 to an integer, bytes to text.
+    """
     types = set(map(type, itertools.chain.from_iterable(one.values() for one in fields)))
     if types.isdisjoint({float, bytes}):
         return set()
@@ -34,7 +37,7 @@ def _coerced(fields: Sequence[Fields]) -> set[str]:
 
 
 def _exact_columns(columns: Sequence[pa.Field], fields: Sequence[Fields]) -> list[pa.Array]:
-    """Return columns without a loop in Python, unless a value does not have its column's type."""
+    """Return columns without a Python loop if all values have their column's type."""
     try:
         found: list[pa.Array] = pa.array(fields, pa.struct(columns)).flatten()
     except (pa.ArrowException, OverflowError):

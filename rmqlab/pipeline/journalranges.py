@@ -1,6 +1,6 @@
 """Journals of a run on disk, cut into ranges for independent tasks.
 
-No Spark, no Arrow. A range owns the entries that begin in it, and its reader reads the last of them to its end
+No Spark; Arrow only for remote files. A range owns the entries that begin in it, and its reader reads the last of them to its end
 (`scan_journal`).
 """
 
@@ -37,7 +37,7 @@ class JournalRange:
 
 
 def journal_files(path: P, *, with_old: bool = False) -> list[P]:
-    """Return the journal files of a run, a cluster or a journal directory, or the one file.
+    """Return the journal files of a run, a cluster, a directory, or the file itself.
 
     Raises NoJournalError if there is none.
     """
@@ -62,6 +62,9 @@ def journal_ranges(files: Sequence[AnyPath], range_bytes: int) -> list[JournalRa
 
 
 def read_range(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield the entries that begin in a range, with their positions, and the bytes between them (Torn)."""
+    """Yield a range's entries with their positions, and the bytes between them (Torn).
+
+    An entry belongs to the range in which it begins.
+    """
     with Path(part.path).open("rb") as file:
         yield from scan_journal(file.fileno(), part.start, part.end)

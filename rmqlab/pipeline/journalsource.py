@@ -1,4 +1,4 @@
-"""The data source `rmqlab-journal`: events in the journals of a cluster's or run's processes.
+"""The data source `rmqlab-journal`: events in the journals of a cluster or run.
 
     spark.read.format("rmqlab-journal").load("~/.rmqlab/runs/master-killed/latest")
     spark.read.format("rmqlab-journal").schema("at timestamp, kind string, outcome string, offset bigint").load(run)

@@ -1,6 +1,6 @@
-"""Convert the paths of the offline sources to local paths: plain paths, `file:` URIs and glob patterns.
+"""Convert the paths of the offline sources to local paths.
 
-The only I/O is listing directories.
+Sources accept plain paths, `file:` URIs and glob patterns. The only I/O is listing directories.
 """
 
 import glob

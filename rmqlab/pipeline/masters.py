@@ -1,4 +1,7 @@
-"""Check a Spark master URL before a JVM starts: Spark takes a minute and 200 lines to report an error."""
+"""Check a Spark master URL before a JVM starts.
+
+Spark takes a minute and 200 lines to report an error.
+"""
 
 import re
 import socket
@@ -26,7 +29,7 @@ def is_local(master: str) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raise NoMasterError for an unknown form of URL, or an unreachable Standalone master."""
+    """Raise NoMasterError for invalid URLs and unreachable Standalone masters."""
     if not _FORMS.fullmatch(master):
         connect = "; for Spark Connect open the session yourself" if master.startswith("sc://") else ""
         raise NoMasterError(f"{master!r} is no Spark master; expected {_EXPECTED}{connect}")

@@ -7,7 +7,10 @@ from rmqlab.pipeline.topicoffsets import Offsets, QueueName
 
 @attrs.define(eq=False)
 class BatchDelay:
-    """Delays a micro-batch until enough messages wait, or the last batch was long ago (class KafkaMicroBatchStream)."""
+    """Delays a micro-batch until enough messages wait, or the last is long ago.
+
+    Source: class KafkaMicroBatchStream.
+    """
 
     least: int
     """Messages that are worth a batch."""
@@ -37,9 +40,9 @@ def waiting_messages(begin: Offsets, end: Offsets) -> int:
 
 
 def offsets_behind(end: Offsets, latest: Offsets) -> dict[str, float]:
-    """Return how many messages a batch's end is behind the latest ones, over all queues.
+    """Return how many messages a batch's end is behind the latest offsets.
 
-    Names and meaning are those of the metrics of Spark's Kafka source.
+    Counts are over all queues. Names and meaning are those of the metrics of Spark's Kafka source.
     """
     behind = [max(0, offset - end.get(queue, offset)) for queue, offset in latest.items()]
     if not behind:
@@ -52,7 +55,7 @@ def offsets_behind(end: Offsets, latest: Offsets) -> dict[str, float]:
 
 
 def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, int]:
-    """Limit a read to about `limit` messages, in proportion to the backlog of each queue.
+    """Limit a read to about `limit` messages, shared in proportion to queue backlogs.
 
     A queue with a backlog gets at least one message. A queue without a start counts from 0.
     """

@@ -1,4 +1,4 @@
-"""Bind options of a data source to an attrs class: case-insensitive names, one clear error.
+"""Bind data source options to an attrs class: case-insensitive, one clear error.
 
 Spark passes options as texts with lower-case names; ours are written like those of its Kafka source. No I/O.
 """

@@ -1,4 +1,4 @@
-"""Parse the properties of many messages at once, from the column of their stored texts.
+"""Parse the properties of many messages at once, from the column of their texts.
 
 A text is a list of pairs, each `name \\x01 value`, separated by \\x02. The rules are those of
 `rmqlab.remoting.message.parse_properties`: pairs without name or value do not count, and the last of a name wins.
@@ -34,7 +34,7 @@ class Properties:
         return slices(self.content, self.name_ends[found] + 1, self.ends[found], chosen, kind=pa.string())
 
     def maps(self) -> pa.Array:
-        """Return all properties of each message, in the order in which their names first occur."""
+        """Return all properties of each message, in the order of first occurrence."""
         names = slices(self.content, self.begins, self.name_ends, kind=pa.string())
         codes = names.dictionary_encode().indices.to_numpy()
         keys = pa.array(self.rows * (len(codes) + 1) + codes).dictionary_encode()  # of (message, name)

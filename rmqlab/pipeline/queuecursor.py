@@ -57,7 +57,7 @@ class Loss:
 
 @attrs.frozen
 class Chunk:
-    """A part of a queue, from `start` to before `end`: all messages that pass the filter, and the loss.
+    """A part of a queue from `start` to before `end`: matching messages, and the loss.
 
     `bodies` are bodies of pull responses, in order. The loss, if any, follows them and ends at `end`.
     """
@@ -70,9 +70,9 @@ class Chunk:
 
 @attrs.define
 class _Round:
-    """The responses of a group's members, each asked once for the messages from one offset on.
+    """Responses of a group's members to one pull from an offset.
 
-    `found` is None if no member has them.
+    Each member is asked once. `found` is None if no member has them.
     """
 
     asked: int
@@ -274,7 +274,10 @@ class QueueCursor:
 
 
 def _unbroken(answers: Mapping[int, Pulled], start: int) -> list[Pulled]:
-    """Return the responses with messages that follow each other without gaps from `start`."""
+    """Return the responses with messages that continue each other from `start`.
+
+    There are no gaps between them.
+    """
     row: list[Pulled] = []
     while (pulled := answers.get(start)) is not None and pulled.is_found and pulled.next_offset > start:
         row.append(pulled)

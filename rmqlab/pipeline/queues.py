@@ -219,9 +219,9 @@ async def _ask_in_order(
 
 
 async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
-    """Return the result of the first member for whose address `ask` raises no error, and its id: the master first.
+    """Return the first member's result for which `ask` raises no error, and its id.
 
-    Raises UnreachableError.
+    The master is asked first. Raises UnreachableError.
     """
     failures, is_refused = [], False
     for broker_id in sorted(members):
@@ -314,7 +314,7 @@ class GatheredBounds:
 async def gather_bounds(
     client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
 ) -> GatheredBounds:
-    """Request the bounds of many queues concurrently, and wait some seconds for the responses."""
+    """Request the bounds of many queues concurrently, waiting at most some seconds."""
     bounds: dict[QueueName, Bound] = {}
     silent = dict.fromkeys(queues, f"no answer within {seconds:g} s")
 

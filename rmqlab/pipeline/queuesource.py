@@ -127,7 +127,7 @@ def queue_files(node: str, store: AnyPath) -> list[QueueFile]:
 
 
 def entries_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Return queue offsets and entries of one file, up to its last entry that is not all zeros."""
+    """Return offsets and entries of a file, up to its last entry that is not zeros."""
     with path.open("rb") as file:
         raw = file.read(_first_hole(file.fileno()))
     every = np.frombuffer(raw, _ENTRY, count=len(raw) // _ENTRY.itemsize)

@@ -63,7 +63,7 @@ STORE_HOST: Final = HostField(64, 1, STORE_HOST_IPV6)
 def walk(
     data: memoryview, at: int, end: int, base: int | None = None, most: int = sys.maxsize
 ) -> tuple[list[int], int]:
-    """Return where records begin, from `at` on and before `end`, and the first byte after them.
+    """Return where records begin between `at` and `end`, and the end of the last one.
 
     Stops at bytes that are not a record, at an incomplete record, after `most` records, and, if `base` is the commit
     log offset of the first byte, at a record with another position. Without such a stop the second value is at least

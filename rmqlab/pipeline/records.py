@@ -1,4 +1,4 @@
-"""Decode many stored messages at once into Arrow columns: commit logs and bodies of pull responses.
+"""Decode many stored messages into Arrow columns: logs and pull response bodies.
 
 Each column is gathered when it is asked for: what a reader does not ask for costs nothing. Lengths are always checked.
 """
@@ -98,11 +98,14 @@ class Records:
         return find_properties(self.properties_text)
 
     def body_is_intact(self) -> np.ndarray:
-        """Return for each body whether it matches the CRC in the record's header, which has no sign bit."""
+        """Return for each body whether it matches the CRC in its header.
+
+        That CRC has no sign bit.
+        """
         return (self._crcs(self.body_at, self.body_size) & 0x7FFFFFFF) == self.number("body_crc")
 
     def crcs(self) -> pa.Array:
-        """Return the CRC-32 of each whole record with its header, to compare copies of a record."""
+        """Return the CRC-32 of each whole record with header, to compare copies."""
         return pa.array(self._crcs(self.sections[0], self.number("size")))
 
     def _crcs(self, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -140,7 +143,9 @@ class Records:
 
 
 def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, int | None]:
-    """Decode the records that begin at these positions, each of them complete according to its size.
+    """Decode the records that begin at these positions.
+
+    Each must be complete according to its size.
 
     Also returns the index in `starts` of the first record with inconsistent inner lengths; that record and those after
     it are omitted. None if all are valid.
@@ -186,7 +191,7 @@ def _decompressed(body: bytes, sys_flag: int) -> bytes:
 
 
 def as_text(raw: pa.Array) -> pa.Array:
-    """Convert UTF-8 bytes to text, with replacement characters for invalid bytes, as Java does."""
+    """Convert UTF-8 bytes to text, with replacement characters as in Java."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Permanent refusals: a retry has the same result until the cluster's configuration changes."""
+"""Permanent rejections: retries fail until the cluster's configuration changes."""
 
 from rmqlab.remoting.codes import ResponseCode
 

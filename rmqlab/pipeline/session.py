@@ -104,7 +104,7 @@ def check_installed() -> None:
 
 
 def register_sources(spark: "SparkSession") -> None:
-    """Register rmqlab's data sources in a session created by other code, by their own names."""
+    """Register rmqlab's data sources, by their own names, in a session of other code."""
     from rmqlab.pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
     from rmqlab.pipeline.queuesource import QueueSource  # noqa: PLC0415
     from rmqlab.pipeline.storesource import StoreSource  # noqa: PLC0415

@@ -10,7 +10,7 @@ from rmqlab.pipeline.topicoffsets import QueueName
 
 @attrs.frozen
 class Silence:
-    """A broker group without a responding member, the queues of the request, and the error."""
+    """A broker group without a responding member, the affected queues, and the error."""
 
     broker: str
     queues: tuple[QueueName, ...]
@@ -34,7 +34,7 @@ def silences(reasons: Mapping[QueueName, str]) -> list[Silence]:
 
 @attrs.define(eq=False)
 class SilenceWatch:
-    """Measures for how many seconds broker groups have been silent, over rounds of requests."""
+    """Measures how many seconds broker groups are silent, over rounds of requests."""
 
     seconds: float
     """Seconds of silence after which a group is overdue."""

@@ -75,7 +75,7 @@ class Machine:
 
 
 def java_options(java: Java, machine: Machine) -> list[str]:
-    """Return the options of Spark's own launcher, except a module that only its linear algebra needs."""
+    """Return the options of Spark's launcher, without a module for linear algebra."""
     options = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     options += ["-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"]
     if java.version >= 22:
@@ -152,9 +152,10 @@ exec {shlex.quote(sys.executable)} "$@"
 
 
 def _submit(java: Java, options: Sequence[str]) -> str:
-    """Return a script that starts Java with the class-data archive, or lets the first JVM create it at its exit.
+    """Return a script that starts Java with the class-data archive.
 
-    The JVM exits after Python, so nobody waits for the archive. It ignores one of another Java or other jars.
+    Without an archive, the first JVM creates it at its exit. The JVM exits after Python, so nobody waits for the
+    archive. It ignores one of another Java or other jars.
     """
     return f"""#!/bin/sh
 here=$(dirname "$0")/..

@@ -1,4 +1,4 @@
-"""The data source `rocketmq-store`: the commit logs of a RocketMQ store, read from its files.
+"""The data source `rocketmq-store`: the commit logs in the files of a store.
 
     spark.read.format("rocketmq-store").load("/data/rocketmq/store")
 

@@ -1,4 +1,4 @@
-"""Queues and offsets to read: resolve options with the help of name servers and brokers.
+"""Queues and offsets to read: resolves options with name servers and brokers.
 
 This code runs while Spark plans. It keeps state: a queue remains even if all its brokers have disappeared.
 """
@@ -40,7 +40,7 @@ class PlanError(UserError):
 
 
 class DataLossError(UserError):
-    """Messages of the requested range are lost, and `failOnDataLoss` makes that an error."""
+    """Messages of the requested range are lost, and `failOnDataLoss` is set."""
 
 
 @attrs.define(eq=False)
@@ -82,13 +82,19 @@ class Bounds:
             self.warn(str(exc))
 
     def warn(self, text: str) -> None:
-        """Log a warning unless it equals the last one: planning is repeated several times per second."""
+        """Log a warning unless it equals the last one.
+
+        Planning is repeated several times per second.
+        """
         if text != self._last_warning:
             log.warning("%s", text)
         self._last_warning = text
 
     def check_assignment(self, begun: Collection[QueueName] = ()) -> None:
-        """Raise PlanError for a queue of option assign that its broker lacks, and for a begun queue outside it."""
+        """Raise PlanError for queues of option assign that their broker lacks.
+
+        Also for a begun queue that is not in the option.
+        """
         assigned = self.options.assign
         if assigned and (outside := sorted(set(begun) - assigned)):
             raise PlanError(
@@ -100,7 +106,7 @@ class Bounds:
             raise PlanError(self._unassignable(sorted(unknown), "there is no queue"))
 
     def absences(self) -> list[Silence]:
-        """Return the brokers of option brokers, and those of option assign, whose queues no route has."""
+        """Return the brokers of options brokers and assign whose queues no route has."""
         brokers = [Silence(name, (), "no route has this broker") for name in self._absent_brokers()]
         return brokers + silences(dict.fromkeys(self.options.assign - self.queues, "no route has this queue"))
 
@@ -274,7 +280,10 @@ class Bounds:
 
 
 async def _topics_of(client: Client) -> list[str]:
-    """Return the topics that are not RocketMQ's own, as the client's namespace names them. Raises FAILURES."""
+    """Return the topics that are not RocketMQ's own, in the names of the namespace.
+
+    The namespace is the client's. Raises FAILURES.
+    """
     topics = [name for name in await Admin(client).topics() if not is_system_topic(name)]
     return sorted(client.unnamed(name) for name in topics if client.named(name) == name)
 

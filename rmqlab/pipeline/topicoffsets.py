@@ -35,7 +35,10 @@ class QueueName(NamedTuple):
 
 
 def near_queue(queue: QueueName, known: Iterable[QueueName]) -> str:
-    """Return `, did you mean X?` for a queue of a similar topic or broker with the same id, or an empty text."""
+    """Return `, did you mean X?` for a similar known queue, or an empty text.
+
+    A similar queue has a similar topic or broker, and the same id.
+    """
     return near_miss(str(queue), [str(other) for other in known if other.queue_id == queue.queue_id])
 
 
@@ -156,7 +159,9 @@ def _read_json(value: str, expected: str) -> object:
 
 
 def read_position(value: str) -> int | dict[QueueName, int]:
-    """Read `earliest`, `latest`, or JSON with offsets of queues, -2 for earliest and -1 for latest.
+    """Parse `earliest`, `latest`, or JSON with offsets of queues.
+
+    In JSON, -2 is earliest and -1 is latest.
 
     Returns EARLIEST, LATEST, or the offsets. Raises ValueError for other texts.
     """
@@ -195,7 +200,10 @@ def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -
 
 
 def group_ranges(ranges: Sequence[QueueRange], tasks: int) -> list[list[QueueRange]]:
-    """Distribute ranges over this many tasks at most, because each task adds to the planning time."""
+    """Distribute ranges over at most this many tasks.
+
+    Each task adds to the planning time.
+    """
     if len(ranges) <= tasks:
         return [[part] for part in ranges]
     return [list(ranges[index::tasks]) for index in range(tasks)]

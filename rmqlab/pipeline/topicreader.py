@@ -1,4 +1,7 @@
-"""Read ranges of queues into Arrow batches: a task of the source `rocketmq`, in a batch or a stream."""
+"""Read ranges of queues into Arrow batches: a task of the source `rocketmq`.
+
+The task belongs to a batch or a stream.
+"""
 
 from collections.abc import Iterator
 from typing import Any

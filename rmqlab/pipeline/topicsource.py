@@ -1,4 +1,4 @@
-"""The data source `rocketmq`: batch and streaming reads and writes of topics of any cluster.
+"""The data source `rocketmq`: batch and streaming reads and writes of topics.
 
     spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "orders").load()
 

@@ -87,7 +87,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_document(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Return the ends of the queues whose brokers responded, and how far the batch is behind them.
+        """Return the ends of the queues that responded, and how far the batch is behind.
 
         Spark shows this in the progress of the query and uses it for nothing else.
         """
@@ -115,15 +115,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_work(partition.value, self.options, self.schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Commit progress to the group of option commitGroup, for display only: Spark has its own checkpoint.
+        """Commit progress to the group of option commitGroup, for display only.
 
-        Failures are ignored.
+        Spark has its own checkpoint. Failures are ignored.
         """
         if self.options.commit_group:
             self.options.link.call(self._commit, read_document(end))
 
     def stop(self) -> None:
-        """Does nothing: connections belong to the process, and Spark does not always call this."""
+        """Do nothing: connections belong to the process.
+
+        Spark does not always call this.
+        """
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -178,7 +181,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await trio.sleep(_RETRY_SECONDS)
 
     def _complain(self, overdue: Collection[Silence]) -> None:
-        """Report overdue groups: raise PlanError, or log one warning if failOnDataLoss is false."""
+        """Report overdue groups: raise PlanError, or log a warning.
+
+        The warning is logged once, if failOnDataLoss is false.
+        """
         names = {one.broker for one in overdue}
         is_new = not names <= self._complained_of
         self._complained_of = names

@@ -299,7 +299,10 @@ async def _hand_over(
 
 
 def _abs(hashed: int) -> int:
-    """Return the absolute value as SelectMessageQueueByHash does: 0 for the minimum integer."""
+    """Return the absolute value, 0 for the minimum integer.
+
+    Source: class SelectMessageQueueByHash.
+    """
     return 0 if hashed == -(2**31) else abs(hashed)
 
 

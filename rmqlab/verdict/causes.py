@@ -1,4 +1,4 @@
-"""Causes of what judges find: of repeated deliveries, and of records that a store no longer has."""
+"""Causes of repeated deliveries, and of records that a store no longer has."""
 
 from collections.abc import Mapping
 from typing import Final

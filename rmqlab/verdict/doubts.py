@@ -12,10 +12,10 @@ _OF_GROUPS: Final = ("offset_rollbacks", "rolled_back", "group_read_unavailable"
 
 
 def withdraw_doubtful(findings: Iterable[Finding], groups: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield all findings, those unknown that `clock_disagreement` contradicts (issue 14.8).
+    """Yield all findings, with those that `clock_disagreement` contradicts as unknown.
 
-    `groups` are the consumer groups by node. The sum of all groups' rollbacks counts those of the other groups only, and
-    is at least that.
+    Source: issue 14.8. `groups` are the consumer groups by node. The sum of all groups' rollbacks counts those of the
+    other groups only, and is at least that.
     """
     found = list(findings)
     doubts = dict(_doubts(found, groups))

@@ -1,4 +1,4 @@
-"""What a judge found: a value with its unit and its evidence, or what is missing to know it."""
+"""Findings of a judge: a value with unit and evidence, or the missing evidence."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ class Evidence:
     """The journal's entries about it and around it, by time."""
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; what is not known is left out."""
+        """Plain values; unknown ones are omitted."""
         document: dict[str, Any] = {"says": self.says}
         if self.at_millis is not None:
             document["at"] = self.at_millis
@@ -47,7 +47,7 @@ class Evidence:
 
 @attrs.frozen(kw_only=True)
 class Finding:
-    """The answer to one metric."""
+    """The result of one metric."""
 
     metric: str
     unit: str
@@ -62,7 +62,7 @@ class Finding:
     message_ids: tuple[str, ...] = ()
     """Unique ids of all the messages that it counts, where it counts messages or deliveries."""
     evidence: tuple[Evidence, ...] = ()
-    """The first EVIDENCE_LIMIT of what was seen."""
+    """The first EVIDENCE_LIMIT pieces of evidence."""
 
     @property
     def is_known(self) -> bool:
@@ -87,7 +87,7 @@ class Findings:
 
     by_metric: Mapping[str, Finding]
     metrics: tuple[Metric, ...]
-    """The table that the names come from."""
+    """The table of the names."""
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.by_metric.values())
@@ -126,7 +126,7 @@ def count_of(
     is_at_least: bool = False,
     message_ids: Iterable[str] = (),
 ) -> Finding:
-    """A finding that counts what was found, with the first items as evidence."""
+    """Return a finding that counts items, with the first ones as evidence."""
     return Finding(
         metric=metric,
         unit=unit,
@@ -144,5 +144,5 @@ def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:
-    """A finding that says what is missing."""
+    """Return an unknown finding with the missing evidence."""
     return Finding(metric=metric, unit=unit, value=None, missing=missing)

@@ -1,4 +1,4 @@
-"""Holes in the evidence of a run: journals that are incomplete or missing, and what they leave unknown.
+"""Holes in the evidence of a run: incomplete or missing journals, and the effects.
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
 (`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`).
@@ -38,11 +38,11 @@ class Gap:
     sources: frozenset[Source]
     """What the process could have seen, as far as that is known."""
     says: str
-    """What is missing, with file and bytes."""
+    """The missing evidence, with file and bytes."""
 
 
 def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry]) -> tuple[Gap, ...]:
-    """Return what is missing in the journals of a run.
+    """Return the gaps in the journals of a run.
 
     `supervised` are the entries of FOLLOWED_KINDS, by time.
     """

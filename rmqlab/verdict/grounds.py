@@ -60,9 +60,9 @@ class Decision:
 
     verdict: Verdict
     why: tuple[str, ...]
-    """What broke it, what is missing, or, where it holds, what it rests on."""
+    """The violations, the missing evidence, or the grounds of a verdict that holds."""
     warnings: tuple[str, ...] = ()
-    """What is wrong with the run, and no part of the verdict."""
+    """Problems of the run that do not affect the verdict."""
     violating: tuple[str, ...] = ()
     """Metrics, with their targets, that make the verdict `violated`."""
 
@@ -247,7 +247,10 @@ def decide(
 
 
 def _is_in(replaced: Collection[str], row: Ground) -> bool:
-    """True if an expectation names the row's metric or a class of it, as `lost.SEND_OK` is of `lost`."""
+    """True if an expectation names the row's metric, or a class as `lost.SEND_OK`.
+
+    `lost.SEND_OK` is a class of `lost`.
+    """
     return any(name == row.metric or name.startswith(f"{row.metric}.") for name in replaced)
 
 

@@ -19,7 +19,7 @@ CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined"
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """What a run was, and what is missing in its journals."""
+    """The properties of a run, and the gaps in its journals."""
 
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER; empty if the journal does not say it, as before version 3."""
@@ -44,9 +44,9 @@ class Conditions:
 
 
 def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None) -> Conditions:
-    """Return the conditions of a run by its entries of CONDITION_KINDS, in order of time.
+    """Return a run's conditions from its entries of CONDITION_KINDS, in time order.
 
-    `surveys` are of its journal files. With None, for entries that come from no file, there are no gaps.
+    `surveys` are of its journal files. With None, for entries that were not read from files, there are no gaps.
     """
     known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
     starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
@@ -68,7 +68,10 @@ def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSu
 
 
 def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
-    """A client's id is `ip@pid#number`, in Java's client as in ours: that of a workload names a process of the cluster."""
+    """Yield the clients that are not processes of the cluster, and accepted probes.
+
+    A client's id is `ip@pid#number`, as in Java's client: the pid of a workload belongs to the cluster.
+    """
     pids = {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
     for entry in entries:
         if entry.kind == "producer_joined":
@@ -86,7 +89,7 @@ def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class Judgement(Findings):
-    """Findings, with the verdict that follows from them by the table of `rmqlab.verdict.grounds`."""
+    """Findings, with the verdict by the table of `rmqlab.verdict.grounds`."""
 
     conditions: Conditions
     decision: Decision
@@ -96,12 +99,18 @@ class Judgement(Findings):
         return self.decision.verdict
 
     def beside(self, expected: Iterable[str]) -> tuple[str, ...]:
-        """What the table says against the run, apart from metrics that a scenario has expectations on."""
+        """Return the table's objections and warnings, without metrics of expectations.
+
+        `expected` are the metrics on which a scenario has expectations.
+        """
         decision = _decide(self, self.conditions, self.conditions.gaps, expected)
         return (*(decision.why if decision.verdict is not Verdict.HOLDS else ()), *decision.warnings)
 
     def summary(self) -> dict[str, Any]:
-        """Return the document that `rmqlab check --json` prints, and that `rmqlab audit --json` begins with."""
+        """Return the document of `rmqlab check --json`.
+
+        The document of `rmqlab audit --json` begins with the same members.
+        """
         return {
             "verdict": str(self.verdict),
             "why": list(self.decision.why),
@@ -113,7 +122,7 @@ class Judgement(Findings):
 
 
 def conclude(findings: Iterable[Finding], metrics: tuple[Metric, ...], conditions: Conditions) -> Judgement:
-    """Judge a run by what was measured, as far as its journals are complete."""
+    """Judge a run by its findings, as far as its journals are complete."""
     measured = {finding.metric: finding for finding in findings}
     unclaimed = measured.get("unclaimed")
     if unclaimed is not None and unclaimed.value and not _explains_unclaimed(conditions):

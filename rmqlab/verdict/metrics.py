@@ -34,7 +34,7 @@ class Metric:
     """The placeholder of the target in `NAME TARGET`, such as BROKER; empty for a metric of the whole run."""
     unit: str
     says: str
-    """What is measured, in one line."""
+    """Definition in one line."""
     definition: str = ""
     """What exactly is counted or timed."""
     blind_to: str = ""

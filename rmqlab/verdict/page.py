@@ -1,4 +1,4 @@
-"""The page docs/checks.md, rendered from the declarations of metrics and of the verdict.
+"""The page docs/checks.md, rendered from the declared metrics and verdict.
 
     python -m rmqlab.verdict.page > docs/checks.md
 

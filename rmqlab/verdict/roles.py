@@ -78,12 +78,12 @@ class Roles:
         return next((span.broker_id for span in self.spans if span.node == node and span.covers(at)), None)
 
     def master_at(self, broker: str, at: int) -> str | None:
-        """Return the master of a broker name at a time: of several, the one that became a master last."""
+        """Return the master of a broker name at a time, the last promoted of several."""
         masters = [span for span in self._of(broker) if span.is_master and span.covers(at)]
         return max(masters, key=lambda span: span.at).node if masters else None
 
     def masters_over_time(self, broker: str) -> list[tuple[str, int, int | None]]:
-        """Return the acting masters of a broker name: node, time from which on, and time until which."""
+        """Return the acting masters of a broker name: node, begin, and end of the time."""
         changes = sorted({0, *(span.at for span in self._of(broker))})
         acting = [(at, self.master_at(broker, at)) for at in changes]
         spans = []
@@ -108,7 +108,10 @@ class Roles:
 
     @functools.cached_property
     def followers(self) -> Mapping[str, str]:
-        """Master by node, at the end of the run: for its slaves, and for the masters before it."""
+        """Return the master by node at the end of the run.
+
+        Nodes are the slaves of the master, and the masters before it.
+        """
         found: dict[str, str] = {}
         for broker in self.brokers:
             last = [span for span in self._of(broker) if span.until is None]
@@ -127,7 +130,7 @@ class Roles:
         return [span.node for span in self._of(broker) if not span.is_master and span.covers(at)]
 
     def slaves_over_time(self, broker: str) -> list[tuple[int, list[str]]]:
-        """Return the slaves of a broker name from each time on at which a role of it began, in order."""
+        """Return the slaves of a broker name at each begin of a role, in order of time."""
         changes = sorted({0, *(span.at for span in self._of(broker))})
         return [(at, self.slaves_at(broker, at)) for at in changes]
 

@@ -1,11 +1,11 @@
-"""The three answers to a claim about a run."""
+"""The three verdicts on a claim about a run."""
 
 import enum
 from collections.abc import Iterable
 
 
 class Verdict(enum.StrEnum):
-    """What is known of a claim."""
+    """The verdict on a claim."""
 
     HOLDS = "holds"
     VIOLATED = "violated"

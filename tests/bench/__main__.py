@@ -1,6 +1,7 @@
-"""`python -m tests.bench`: rmqlab and real RocketMQ side by side, in one run on one machine. Judges nothing.
+"""Benchmark of rmqlab and real RocketMQ side by side: `python -m tests.bench`.
 
-Absolute figures move with the machine and its load; the ratios are what to look at. Needs a JDK and Maven.
+Both run in one session on one machine, and nothing is judged. Absolute figures move with the machine and its load; the
+ratios are what to look at. Needs a JDK and Maven.
 """
 
 import argparse
@@ -85,7 +86,10 @@ def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], 
 
 @contextlib.contextmanager
 def _both(java: Java, directory: Path) -> Iterator[dict[str, Cluster]]:
-    """Both clusters with their default settings, up at the same time: the idle one costs next to nothing."""
+    """Yield both clusters with default settings, running at the same time.
+
+    The idle one costs nearly nothing.
+    """
     directory.mkdir()
     with real_cluster(java, directory, settings={}, heap=_HEAP) as real, our_cluster(directory) as ours:
         yield {"real": real, "ours": ours}

@@ -1,7 +1,8 @@
-"""The audit of ever larger runs, end to end: a process of its own for each, from its start to its exit status.
+"""Audits of ever larger runs, end to end, each in a process of its own.
 
-Prints seconds, how they grow against the messages, and the most memory that any process of each kind held. The
-driver's must not grow with the run: nothing but summaries comes to it.
+The measured time is from the start of the process to its exit status. Prints seconds, how they grow against the
+messages, and the most memory that any process of each kind held. The driver's must not grow with the run: nothing but
+summaries comes to it.
 """
 
 import shutil
@@ -82,7 +83,7 @@ def audit(run: Path, count: int, byte_count: int, memory: str) -> Audited:
 
 
 def family(root: int) -> Iterator[tuple[int, str]]:
-    """A process and all that it started, each with what it is: driver, jvm or worker."""
+    """A process and all that it started, each with its kind: driver, jvm or worker."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -99,7 +100,10 @@ def family(root: int) -> Iterator[tuple[int, str]]:
 
 
 def _program(pid: int) -> str:
-    """Of what file it runs: its name would be a thread's of the JVM, while that starts a process and shares its memory."""
+    """Return the file that a process executes.
+
+    Its name may be that of a JVM thread: a starting process shares the JVM's memory at first.
+    """
     try:
         return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:

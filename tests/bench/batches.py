@@ -1,7 +1,7 @@
-"""Messages a second of batch sends, 128 B, to a SYNC_MASTER with one slave: real and ours.
+"""Rate of batch sends, 128 B, to a SYNC_MASTER with one slave: real and ours.
 
-RocketMQ's own BatchProducer came with 4.9; Maven Central has the examples of 4.7.0 only. So this is a program of
-ours, built like it: threads that each send batch after batch.
+Rates are messages per second. RocketMQ's own BatchProducer exists since 4.9; Maven Central has only examples of 4.7.0.
+So this is a program of ours, built like it: threads that each send batch after batch.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""A run of any size, made up: journals and commit logs as a cluster leaves them, written at a million messages in seconds.
+"""Writes synthetic runs of any size, a million messages in seconds.
 
-One producer, one consumer, a master and its slave with equal logs. Nothing is wrong but what is planted: the last
-`LOST` sends were acknowledged, and are in no store.
+The journals and commit logs are like those of a cluster. One producer, one consumer, a master and its slave with equal
+logs. Nothing is wrong but what is planted: the last `LOST` sends were acknowledged, and are in no store.
 """
 
 import shutil
@@ -24,13 +24,13 @@ _AT_ONCE = 100_000
 _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, ">i8"),
           "physical_offset": (0x5152535455565758, ">i8"), "born": (0x4142434445464748, ">i8"),
           "stored": (0x3132333435363738, ">i8")}  # fmt: skip
-"""Values that stand in the template for a field, and by which its place is found."""
+"""Placeholders of fields in the template, which mark their places."""
 
 
 def write_run(place: Path, count: int, body_size: int = 100) -> int:
     """Write a run of so many messages below `place`.
 
-    Answers the bytes of all its files.
+    Returns the bytes of all its files.
     """
     write_log(place / "broker-a" / "store", count, body_size)
     shutil.copytree(place / "broker-a", place / "broker-a-s")
@@ -44,7 +44,7 @@ def write_run(place: Path, count: int, body_size: int = 100) -> int:
 def write_log(store: Path, count: int, size: int) -> int:
     """A commit log of `count` records with bodies of this size, in files of 1 GB.
 
-    Answers where it ends.
+    Returns its end.
     """
     directory = store / "commitlog"
     directory.mkdir(parents=True)

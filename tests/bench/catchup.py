@@ -1,7 +1,8 @@
-"""How fast an empty slave takes over a master's log, real and ours: from its first bytes until all is in its queues.
+"""Time in which an empty slave copies a master's log, real and ours.
 
-The log is a single file, for an empty slave begins at the start of its master's last one. Beside them, where there is a
-C compiler, a program that only receives into a mapped file (receive.c), from either master.
+It counts from the slave's first bytes until its queues have all messages. The log is a single file, for an empty slave
+begins at the start of its master's last one. Beside them, where there is a C compiler, a program that only receives
+into a mapped file (receive.c), from either master.
 """
 
 import contextlib
@@ -116,7 +117,10 @@ def _has_entries(broker: BrokerServer, wanted: list[int]) -> bool:
 
 
 def _has_bytes(broker: BrokerServer) -> bool:
-    """Whether its log has begun, as its file shows: an empty real broker does not answer questions about itself."""
+    """Return True if the broker's log has begun, by its file.
+
+    An empty real broker does not respond to requests about itself.
+    """
     files = broker.describe().commit_log()
     if not files:
         return False

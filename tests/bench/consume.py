@@ -1,4 +1,7 @@
-"""Messages a second of the stock Java benchmark Consumer that drains a backlog of 128 B messages: real and ours."""
+"""Rate of the stock Java benchmark Consumer on a backlog, real and ours.
+
+Messages have 128 B; rates are messages per second.
+"""
 
 import time
 from collections import defaultdict
@@ -49,7 +52,7 @@ def _fill(java: Java, cluster: Cluster, messages: int) -> None:
 
 
 def _drain(java: Java, cluster: Cluster, messages: int, group: str) -> tuple[float, float]:
-    """Answer messages a second, and microseconds of the master's CPU for each."""
+    """Return messages per second, and microseconds of the master's CPU for each."""
     _, master, _ = cluster.pids.values()
     before, cpu_before = _handed_out(cluster), cpu_seconds(master)
     with java.start(_MAIN, "-n", cluster.namesrv, "-t", _TOPIC, "-g", group, "-p", "false", jvm=JVM):
@@ -67,7 +70,7 @@ def _handed_out(cluster: Cluster) -> int:
 def _wait(count: Callable[[], int], wanted: int) -> tuple[float, int]:
     """Wait until so many were handed out.
 
-    Answer when that was, and how many there were then.
+    Return the time and the number of messages then.
     """
     seen = wait_until(
         lambda: found if (found := count()) >= wanted else None, f"{wanted} messages", _PATIENCE, period=_LOOK

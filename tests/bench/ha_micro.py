@@ -1,9 +1,9 @@
-"""MB/s from a master to an empty slave over loopback, two processes: `python -m tests.bench.ha_micro`.
+"""MB/s from a master to an empty slave over loopback, two processes.
 
-The master's log is 1 KiB bodies in eight queues. The slave receives into its commit log and, unless disabled
-to, enters every message in queues and index as a broker does. It has caught up when the queues have everything;
-what the index still lacks then, and when it has it, is printed as well. Figures move with the machine and its load:
-compare ratios of one run.
+Run it: `python -m tests.bench.ha_micro`. The master's log is 1 KiB bodies in eight queues. The slave receives into its
+commit log and, unless disabled to, enters every message in queues and index as a broker does. It has caught up when the
+queues have everything; what the index still lacks then, and when it has it, is printed as well. Figures move with the
+machine and its load: compare ratios of one run.
 """
 
 import argparse
@@ -36,7 +36,7 @@ WORK = ["nothing", "queues", "queues and index"]
 
 @attrs.define
 class Span:
-    """Real, user and system seconds of this process since the first byte came."""
+    """Real, user and system seconds of this process since the first byte."""
 
     began: tuple[float, float, float] | None = None
 
@@ -77,7 +77,7 @@ def fill(store: MessageStore, size: int) -> None:
 
 
 async def follow(address: str, root: Path, target: int, work: str) -> None:
-    """The slave's process: follow until `target`, print what it took."""
+    """Run the slave's process: follow until `target`, and print its costs."""
     config = StoreConfig(store_path_root_dir=root, message_index_enable=work == "queues and index")
     store = MessageStore.open(config, now_millis=wall_millis, is_slave=True)
     span, caught_up, reactor, growth = Span(), trio.Event(), Reactor(), Growth()

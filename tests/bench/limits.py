@@ -1,8 +1,9 @@
-"""`python -m tests.bench.limits`: what hostile or many peers cost a broker, in memory and in the waits of others.
+"""Costs of hostile or many peers for a broker: memory, delays of other clients.
 
-A broker runs in a process of its own. In another process a probe asks it for a queue's end every 5 ms over one connection,
-and notes the longest wait. Memory is what no file backs (RssAnon); the queue files of a test come on top.
-Figures move with the machine and its load; they are for docs/benchmarks.md, and nothing is judged here (issue 12.6).
+Run it: `python -m tests.bench.limits`. A broker runs in a process of its own. In another process a probe asks it for a
+queue's end every 5 ms over one connection, and notes the longest wait. Memory is what no file backs (RssAnon); the
+queue files of a test come on top. Figures move with the machine and its load; they are for docs/benchmarks.md, and
+nothing is judged here (issue 12.6).
 """
 
 import contextlib
@@ -32,7 +33,7 @@ PROBE_PERIOD = 0.005
 
 
 _stacks: list[contextlib.ExitStack] = []
-"""Where the work of a measurement leaves what is to be closed at its end."""
+"""Resources of a measurement to close at its end."""
 
 
 @attrs.frozen
@@ -128,7 +129,7 @@ def _is_ended(fd: int) -> bool:
 
 
 def measure(name: str, work: Callable[[Node, Path], object], *, topics: int = 0, after: float = 2.0) -> None:
-    """Run a broker, do something to it, wait `after` seconds, and print what it cost."""
+    """Run a broker, load it, wait `after` seconds, and print the costs."""
     with (
         tempfile.TemporaryDirectory(prefix="rmqlab-limits-") as directory,
         running_broker(Path(directory), topics=topics) as node,

@@ -1,4 +1,4 @@
-"""Five thousand long polls parked at a master, each by a connection of its own: real and ours.
+"""Five thousand long polls at a master, each on its own connection, real and ours.
 
 What each costs in memory, and how long one message takes to reach all of them. The asker is this process, with one
 selector; it costs the same towards either system.

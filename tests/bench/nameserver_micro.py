@@ -1,7 +1,7 @@
-"""How a nameserver takes hundreds of brokers with thousands of topics: `python -m tests.bench.nameserver_micro`.
+"""Load of hundreds of brokers with thousands of topics on a nameserver.
 
-The handlers run as they do in the process, over the dispatcher, on a clock that is set by hand; only the
-sockets are missing. Prints milliseconds; judges nothing.
+Run it: `python -m tests.bench.nameserver_micro`. The handlers run as they do in the process, over the dispatcher, on a
+clock that is set by hand; only the sockets are missing. Prints milliseconds; judges nothing.
 """
 
 import argparse
@@ -25,7 +25,7 @@ REGISTER_PERIOD = 30.0
 
 @attrs.define(eq=False)
 class Wire:
-    """A connection that counts what it is given."""
+    """A connection that counts the written bytes."""
 
     peer: str
     bytes_written: int = 0
@@ -38,7 +38,7 @@ class Wire:
 
 
 class Simulation:
-    """Brokers that all have the same topics, as in one big cluster, and one nameserver."""
+    """One nameserver, and brokers that all have the same topics, as in a big cluster."""
 
     def __init__(self, brokers: int, topics: int) -> None:
         self.topics = topics
@@ -86,7 +86,7 @@ def millis(fn: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure a start, rounds of heartbeats, routes, scans, and the loss of every broker."""
+    """Measure a start, heartbeats, routes, scans, and the loss of every broker."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, default=200)
     parser.add_argument("--topics", type=int, default=2000)

@@ -7,7 +7,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pss_mb(pid: int) -> float:
-    """Proportional set size in MB: private pages, and a share of those that others map too."""
+    """Return the proportional set size in MB: private pages, and a share of others.
+
+    Shared pages count in proportion to the processes that map them.
+    """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1000

@@ -1,6 +1,7 @@
-"""CPU per message of consuming a backlog, and of batch sends, without sockets: `python -m tests.bench.pull_micro`.
+"""CPU per message of pulls from a backlog and of batch sends, without sockets.
 
-128 B bodies in four queues; pulls of 32 messages as a Java push consumer sends them, batches of 16 and 1000.
+Run it: `python -m tests.bench.pull_micro`. 128 B bodies in four queues; pulls of 32 messages as a Java push consumer
+sends them, batches of 16 and 1000.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def pulls(count: int, serialize_type: int) -> list[bytes]:
 
 
 def run(talking: TalkingBroker, frames: list[bytes]) -> tuple[float, int]:
-    """Serve one frame after the other; answer CPU seconds and bytes answered."""
+    """Serve one frame after the other; return CPU seconds and reply bytes."""
     decoder, sink, answered = FrameDecoder(), Sink(), 0
     broker = talking.broker
     began = time.process_time()

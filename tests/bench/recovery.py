@@ -1,7 +1,7 @@
-"""How long a broker takes to be ready on a store that a killed one left: real and ours, each on a copy of one store.
+"""Time until a broker is ready on the store of a killed one, real and ours.
 
-Ours wrote it (both kinds open each other's) and was killed with 9 after the last message. The files are in the page
-cache, as they are after a kill.
+Each broker starts on a copy of the same store. Ours wrote it (both kinds open each other's) and was killed with 9 after
+the last message. The files are in the page cache, as they are after a kill.
 """
 
 import subprocess

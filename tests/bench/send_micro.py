@@ -1,6 +1,7 @@
-"""CPU per message of a send, from bytes in to bytes out, without sockets: `python -m tests.bench.send_micro`.
+"""CPU per message of a send, from received to sent bytes, without sockets.
 
-Sixteen sends in each receive, 128 B bodies, both header codecs; the slave acknowledges at the end of each pass.
+Run it: `python -m tests.bench.send_micro`. Sixteen sends in each receive, 128 B bodies, both header codecs; the slave
+acknowledges at the end of each pass.
 """
 
 import argparse

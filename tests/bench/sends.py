@@ -1,4 +1,7 @@
-"""Sends a second of the stock Java benchmark Producer, 128 B, to a SYNC_MASTER with one slave: real and ours."""
+"""Rate of the stock Java benchmark Producer to a SYNC_MASTER with a slave.
+
+Messages have 128 B; rates are sends per second, real and ours.
+"""
 
 import contextlib
 import re

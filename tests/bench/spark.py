@@ -1,6 +1,7 @@
-"""`python -m tests.bench.spark`: what the data sources and the audit cost, beside Spark's own scan of the same rows.
+"""Costs of the data sources and of the audit, next to Spark's own scan.
 
-Needs the extra `spark`. Absolute figures move with the machine and its load; the ratios are what to look at.
+The scan is of the same rows. Run it: `python -m tests.bench.spark`. Needs the extra `spark`. Absolute figures move with
+the machine and its load; the ratios are what to look at.
 """
 
 import argparse
@@ -45,7 +46,10 @@ def main() -> None:
 
 
 def measure_read(spark: "SparkSession", place: Path, rows: int, size: int) -> None:
-    """Store files and a live master, with and without bodies, and the same rows from parquet."""
+    """Measure reads of store files, a live master, and the same rows from parquet.
+
+    The first two are read with and without bodies.
+    """
     byte_count = write_log(place / "broker-a", rows, size)
     load = spark.read.format("rocketmq-store")
     slim = "topic string, queueId int, queueOffset bigint, uniqKey string, storeTimestamp timestamp, bodyCrc int"

@@ -1,4 +1,7 @@
-"""What the source `rocketmq` costs: batch reads from a live master, micro-batches of a stream. See tests.bench.spark."""
+"""Costs of the source `rocketmq`: batch reads, and micro-batches of a stream.
+
+Both read from a live master. See tests.bench.spark.
+"""
 
 import contextlib
 import functools
@@ -74,7 +77,10 @@ def topic_frames(
 
 
 def measure_stream(spark: "SparkSession", server: str, place: Path, *, rate: int, batches: int) -> None:
-    """Micro-batches as fast as they come, while a producer sends: into nothing, and into another topic."""
+    """Measure micro-batches at full speed while a producer sends.
+
+    They write into nothing, and into another topic.
+    """
     fill(server, "ticks", 100, 100)
     fill(server, "tocks", 1, 100)
     with _sending(server, "ticks", rate) as sender:

@@ -1,4 +1,7 @@
-"""How long a nameserver, a master and its slave take to be ready, and what idle brokers weigh: real and ours."""
+"""Start time of a nameserver, a master and a slave, and memory of idle brokers.
+
+Both are measured with real servers and with ours.
+"""
 
 import json
 import time
@@ -19,10 +22,11 @@ _PHASES = {  # what is timed until the cluster is ready, and the event it begins
 
 
 def measure_start(java: Java, directory: Path, *, rounds: int) -> Table:
-    """From the first process started to the last one ready, one after the other as each kind is started.
+    """Return the time from the first started process to the last ready one.
 
-    Ours counts the whole command `rmqlab up --detach`: the command line, the supervisor and the fork server have to
-    start first. What comes after each of those is taken from the cluster's own events.
+    Servers start one after the other, as each kind requires. Ours counts the whole command `rmqlab up --detach`: the
+    command line, the supervisor and the fork server have to start first. What comes after each of those is taken from
+    the cluster's own events.
     """
     samples: dict[str, list[float]] = defaultdict(list)
     for number in range(rounds):
@@ -62,7 +66,10 @@ def _time_real(java: Java, directory: Path) -> float:
 
 
 def measure_idle(systems: dict[str, Cluster]) -> Table:
-    """Proportional set size of each server, soon after the start, with the slave connected."""
+    """Return the proportional set size of each server soon after the start.
+
+    The slave is connected.
+    """
     rows: list[list[Cell]] = []
     weights = {name: [pss_mb(pid) for pid in cluster.pids.values()] for name, cluster in systems.items()}
     for place, what in enumerate(["nameserver", "master", "slave"]):

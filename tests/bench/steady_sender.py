@@ -1,4 +1,7 @@
-"""`python -m tests.bench.steady_sender NAMESERVER TOPIC RATE`: sends so many messages a second, until it is killed."""
+"""Sends a constant rate of messages until killed.
+
+Run it: `python -m tests.bench.steady_sender NAMESERVER TOPIC RATE`, with a rate per second.
+"""
 
 import sys
 

@@ -1,6 +1,7 @@
-"""Microseconds per message of the store's hot paths, on this machine: `python -m tests.bench.store_micro`.
+"""Microseconds per message of the store's hot paths, on this machine.
 
-Figures move with the machine and its load: compare ratios of one run, not figures of two.
+Run it: `python -m tests.bench.store_micro`. Figures move with the machine and its load: compare ratios of one run, not
+figures of two.
 """
 
 import argparse

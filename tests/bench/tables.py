@@ -18,7 +18,7 @@ Cell = str | int | float | None
 class Table:
     """One benchmark's outcome.
 
-    `samples` holds every single measurement, for whoever doubts a median.
+    `samples` holds every single measurement, to check the medians.
     """
 
     title: str

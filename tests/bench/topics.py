@@ -1,4 +1,4 @@
-"""What the clients of a measurement share: the shape of its topic, and their virtual machines."""
+"""Common parts of measurements with clients: the topic's shape, the clients' JVMs."""
 
 import functools
 from collections.abc import Iterable

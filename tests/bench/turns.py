@@ -1,4 +1,4 @@
-"""Load by turns: the client of one system works while those of the others are stopped.
+"""Load in turns: one system's client runs while those of the others are paused.
 
 A shared machine gives twice the speed in one minute that it gives in the next. Turns of a second, side by side,
 and the median of the ratios of neighbours see through that; runs of a minute each do not.
@@ -58,7 +58,7 @@ def rate_ratio(ours: list[Turn], real: list[Turn]) -> float:
 
 
 def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], notes: str) -> Table:
-    """A row for each thing that was varied: the systems' rates, their ratio, the CPU of their masters."""
+    """Return a row per varied thing: rates of the systems, ratio, CPU of the masters."""
     rows: list[list[Cell]] = []
     for varied, turns in taken.items():
         rates = [round(median([turn.rate for turn in turns[name]])) for name in ("real", "ours")]
@@ -72,7 +72,7 @@ def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], n
 
 
 def _order(names: list[str], turn: int) -> list[str]:
-    """None of them always comes first."""
+    """Return the systems in alternating order."""
     return names if turn % 2 else names[::-1]
 
 

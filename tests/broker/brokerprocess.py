@@ -25,7 +25,7 @@ from rmqlab.runtime.remoting_client import RemotingClient
 
 RATE = 50.0
 PATIENCE = 3600.0
-"""Seconds for an answer: more than a minute of the machine's, however fast the clock runs."""
+"""Seconds for a reply: more than a minute of the machine's, however fast the clock runs."""
 HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for number in (1, 2, 3))
 
 
@@ -44,7 +44,7 @@ class Link(ControlLink):
 
 @attrs.define
 class Nameserver:
-    """Notes who registers, and tells a slave of the master."""
+    """Records registrations, and returns the master's address to a slave."""
 
     brokers: dict[int, RegisterBrokerRequestHeader] = attrs.field(factory=dict)
     left: list[int] = attrs.field(factory=list)

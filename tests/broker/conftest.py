@@ -41,7 +41,7 @@ def open_broker(tmp_path: pathlib.Path) -> Iterator[Callable[..., TalkingBroker]
 
 @pytest.fixture
 def talk(open_broker: Callable[..., TalkingBroker]) -> TalkingBroker:
-    """A master that replicates to nobody."""
+    """A master without slaves."""
     return open_broker()
 
 

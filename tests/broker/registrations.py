@@ -26,14 +26,14 @@ def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
 
 
 class MuteClient(ScriptedClient):
-    """Nameservers that take every connection, and answer nothing."""
+    """Nameservers that accept every connection, and never reply."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds = seconds
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
-        """Answer in vain after a while."""
+        """Raise RequestTimeoutError after a while."""
         await super().request(address, command, timeout)
         await trio.sleep(self.seconds)
         raise RequestTimeoutError(f"{address} did not answer")

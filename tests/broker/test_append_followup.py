@@ -1,4 +1,4 @@
-"""What follows an append at the end of a pass: slaves receive it, queues get it, sends that wait for the disk go on."""
+"""Follow-up of an append: slaves, queues, and sends that wait for the disk."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from rmqlab.broker.append_followup import AppendFollowUp
 
 @attrs.define(eq=False)
 class Pass:
-    """Stands in for the event loop, the store and the HA master of one pass."""
+    """Replaces the event loop, the store and the HA master of one pass."""
 
     deferred: list[Callable[[], None]] = attrs.field(factory=list)
     calls: list[str] = attrs.field(factory=list)

@@ -1,4 +1,7 @@
-"""Producers and consumers by heartbeat: what one connection, and all together, may put into the tables (issue 12.6)."""
+"""Clients by heartbeat: bounds of what they add to the tables (issue 12.6).
+
+Bounds hold for one connection, and for all together.
+"""
 
 import json
 from typing import Any
@@ -135,7 +138,7 @@ def test_topics_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.
 
 
 def test_a_retry_topic_has_so_many_queues(talk: TalkingBroker) -> None:
-    """The number comes from the group's configuration, which any client can set."""
+    """The number is in the group's configuration, which any client can set."""
     body = b'{"groupName":"g","retryQueueNums":2147483647}'
     assert talk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body).code == ResponseCode.SUCCESS
     talk.heartbeat("g", "T")

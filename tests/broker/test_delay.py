@@ -1,4 +1,7 @@
-"""Delivery of delayed messages: when, where, what of them is kept, and how far it has come (store-and-ha section 7.2)."""
+"""Delivery of delayed messages: time, place, content and progress.
+
+Source: store-and-ha section 7.2.
+"""
 
 import errno
 import pathlib
@@ -143,7 +146,7 @@ def test_a_time_beyond_now_plus_the_delay_counts_as_due(talk: TalkingBroker) -> 
 
 
 def test_a_message_that_is_handed_back_is_retried_after_the_level_of_its_count(talk: TalkingBroker) -> None:
-    """broker-requests#47, store-ha#75: the first retry after 10 s, the second after 30 s."""
+    """broker-requests#47, store-ha#75: first retry after 10 s, second after 30 s."""
     talk.send("orders", TAGS="red")
     talk.heartbeat("workers", "orders")
     topic, offset = "orders", messages(talk.broker.store, "orders")[0].physical_offset
@@ -343,7 +346,7 @@ def test_a_restart_goes_on_where_the_file_says(open_broker: OpenBroker) -> None:
 
 
 def test_without_its_last_save_a_broker_delivers_again(open_broker: OpenBroker) -> None:
-    """A crash brings back what was delivered since."""
+    """A crash repeats later deliveries."""
     talk = open_broker()
     talk.send("orders", DELAY="1")
     talk.clock.advance(1)

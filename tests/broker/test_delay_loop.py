@@ -111,7 +111,10 @@ async def test_a_shorter_delay_that_comes_later_is_delivered_first(
 
 
 async def test_an_idle_broker_sleeps(deliveries: Deliveries, autojump_clock: trio.testing.MockClock) -> None:
-    """Not eighteen looks each 100 ms: one at the start, then one when there is something, and one after that."""
+    """It looks at the start, when there is something, and once after that.
+
+    Eighteen looks each 100 ms are too many.
+    """
     deliveries.start(autojump_clock)
     await trio.sleep(3600)
     assert deliveries.looks == 1

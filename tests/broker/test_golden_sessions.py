@@ -1,4 +1,4 @@
-"""Replay what mqadmin and Java clients sent to a real broker, and compare what ours answers.
+"""Replays requests of mqadmin and Java clients, and compares our responses.
 
 The recordings b1 to b7 are one session; b8 and two more are another, against a master without a slave; the others
 stand alone, with the topics that they found there. Compared are the response code, the names of the ext fields, and the form of the body: members by name and type; for pulls and queries the
@@ -36,7 +36,7 @@ MESSAGES = {RequestCode.PULL_MESSAGE, RequestCode.QUERY_MESSAGE, RequestCode.VIE
 
 
 class Step(NamedTuple):
-    """Something that happened on a connection to the master: a command either way, or its end (None)."""
+    """A command on a connection to the master, either way, or its end (None)."""
 
     at: float
     address: str
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 
 def steps_of(name: str) -> list[Step]:
-    """All that one recording says of connections between clients and the master, in order."""
+    """Return all commands of a recording between clients and the master, in order."""
     streams = json.loads((GOLDEN / "streams.json").read_text())["files"]
     (recording,) = [one for one in streams if one["file"] == f"wire/{name}.jsonl"]
     frames = [json.loads(line) for line in (GOLDEN / "wire" / f"{name}.jsonl").read_text().splitlines()]
@@ -65,7 +65,7 @@ def steps_of(name: str) -> list[Step]:
 
 @attrs.define(eq=False)
 class Replay:
-    """Plays recordings to a broker and gathers the answers of both."""
+    """Plays recordings to a broker and gathers the replies of both."""
 
     talk: TalkingBroker
     peers: dict[str, ScriptedPeer] = attrs.field(factory=dict)
@@ -73,7 +73,7 @@ class Replay:
     expected: dict[tuple[str, int], Command] = attrs.field(factory=dict)
 
     def play(self, steps: list[Step]) -> None:
-        """Play one recording after what was played before."""
+        """Play one recording after the previous ones."""
         began = self.talk.clock.seconds + BETWEEN_FILES
         self._learn_answers(steps)
         for step in steps:
@@ -90,7 +90,7 @@ class Replay:
                 self.expected[step.address, step.command.opaque] = step.command
 
     def _learn_answers(self, steps: list[Step]) -> None:
-        """Let each consumer answer our broker as it answered the recorded one."""
+        """Let each consumer reply to our broker as to the recorded one."""
         requests = {
             (step.address, step.command.opaque): step.command.code
             for step in steps
@@ -113,7 +113,7 @@ class Replay:
         return self.peers.setdefault(address, ScriptedPeer(address))
 
     def differences(self) -> Iterator[str]:
-        """What ours answers otherwise, to which request."""
+        """Differences of our replies, by request."""
         ours = {(address, one.opaque): one for address, peer in self.peers.items() for one in peer.replies}
         for key, expected in self.expected.items():
             asked = self.asked.get(key)
@@ -127,7 +127,7 @@ class Replay:
 
 
 def form(asked: Command, reply: Command) -> tuple[int, Any, Any]:
-    """What of an answer must be the same."""
+    """The compared parts of a reply."""
     fields = None if reply.raw_fields is None else sorted(reply.ext_fields)
     if asked.code in MESSAGES:
         messages = decode_messages(reply.body)
@@ -200,7 +200,10 @@ WITHOUT_SLAVE = {"c_request_reply"}
     ],
 )  # fmt: skip
 def test_java_clients_are_answered_as_the_real_broker_answered_them(open_broker: Opener, name: str) -> None:
-    """broker-requests#1, #11, #15, #19, #25, #29, #31, #38, #39, #40, #43, #46, #48 as clients use them; h1 has binary headers."""
+    """Replay Java clients' sessions; h1 has binary headers.
+
+    Items: broker-requests#1, #11, #15, #19, #25, #29, #31, #38, #39, #40, #43, #46, #48 as clients use them.
+    """
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
     replay.talk.replication.has_slave = name not in WITHOUT_SLAVE
     for topic, queues in TOPICS.items():

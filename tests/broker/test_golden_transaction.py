@@ -1,8 +1,9 @@
-"""The recorded transactions of a Java producer, sent to our broker: it stores and asks what RocketMQ stored and asked.
+"""The recorded transactions of a Java producer, replayed to our broker.
 
-Recording c_transaction: a commit, a rollback, and three left open, which are committed, rolled back, and left open
-once more and then committed when the broker asks. Only commit log offsets differ, for our log begins empty; an
-answer of the producer names the offsets that the broker gave, so they are replaced by ours.
+It stores and asks what RocketMQ stored and asked. Recording c_transaction: a commit, a rollback, and three left open,
+which are committed, rolled back, and left open once more and then committed when the broker asks. Only commit log
+offsets differ, for our log begins empty; a reply of the producer names the offsets that the broker sent, so they are
+replaced by ours.
 """
 
 import json
@@ -30,7 +31,7 @@ from rmqlab.remoting.message import (
 
 RECORDING = pathlib.Path(__file__).parents[1] / "golden" / "wire" / "c_transaction.jsonl"
 FIRST_BORN = 1_795_199_562_954
-"""Born time of the first half message, which came at 2.54 s of the recording."""
+"""Born time of the first half message, at 2.54 s of the recording."""
 ROUNDS = (52.95, 112.95)
 """When the recorded broker checked."""
 REPLAYED = (RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2, RequestCode.END_TRANSACTION)
@@ -73,7 +74,7 @@ def recording() -> Recording:
 
 
 class Replay:
-    """The recorded requests, in their order and at their times, with our offsets in the place of the recorded."""
+    """The recorded requests in order and at their times, with our offsets."""
 
     def __init__(self, talk: TalkingBroker, recording: Recording) -> None:
         self.talk, self.recording = talk, recording
@@ -129,7 +130,10 @@ async def replay(talk: TalkingBroker, recording: Recording) -> Replay:
 
 
 async def test_consumers_get_the_messages_that_were_committed_and_no_other(replay: Replay) -> None:
-    """store-ha#71, broker-requests#49, #50: topic, queue, sysFlag 8, properties, preparedTransactionOffset."""
+    """store-ha#71, broker-requests#49, #50: topic, queue, sysFlag 8, properties.
+
+    The property preparedTransactionOffset is checked too.
+    """
     ours = [message for queue_id in range(4) for message in replay.stored("GTx", queue_id)]
     theirs = sorted(replay.recording.pulled, key=lambda message: (message.queue_id, message.queue_offset))
     assert len(theirs) == 3

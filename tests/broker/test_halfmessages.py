@@ -1,4 +1,7 @@
-"""What becomes of half messages, without a store: verdicts and op records (store-and-ha section 7.1)."""
+"""Verdicts and op records of half messages, without a store.
+
+Source: store-and-ha section 7.1.
+"""
 
 import attrs
 import pytest
@@ -71,12 +74,15 @@ def half_message(**properties: str) -> StoredMessage:
     ],
 )
 def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: Verdict) -> None:
-    """store-ha#72: asked about after 6 s or its own time, at most 15 times, at most 72 h."""
+    """store-ha#72: checked after 6 s or its own time, at most 15 times and 72 h."""
     assert judge(half_message(**properties), LIMITS, BORN + age) is verdict
 
 
 def test_a_committed_message_is_the_half_message_elsewhere() -> None:
-    """store-ha#71, broker-requests#49: sysFlag 8, the offset of the half message, and all else as it was."""
+    """store-ha#71, broker-requests#49: sysFlag 8 and the half message's offset differ.
+
+    All other fields are as they were.
+    """
     half = half_message(TAGS="red")
     message = committed(half)
     assert (message.topic, message.queue_id, message.sys_flag) == ("orders", 3, 8)

@@ -89,7 +89,7 @@ def test_an_arrival_before_the_wanted_offset_wakes_nobody(hold: PullHold, waker:
 
 
 def test_the_sweep_wakes_a_pull_whose_queue_grew_by_other_tags(hold: PullHold, waker: Waker) -> None:
-    """broker-requests#32: it is answered with 20 and an advanced offset."""
+    """broker-requests#32: the reply is 20 with an advanced offset."""
     hold.add("T", 0, held(waker, matches=set[int]().__contains__))
     hold.sweep(1.0, ends_at(6))
     assert len(waker.woken) == 1
@@ -145,7 +145,7 @@ def test_pulls_are_woken_in_portions(hold: PullHold, waker: Waker, turns: Script
 
 
 class ThirdAnswerFills(Waker):
-    """The third answer is more than its peer's socket takes."""
+    """The third reply exceeds the buffer of its peer's socket."""
 
     def wake(self, pull: HeldPull) -> None:
         super().wake(pull)
@@ -260,7 +260,7 @@ def test_comparisons_are_allowed_again_after_the_others_had_their_turn(
 
 
 def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker, turns: ScriptedTurns) -> None:
-    """1,500 held pulls with an expression of 950 comparisons stopped a broker at each message."""
+    """1,500 held pulls with 950 comparisons each stopped a broker at each message."""
     turns.is_collecting = True
     for _ in range(3):
         pull = held(waker)

@@ -1,4 +1,4 @@
-"""What a failing disk makes of the flushes: they are tried again, not at once, and the log is not flooded."""
+"""Flushes on a failing disk: repeated with a pause, and without flooding the log."""
 
 import errno
 import os
@@ -89,7 +89,7 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
 async def test_offsets_and_large_tables_are_saved_every_five_seconds(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 12.6: in slices, so that nobody waits for them."""
+    """Issue 12.6: in slices, so that they do not delay requests."""
     del autojump_clock
     monkeypatch.setattr("rmqlab.broker.topics.SAVED_AT_ONCE", 0)
     monkeypatch.setattr("rmqlab.broker.subscriptions.SAVED_AT_ONCE", 0)

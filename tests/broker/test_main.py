@@ -23,7 +23,7 @@ from tests.broker.brokerprocess import HOSTS, PATIENCE, RATE, Link, Running, Wor
 
 
 async def test_a_broker_is_ready_when_its_nameserver_has_it(world: World) -> None:
-    """store-ha#34: replication listens at listen port + 1, and that is what is registered."""
+    """store-ha#34: it registers its replication port, which is listen port + 1."""
     broker = await world.start("a")
     header = world.nameserver.brokers[0]
     assert header.broker_addr == broker.address == f"{HOSTS[0]}:10911"
@@ -72,7 +72,7 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
 ) -> None:
     """store-ha#48: the slave's queues end where the master's do.
 
-    store-ha#66: it answers pulls by default.
+    store-ha#66: it serves pulls by default.
     """
     fast_clock.rate = RATE / 5  # requests between the two have 3 s of it
     patience: dict[str, Any] = {"slave_timeout": 600_000, "ha_housekeeping_interval": 600_000}
@@ -107,7 +107,10 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
 async def test_where_a_group_stands_when_its_master_is_back(
     world: World, fast_clock: trio.testing.MockClock, profile: str, offset: int
 ) -> None:
-    """Scenario 7, store-ha#69: 4.9 falls back to what the master knew, the switches carry the progress over."""
+    """Scenario 7, store-ha#69: 4.9 falls back, the switches keep the progress.
+
+    4.9 returns to the offset that the master knew.
+    """
     assert fast_clock.rate == RATE
 
     async def commit(broker: Running, offset: int) -> None:
@@ -140,7 +143,10 @@ async def test_where_a_group_stands_when_its_master_is_back(
 async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
     world: World, fast_clock: trio.testing.MockClock, profile: str, *, is_same: bool
 ) -> None:
-    """Scenario 16, section 4.9: in 4.9 their logs differ for good while both look healthy; the switches mend it."""
+    """Scenario 16, section 4.9: the logs differ for good in 4.9, the switches mend it.
+
+    In 4.9 both brokers look healthy.
+    """
     assert fast_clock.rate == RATE
 
     def end_of(broker: Running) -> int:
@@ -198,7 +204,7 @@ async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
 
 
 async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clock: trio.testing.MockClock) -> None:
-    """store-ha#51: five sends at once, all answered within that time."""
+    """store-ha#51: five sends at once, all with replies within that time."""
     assert fast_clock.rate == RATE
     master = await world.start("a", broker_role="SYNC_MASTER", ha_housekeeping_interval=6_000_000)
     with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):

@@ -130,7 +130,10 @@ async def test_a_refusal_that_returns_after_a_success_is_logged_again(
 
 
 async def test_a_sync_that_begins_during_another_asks_nothing(following: Slave) -> None:
-    """A slave that hands offsets back also syncs when its master returns, perhaps in the middle of the periodic sync."""
+    """A slave that hands offsets back also syncs when its master returns.
+
+    The periodic sync may be running at that time.
+    """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(following.sync.sync)
         nursery.start_soon(following.sync.sync)
@@ -138,7 +141,7 @@ async def test_a_sync_that_begins_during_another_asks_nothing(following: Slave) 
 
 
 async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain(slave: Slave) -> None:
-    """Anybody may register a master of our name: its slave logs the failure and lives on."""
+    """Any client can register a master of our name: its slave logs the failure."""
     slave.sync.known_master.address = "nonsense"
     await slave.sync.sync()
     assert {address for _, address, _ in slave.client.asked} == {"nonsense"}

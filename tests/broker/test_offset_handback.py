@@ -1,4 +1,7 @@
-"""Consumer offsets that a slave keeps, and hands back: the decision, then the pairs of the two switches."""
+"""Consumer offsets that a slave keeps and hands back: decision, then switches.
+
+The two switches are tested with pairs of brokers.
+"""
 
 import pathlib
 from typing import Any
@@ -47,7 +50,7 @@ def test_what_stays(
 
 
 class LivingMaster:
-    """In the place of a RemotingClient: a master with offsets, which takes commits as any does."""
+    """Replaces a RemotingClient: a master with offsets, which accepts commits."""
 
     def __init__(self, offsets: dict[str, dict[int, int]]) -> None:
         self.offsets = offsets
@@ -132,7 +135,7 @@ async def test_with_keep_newer_consumer_offsets_what_a_restarted_master_forgot_s
 
 
 async def test_with_keep_newer_consumer_offsets_a_reset_at_a_living_master_is_followed(tmp_path: pathlib.Path) -> None:
-    """Otherwise a consumer that falls back to the slave would miss what it was reset for."""
+    """Else a consumer that falls back to the slave would miss the reset messages."""
     master = LivingMaster({"T@g": {0: 15}})
     slave = Slave(tmp_path, master, keeps_newer=True, hands_back=True)
     await slave.sync.sync()

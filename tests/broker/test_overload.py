@@ -1,4 +1,7 @@
-"""Flow control: who has waited too long is refused with code 2 (broker-requests section 1.9)."""
+"""Flow control: sends that wait too long are rejected with code 2.
+
+Source: broker-requests section 1.9.
+"""
 
 import json
 import re
@@ -63,7 +66,7 @@ def test_time_that_others_had_the_processor_does_not_count(talk: TalkingBroker) 
 
 
 def test_sends_behind_a_message_that_took_long_to_write_are_refused(talk: TalkingBroker) -> None:
-    """broker-requests#24: the disk stands still, and this thread with it."""
+    """broker-requests#24: the disk blocks, and this thread with it."""
     assert send(talk)[0] == ResponseCode.SUCCESS
     talk.broker.stats.put_times.count(1.5)
     talk.passing.waited = 600.0

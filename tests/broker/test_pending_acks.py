@@ -50,7 +50,7 @@ def test_an_ack_that_falls_back_takes_nothing_away() -> None:
 
 
 def test_five_parallel_sends_all_time_out_together() -> None:
-    """store-ha#51: deadlines are absolute, so those behind a waiting one do not add up."""
+    """store-ha#51: deadlines are absolute, so those in a line do not add up."""
     sends, waits = Sends(), slave_waits()
     for index in range(5):
         waits.add(10 * (index + 1), sends.waiting(str(index)), now=0.1 * index)

@@ -45,7 +45,7 @@ def test_an_unknown_profile_is_named(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_profile_can_be_changed_at_run_time_and_the_file_keeps_what_was_said(tmp_path: pathlib.Path) -> None:
-    """Request 25. The file gets the profile's name, not what it stands for."""
+    """Request 25. The file gets the profile's name, not its settings."""
     path = tmp_path / "broker.toml"
     path.write_text("ha_drop_silent_master = false\n")
     changed = load_config(path).changed({"profile": "hardened"})

@@ -1,4 +1,7 @@
-"""Notices to consumer groups: each change costs little, however many members come or go at once (issue 12.6)."""
+"""Notices to consumer groups: each change is cheap, however many members change.
+
+Source: issue 12.6.
+"""
 
 from collections.abc import Callable
 
@@ -13,7 +16,7 @@ Turns = list[Callable[[], None]]
 
 @pytest.fixture
 def turns() -> Turns:
-    """What is to be called once others had their turn."""
+    """Calls deferred until others had their turn."""
     return []
 
 

@@ -37,7 +37,7 @@ async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
 async def test_the_rate_is_fixed_though_an_answer_takes_long(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """BrokerController: scheduleAtFixedRate, first 10 s after the first registration ended."""
+    """BrokerController: scheduleAtFixedRate, 10 s after the first registration ended."""
     assert autojump_clock.rate == 0.0
     client = MuteClient(seconds=6)
     registration, _ = open_registration(tmp_path, client, register_name_server_period=10_000)
@@ -123,7 +123,7 @@ async def test_what_changes_in_one_moment_is_registered_at_once(
     oneway: bool,  # noqa: FBT001
     expected: set[str] | None,
 ) -> None:
-    """Of two registrations with one version, nameservers would ignore the topics of the second."""
+    """Nameservers would ignore topics of the second registration with one version."""
     client, notified = ScriptedClient(), []
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, client, tasks)
@@ -153,7 +153,10 @@ async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.P
 async def test_many_topics_made_by_sends_are_registered_together_after_a_pause(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    """Issue 12.13: the first at once, the others after a time that grows with the table, all of them in the last."""
+    """Issue 12.13: the first at once, the others after a time.
+
+    The time grows with the table. All topics are in the last registration.
+    """
     assert autojump_clock.rate == 0.0
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client, nursery)
@@ -220,7 +223,7 @@ async def test_unforced_it_asks_for_the_version_first_and_stays_silent_where_it_
 
 
 async def test_unforced_it_registers_where_the_version_differs_from_ours(tmp_path: pathlib.Path) -> None:
-    """BrokerOuterAPI.needRegister compares the version in the body, whatever `changed` says."""
+    """BrokerOuterAPI.needRegister compares the version in the body, not `changed`."""
     other = answer({"changed": "false"}, DataVersion(timestamp=1, counter=99).encode())
     client = ScriptedClient({("n1:9876", RequestCode.QUERY_DATA_VERSION): other})
     client.answers["n2:9876"] = answer({"changed": "false"})

@@ -1,4 +1,4 @@
-"""Registration with nameservers whose replies are invalid or late, and failures of our own."""
+"""Registration with failures: invalid or late replies, and errors of our own."""
 
 import pathlib
 from types import SimpleNamespace

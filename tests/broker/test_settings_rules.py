@@ -1,4 +1,4 @@
-"""Every setting of a broker has a range, no request moves a file, and what cannot be ignored is refused (issue 12.1)."""
+"""Broker settings: ranges, fixed paths, and rejected harmful ones (issue 12.1)."""
 
 import pathlib
 from typing import Any

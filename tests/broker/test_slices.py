@@ -1,4 +1,4 @@
-"""Long answers in slices."""
+"""Long replies in slices."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a broker tells the supervisor of itself has a limit, whatever its clients make grow."""
+"""A broker's report to the supervisor has a limit, whatever clients let grow."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,7 @@
-"""Traffic, rates, totals by day: counted by calls, sampled by hand (broker-requests sections 6.5, 6.6)."""
+"""Traffic, rates and totals by day (broker-requests sections 6.5, 6.6).
+
+Calls count, and the tests take the samples.
+"""
 
 from datetime import datetime, timedelta
 

@@ -1,8 +1,8 @@
-"""Each switch as a pair: what 4.9 does, and what it does with the switch on.
+"""Each switch as a pair: the behaviour of 4.9, and that with the switch on.
 
 Real stores, loopback sockets.
 
-The rest of the pairs stand where their modules are tested: `ha/test_slave.py` has those of a slave's pace,
+The other pairs are in the tests of their modules: `ha/test_slave.py` has those of a slave's pace,
 `ha/test_examination.py` what a slave asks its master before it follows, `test_metadata.py` and `test_handback.py` the
 consumer offsets.
 """
@@ -163,7 +163,7 @@ async def test_with_in_sync_replicas_as_many_slaves_must_have_it(start: StartMas
 
 
 async def test_with_in_sync_replicas_fewer_slaves_are_not_available(start: StartMaster) -> None:
-    """One that is connected and has not reported is none: it may be anybody."""
+    """A connection without a report does not count: it may be any program."""
     master = start(in_sync_replicas=3)
     await master.slave(0)
     await master.slave()
@@ -247,7 +247,7 @@ async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(star
 
 
 async def test_in_4_9_a_forged_first_report_acknowledges_what_nobody_has(start: StartMaster) -> None:
-    """Scenario 12: for good, also when the stranger is gone and another slave says nothing."""
+    """Scenario 12: for good, even after the forger's end, and with a silent slave."""
     master = start()
     stranger = await master.slave(10**12)
     await stranger.stream.aclose()
@@ -270,7 +270,7 @@ async def test_with_ha_refuse_false_reports_it_is_turned_away(start: StartMaster
 
 
 async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_sent(start: StartMaster) -> None:
-    """A slave that asks from 0 on and claims to have all before it can have received it."""
+    """A slave that requests from 0 cannot have received all messages before that."""
     master = start(ha_refuse_false_reports=True)
     slave = await master.slave(0)
     assert master.ha.is_slave_ok(1)
@@ -281,7 +281,7 @@ async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_
 
 
 async def test_in_4_9_a_slave_ahead_is_served_once_the_master_has_passed_it(start: StartMaster) -> None:
-    """Scenario 16: its bytes up to there are others than the master's, and nobody notices."""
+    """Scenario 16: its bytes below that offset differ, and no log line says so."""
     master = start()
     for _ in range(3):
         master.talk.send("T", WAIT="false")
@@ -290,7 +290,10 @@ async def test_in_4_9_a_slave_ahead_is_served_once_the_master_has_passed_it(star
 
 
 async def test_with_ha_refuse_false_reports_it_is_turned_away_for_ever(start: StartMaster) -> None:
-    """A slave of any make: what this master neither had at its start nor ever sent, it cannot have."""
+    """The slave cannot have bytes that this master neither had at start nor ever sent.
+
+    This holds for a slave of any make.
+    """
     master = start(ha_refuse_false_reports=True)
     for _ in range(3):
         master.talk.send("T", WAIT="false")
@@ -337,7 +340,7 @@ async def test_in_4_9_a_slave_whose_data_expired_is_fed_heartbeats(start: StartM
 
 
 async def test_with_ha_restart_expired_slave_it_is_told_to_start_anew(start: StartMaster) -> None:
-    """By the only means that the protocol has: the link is closed, and the log says why."""
+    """By the protocol's only means: the link is closed, and the log says why."""
     master = start(mapped_file_size_commit_log=65_536, ha_restart_expired_slave=True)
     fill(master.talk.broker.store, 200)
     master.talk.broker.store.log.files.drop_first()

@@ -1,4 +1,4 @@
-"""Files of tables: the same text as if all of it were encoded, at the cost of what changed."""
+"""Table files: the same text as a full encoding, at the cost of the changes only."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_the_text_is_that_of_the_whole_body_whatever_changed_meanwhile() -> None
 
 
 def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 12.13: the creation of a topic cost 16 microseconds for each topic there was."""
+    """Issue 12.13: each topic creation cost 16 microseconds per existing topic."""
     file, topics = TableFile("topicConfigTable"), {f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(500)}
     file.encode(TopicConfigSerializeWrapper(), topics)
     encoded: list[object] = []
@@ -37,7 +37,7 @@ def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.Monkey
 
 
 def test_equal_entries_that_a_slave_copied_are_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each copy of the master's table is decoded into new values, most of them equal to the old ones."""
+    """Each copy of the master's table has new values, mostly equal to the old ones."""
     file, topics = TableFile("topicConfigTable"), {f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(5)}
     before = file.encode(TopicConfigSerializeWrapper(), topics)
 

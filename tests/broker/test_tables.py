@@ -1,4 +1,4 @@
-"""Topics, subscription groups and committed offsets: what a fresh broker has, what a change does, what outlives it."""
+"""Topics, subscription groups and offsets: fresh state, changes, persistence."""
 
 import pathlib
 import threading

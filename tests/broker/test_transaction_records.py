@@ -1,4 +1,4 @@
-"""Records in the half and op queues that no client should have written stop no transaction check (issue 12.14)."""
+"""Unexpected records in half and op queues do not stop checks (issue 12.14)."""
 
 import errno
 
@@ -14,7 +14,7 @@ from tests.broker.transactionproducer import COMMIT, Producer
 
 
 def commit_to(producer: Producer, topic: str, body: bytes, **properties: str) -> int:
-    """Bring a message into queue 0 of any topic, as any client can: send it with REAL_TOPIC, then commit it.
+    """Put a message into queue 0 of any topic: send with REAL_TOPIC, then commit it.
 
     It is sent to queue 1, so that the op record of the commit itself does not go to the queue that is read. Returns
     the response code.
@@ -48,7 +48,7 @@ def skipped(producer: Producer) -> list[str]:
 async def test_what_is_no_op_record_is_skipped_once_and_stops_nothing(
     producer: Producer, body: bytes, properties: dict[str, str]
 ) -> None:
-    """Issue 12.3: three ordinary requests ended the broker, and after each restart again."""
+    """Issue 12.3: three ordinary requests ended the broker at each restart."""
     assert commit_to(producer, names.OP_HALF_TOPIC, body, **properties) == ResponseCode.SUCCESS
     producer.send(UNIQ_KEY="first")
     producer.end(producer.send(UNIQ_KEY="second"), COMMIT)

@@ -1,4 +1,7 @@
-"""The check of half messages: whom it asks, when, how often, and how its progress is kept (store-and-ha section 7.1)."""
+"""The check of half messages: recipient, time, frequency, and progress.
+
+Source: store-and-ha section 7.1.
+"""
 
 from collections.abc import Callable
 
@@ -18,7 +21,7 @@ OpenBroker = Callable[..., TalkingBroker]
 
 
 async def test_an_open_half_message_is_asked_about_and_the_answer_commits_it(producer: Producer) -> None:
-    """broker-requests#51: the offsets in the question are valid for the answer."""
+    """broker-requests#51: the offsets in the check are valid for the reply."""
     producer.send(TAGS="red")
     (asked,) = await producer.after(60)
     assert asked.code == RequestCode.CHECK_TRANSACTION_STATE
@@ -115,7 +118,7 @@ async def test_a_message_whose_producers_are_gone_is_counted_on_and_asked_about_
 async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(producer: Producer) -> None:
     """CHECK_IMMUNITY_TIME_IN_SECONDS.
 
-    It stands in nobody's way: it goes to the end of the queue.
+    It does not block others: it moves to the end of the queue.
     """
     producer.send(CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.send(UNIQ_KEY="other")
@@ -157,7 +160,7 @@ async def test_a_check_that_the_store_refuses_is_made_again_next_time(producer: 
 
 
 async def test_the_first_check_makes_the_half_topic_known(producer: Producer) -> None:
-    """README of the recordings: its first registration is a oneway one, after the first check."""
+    """README of the recordings: first registered oneway, after the first check."""
     assert producer.talk.broker.topics.get(names.HALF_TOPIC) is None
     await producer.after(60)
     topic = producer.talk.broker.topics.get(names.HALF_TOPIC)

@@ -14,7 +14,7 @@ COMMIT, ROLLBACK = 8, 12
 
 
 class Producer:
-    """A broker with the check, and producers to be asked. Time moves only by `advance`."""
+    """A broker with the check, and its producers. Time moves only by `advance`."""
 
     def __init__(self, talk: TalkingBroker) -> None:
         self.talk = talk
@@ -40,7 +40,7 @@ class Producer:
     async def after(self, seconds: float) -> list[Command]:
         """Let time pass, have a round of checks.
 
-        Answer what this broker's own peer was asked in it.
+        Return the checks that this broker's own peer received in it.
         """
         self.talk.clock.advance(seconds)
         before = len(self.talk.peer.asked)
@@ -48,7 +48,7 @@ class Producer:
         return self.talk.peer.asked[before:]
 
     def answer(self, asked: Command, decision: int) -> None:
-        """End the transaction as a producer does that was asked: with the offsets of the question."""
+        """End the transaction as a checked producer does: with the request's offsets."""
         fields = {
             "producerGroup": "P",
             "tranStateTableOffset": asked.ext_fields["tranStateTableOffset"],
@@ -60,7 +60,7 @@ class Producer:
         assert self.talk.ask(RequestCode.END_TRANSACTION, fields).code == ResponseCode.SUCCESS
 
     def end(self, sent: Command, decision: int) -> None:
-        """End it by the offsets of the send's answer, unasked."""
+        """End it by the offsets of the send's reply, without a check."""
         (half,) = [half for half in self.stored(names.HALF_TOPIC) if half.offset_message_id == sent.ext_fields["msgId"]]
         fields = {
             "producerGroup": "P", "tranStateTableOffset": str(half.queue_offset),

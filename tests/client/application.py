@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @attrs.define(eq=False)
 class Application:
-    """What a consumer was given, and how it answers: an error to raise per message body."""
+    """The application's consuming function: records messages, and fails on request.
+
+    It can raise an error for each message body.
+    """
 
     got: list[ReceivedMessage] = attrs.field(factory=list)
     errors: dict[bytes, list[Exception]] = attrs.field(factory=dict)
@@ -60,7 +63,7 @@ async def start(
 
 
 def fill(broker: "FakeBroker", queues: int = 4, each: int = 3) -> list[bytes]:
-    """Put messages into every queue; answer all bodies."""
+    """Put messages into every queue; return all bodies."""
     bodies = {queue_id: [b"%d/%d" % (queue_id, number) for number in range(each)] for queue_id in range(queues)}
     for queue_id, its_bodies in bodies.items():
         broker.put("orders", queue_id, *its_bodies)

@@ -1,4 +1,4 @@
-"""A name server and brokers that live in the test: they keep messages, and fail on request."""
+"""A name server and brokers inside the test: they keep messages, fail on request."""
 
 import collections
 import inspect
@@ -48,7 +48,7 @@ def record(topic: str, queue_id: int, offset: int, body: bytes, properties: str 
 
 
 class Peer:
-    """A server whose answers can be scripted, code by code."""
+    """A server with scripted replies by request code."""
 
     def __init__(self, reactor: Reactor, host: str) -> None:
         self.log: list[Command] = []
@@ -85,7 +85,7 @@ class Peer:
 
 
 class FakeNameServer(Peer):
-    """Answers routes from a dict."""
+    """Returns routes from a dict."""
 
     def __init__(self, reactor: Reactor, host: str) -> None:
         super().__init__(reactor, host)
@@ -98,7 +98,7 @@ class FakeNameServer(Peer):
 
 
 class FakeBroker(Peer):
-    """Keeps messages in lists, wakes pulls that wait, and knows who is in a group."""
+    """Keeps messages in lists, wakes held pulls, and knows the members of groups."""
 
     def __init__(self, reactor: Reactor, host: str) -> None:
         super().__init__(reactor, host)
@@ -122,7 +122,7 @@ class FakeBroker(Peer):
         }
 
     def put(self, topic: str, queue_id: int, *bodies: bytes, properties: str = "", times: int = 0) -> None:
-        """Store messages, and answer the pulls that wait for them."""
+        """Store messages, and reply to the pulls that wait for them."""
         queue = self.queues[topic, queue_id]
         for body in bodies:
             queue.append(record(topic, queue_id, len(queue), body, properties, times))
@@ -237,7 +237,7 @@ class World:
         return self.brokers[name]
 
     def route(self, topic: str, queues: int = 4, *, perm: int = 6, without: FakeBroker | None = None) -> None:
-        """Let the name server know a topic at all brokers, but for one that it believes dead."""
+        """Add a topic's route at all brokers except one that is believed dead."""
         self.name_server.routes[topic] = TopicRouteData(
             broker_datas=[
                 BrokerData(
@@ -259,7 +259,7 @@ class World:
 
     @staticmethod
     async def until(condition: Callable[[], bool], within: float = 60.0) -> None:
-        """Wait for a fact, looking often; trio.TooSlowError where it does not come about."""
+        """Poll for a fact; raise trio.TooSlowError if it does not become true."""
         with trio.fail_after(within):
             while not condition():  # noqa: ASYNC110 - facts of every kind; time is a mock's
                 await trio.sleep(0.2)
@@ -279,7 +279,10 @@ def run_in_mock_time(fn: Callable[[], Any], *, clock: trio.abc.Clock | None, ins
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the async tests of this folder in mock time: by fixture each test would have to ask for the clock."""
+    """Run the async tests of this folder in mock time.
+
+    With a fixture, each test would have to request the clock.
+    """
     for item in items:
         is_ours = item.path.parent == pathlib.Path(__file__).parent
         if is_ours and isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):

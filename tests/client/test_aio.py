@@ -1,4 +1,7 @@
-"""The client on asyncio: a loop of its own beside the servers' trio, as an application would have it."""
+"""The client on asyncio: a loop of its own beside the servers' trio loop.
+
+Applications use it in the same way.
+"""
 
 import asyncio
 import threading

@@ -26,7 +26,7 @@ GROUP = {"consumerGroup": "cg", "clientId": "c"}
 
 
 class Consumer:
-    """A running consumer that notes what it gets, and its broker."""
+    """A running consumer that records its messages, and its broker."""
 
     def __init__(self, client: Client) -> None:
         self.got: list[ReceivedMessage] = []

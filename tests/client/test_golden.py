@@ -1,4 +1,4 @@
-"""Our requests beside those of a recorded Java client: the same fields, the same members, nothing else."""
+"""Our requests and a recorded Java client's: the same fields and members."""
 
 import json
 import pathlib
@@ -50,7 +50,7 @@ def shape(value: Any) -> Any:
 
 @pytest.fixture
 async def sent(world: "World", client: Client) -> dict[int, tuple[set[str], Any]]:
-    """Make every request once; answer the field names and bodies by code."""
+    """Send every request once; return the field names and bodies by code."""
     (broker,) = world.add("a")
     world.route("orders", 2)
 

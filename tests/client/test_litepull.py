@@ -61,7 +61,10 @@ async def test_seeking_drops_what_was_pulled_ahead(world: "World", client: Clien
 
 
 async def test_members_that_subscribe_share_the_queues(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """As Java's lite pull consumer: heartbeats as CONSUME_ACTIVELY, and the subscription with each pull."""
+    """As Java's lite pull consumer: heartbeats as CONSUME_ACTIVELY.
+
+    Each pull has the subscription.
+    """
     (broker,) = world.add("a")
     world.route("orders", 4)
     for queue_id in range(4):
@@ -127,7 +130,7 @@ async def test_a_paused_queue_is_not_pulled(world: "World", client: Client, nurs
 
 
 async def test_a_polled_consumer_answers_tools(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """Codes 307 and 309: it tells what it holds, and has nothing to consume a message with."""
+    """Codes 307 and 309: it reports its held messages, but cannot consume one."""
     (broker,) = world.add("a")
     world.route("orders", 1)
     consumer = LitePullConsumer(client, "cg")

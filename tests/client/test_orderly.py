@@ -20,7 +20,7 @@ UNLOCK = RequestCode.UNLOCK_BATCH_MQ
 
 
 class Application:
-    """Notes what it gets; fails `failures` times at a body; takes its time."""
+    """Records its messages slowly, and fails `failures` times at a body."""
 
     def __init__(self, *, failures: dict[bytes, int] | None = None, pace: float = 0.0) -> None:
         self.got: list[bytes] = []

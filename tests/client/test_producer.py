@@ -1,4 +1,4 @@
-"""The producer against scripted brokers: attempts, results, and the meaning of failures."""
+"""The producer against scripted brokers: attempts, results, kinds of failures."""
 
 from typing import TYPE_CHECKING
 

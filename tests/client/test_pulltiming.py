@@ -1,4 +1,4 @@
-"""How long a broker may have held a pull: by the answer, the messages in it and the error that ended it."""
+"""How long a broker may have held a pull: by reply, messages, and final error."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""The push consumer against scripted brokers: sharing, subscribing, committing, stopping."""
+"""The push consumer with scripted brokers: share, subscribe, commit, stop."""
 
 import collections
 from typing import TYPE_CHECKING, Any
@@ -238,7 +238,10 @@ async def test_a_changed_route_is_told(world: "World", client: Client, nursery: 
 async def test_an_sql_subscription_is_asked_for_and_goes_with_heartbeats_and_pulls(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
-    """Golden recording d_sql: request 46 comes before anything else that names the group."""
+    """Golden recording d_sql: request 46 is the first that names the group.
+
+    Heartbeats and pulls have the subscription.
+    """
     (broker,) = world.add("a")
     world.route("orders", 1)
     consumer = PushConsumer(client, "cg", {"orders": Sql("amount > 10")}, Application())
@@ -275,7 +278,7 @@ def test_an_empty_sql_expression_is_none() -> None:
 
 
 async def test_a_namespace_is_on_the_wire_and_not_in_the_application(world: "World") -> None:
-    """As Java's client 4.9: topics, groups and retry topics are wrapped, INSTANCE_ID says of what."""
+    """As Java's client 4.9: wrapped topics, groups and retry topics, with INSTANCE_ID."""
     (broker,) = world.add("a")
     world.route("NS%orders", 1)
     async with open_client(world.config(namespace="NS")) as client, trio.open_nursery() as nursery:

@@ -57,7 +57,7 @@ async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
 
 
 async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """store-and-ha section 6.4: a master may send those that lag behind to a slave, and the slave sends them back."""
+    """store-and-ha section 6.4: masters send slow readers to slaves, slaves send back."""
     master, slave = world.add("a", 2)
     world.route("orders", 1)
     for broker in (master, slave):
@@ -131,7 +131,7 @@ async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
 async def test_a_slave_that_lacks_the_data_is_not_asked_in_a_tight_loop(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
-    """store-and-ha section 6.3: it answers 20 with the same offset, at once."""
+    """store-and-ha section 6.3: it returns 20 with the same offset, at once."""
     (broker,) = world.add("a")
     world.route("orders", 1)
     broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: Reply(
@@ -161,7 +161,7 @@ async def test_pulling_stops_while_too_much_is_held(world: "World", client: Clie
 async def test_a_group_without_an_offset_begins_where_it_wants(
     world: "World", client: Client, nursery: trio.Nursery, where: ConsumeFromWhere, expected: bytes
 ) -> None:
-    """broker-requests section 3.7: only code 22 means that there is none."""
+    """broker-requests section 3.7: only code 22 means that the offset is missing."""
     (broker,) = world.add("a")
     world.route("orders", 1)
     broker.put("orders", 0, b"old")
@@ -292,7 +292,7 @@ async def test_a_pull_that_times_out_or_never_left_was_not_held(
 
 
 async def test_an_answer_without_data_ends_no_silence(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """A slave that lacks the data answers 20 with the same offset."""
+    """A slave that lacks the data returns 20 with the same offset."""
     (broker,) = world.add("a")
     world.route("orders", 1)
     broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: Reply(

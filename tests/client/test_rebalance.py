@@ -1,4 +1,4 @@
-"""The strategies against results worked out by hand from Java's rules, and what every strategy must keep."""
+"""Allocation strategies: results worked out from Java's rules, and invariants."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Requests and their replies against a scripted broker, and beside what Java's client recorded."""
+"""Requests and replies with a scripted broker, compared with Java's recordings."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Queues and addresses that follow from routes (remoting-and-nameserver sections 6.2 to 6.5)."""
+"""Queues and addresses from routes (remoting-and-nameserver sections 6.2 to 6.5)."""
 
 import pytest
 

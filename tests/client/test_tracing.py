@@ -1,4 +1,7 @@
-"""Traces against a scripted broker: content, time and amount of traces of sends, deliveries and transactions."""
+"""Traces sent to a scripted broker: content, time and amount.
+
+They are of sends, deliveries and transactions.
+"""
 
 import zlib
 from collections.abc import Sequence
@@ -40,7 +43,7 @@ def broker(world: "World") -> "FakeBroker":
 
 
 def traces(broker: "FakeBroker") -> list[tuple[list[str], set[str]]]:
-    """Records, each as its fields, with the keys of the trace that it came in."""
+    """Records, each as its fields, with the keys of its trace message."""
     traces = [decode_message(record) for record in broker.queues[TRACE_TOPIC, 0]]
     return [
         (text.split("\x01"), set(trace.properties["KEYS"].split()))

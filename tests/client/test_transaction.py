@@ -29,7 +29,7 @@ MESSAGE = Message(topic="orders", body=b"x", keys="k", delay_level=3)
 
 @attrs.define(eq=False)
 class Application:
-    """Its work, and what it answers when it is asked."""
+    """Its work, and its reply to checks."""
 
     state: TransactionState | Exception = TransactionState.COMMIT
     worked: list[str] = attrs.field(factory=list)
@@ -120,7 +120,7 @@ async def test_a_half_message_that_is_not_safe_is_rolled_back_and_no_work_begins
 
 
 async def ask(broker: "FakeBroker", group: str = "pg") -> None:
-    """Ask about a half message, as brokers do: oneway, and by a connection that the client opened."""
+    """Send a oneway check of a half message on a connection that the client opened."""
     fields: dict[str, Any] = {"tranStateTableOffset": "17", "commitLogOffset": "4711", "transactionId": "T"}
     half = record("orders", 0, 17, b"half", f"UNIQ_KEY\x01U\x02PGROUP\x01{group}")
     (channel,) = broker.server.channels

@@ -1,4 +1,4 @@
-"""A node that serves nothing: it listens at its address, is ready, replies with its settings, and stops on request."""
+"""A node without a service: listens, is ready, replies with settings, and stops."""
 
 import pathlib
 import socket

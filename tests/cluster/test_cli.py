@@ -68,7 +68,10 @@ def shared(rmqlab: Run) -> Iterator[dict[str, Any]]:
 
 
 def status(rmqlab: Run, name: str) -> dict[str, Any]:
-    """The status once every node has answered: one that takes more than a second is shown without its facts."""
+    """Return the status once every node has responded.
+
+    A node that takes more than a second is shown without its facts.
+    """
     for _ in range(60):
         document: dict[str, Any] = json.loads(rmqlab("status", "-n", name, "--json").stdout)
         logs = [node["commit_log"] for node in document["nodes"] if node["kind"] == "broker"]

@@ -1,6 +1,6 @@
 """Conditions judge a status document.
 
-Both are pure, so they are tested together, from the facts that nodes tell.
+Both are pure, so they are tested together, from the facts that nodes report.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""A power loss and what comes of it, on real processes: the tail is gone, nobody notices, `diff` does."""
+"""A power loss on real processes: the tail is lost, and only `diff` shows it."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ Run = Callable[..., Result]
 PATIENT = ("--set", "brokerFastFailureEnable=false", "--set", "registerBrokerTimeoutMills=60000")
 """A machine that is busy is no faster because the cluster's clock is: 200 ms in a queue are few."""
 NEVER = 10**9
-"""ms between two syncs: what is not synced by then is what the test loses."""
+"""ms between two syncs: the test loses the messages that are not yet synced."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def rmqlab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def sent_ids(done: Result) -> list[str]:
-    """Unique ids of what `produce --json` sent, in the order of the answers."""
+    """Unique ids of the messages of `produce --json`, in the order of the replies."""
     events = [json.loads(line) for line in done.stdout.splitlines()]
     sent = [event for event in events if event.get("kind") == "sent"]
     assert {event["outcome"] for event in sent} == {"SEND_OK"}

@@ -127,7 +127,7 @@ def test_sends_are_answered_as_the_fault_wants_so_many_times_and_then_it_is_over
 
 
 def test_a_disk_that_does_not_sync_and_one_that_is_full(rmqlab: Run) -> None:
-    """One is the broker's own matter under ASYNC_FLUSH, the other is not: cleaning looks, and refuses (code 14)."""
+    """Under ASYNC_FLUSH, a failed sync is internal; a full disk is rejected (code 14)."""
     rmqlab("fault", "disk", "broker-a", "--kind", "failing-sync")
     sent = rmqlab(*PRODUCE, "-c", "3", "-r", "0", "--json")
     assert not {"refused"} & set(outcomes(sent))
@@ -147,7 +147,7 @@ def test_a_disk_that_does_not_sync_and_one_that_is_full(rmqlab: Run) -> None:
 
 
 def test_a_false_report_stands_for_a_copy_that_nobody_has(rmqlab: Run) -> None:
-    """store-and-ha section 4.9: SYNC_MASTER answers SEND_OK though its slave is dead."""
+    """store-and-ha section 4.9: SYNC_MASTER returns SEND_OK though its slave is dead."""
     assert rmqlab("kill", "broker-a-s").returncode == 0
     lonely = rmqlab(*PRODUCE, "-c", "2", "-r", "0", "--json")
     assert outcomes(lonely) == ["SLAVE_NOT_AVAILABLE"] * 2

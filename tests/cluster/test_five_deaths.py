@@ -1,4 +1,4 @@
-"""Five deaths of a master are five different things: each on a real cluster, distinguished by what others see of it."""
+"""Five deaths of a master on a real cluster, distinguished by what others see."""
 
 import pathlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Names that clients choose, through every command that reads: they are shown, and do nothing to a terminal."""
+"""Hostile names in all reading commands: shown, without effect on terminals."""
 
 import io
 import json
@@ -92,7 +92,7 @@ def assert_safe(text: str) -> None:
 
 
 class FakeSupervisor:
-    """Answers every question with hostile values."""
+    """Replies to every request with hostile values."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
@@ -229,7 +229,10 @@ def test_events_of_a_stopped_cluster_are_escaped_too(cluster: ClusterDirectory) 
 
 
 def shown(*renderables: Any) -> str:
-    """What a console of rich with its usual settings shows, markup included: views must not depend on ours."""
+    """Return the output of a standard rich console, with markup enabled.
+
+    Views must not depend on our console's settings.
+    """
     console = Console(file=io.StringIO(), width=200, record=True)
     for renderable in renderables:
         console.print(renderable)

@@ -25,7 +25,7 @@ from rmqlab.store.powerloss import Lost
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 LONG = 60.0
-"""Real seconds that a node may take to answer on a busy machine."""
+"""Real seconds that a node may take to respond on a busy machine."""
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
 
@@ -124,7 +124,7 @@ async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathl
 
 
 async def test_no_action_leaves_the_nodes_directory(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """issue 12.1: whatever the node's settings say, and wherever a link leads."""
+    """issue 12.1: for any settings of the node, and any target of a link."""
     (tmp_path / "precious" / "commitlog").mkdir(parents=True)
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         config = place / "broker-a" / "config.toml"

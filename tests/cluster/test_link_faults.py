@@ -1,4 +1,4 @@
-"""Faults of links between real nodes: felt while they last, and without a trace in the logs afterwards."""
+"""Faults of links of real nodes: effective while in force, no later trace in logs."""
 
 import pathlib
 from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ def disconnects(cluster: Cluster) -> int:
 
 
 async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) -> None:
-    """What a link does to the stream between two frames, or within one, leaves the slave's log whole."""
+    """Faults between or within frames leave the slave's log whole."""
     link: dict[str, Any] = {"src": "broker-a", "dst": "broker-a-s", "only": "ha"}
     for fault in (
         Slice(**link, segment_bytes=7),

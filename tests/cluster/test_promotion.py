@@ -1,4 +1,4 @@
-"""Brokers that change their roles, on processes that serve nothing; every wait is for a fact."""
+"""Brokers that change roles, on processes without services; waits are for facts."""
 
 import pathlib
 import tomllib

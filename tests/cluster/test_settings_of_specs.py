@@ -1,4 +1,7 @@
-"""Broker settings given through the Python API are judged before anything starts (issue 12.13)."""
+"""Validation of broker settings from the Python API (issue 12.13).
+
+It runs before anything starts.
+"""
 
 import math
 import pathlib

@@ -1,4 +1,4 @@
-"""Where a consumer that is far behind reads: shown in the lab by a machine that is taken to have little memory."""
+"""Reads of slow consumers, shown by assuming little memory."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,10 @@ def events_of(text: str) -> list[dict[str, Any]]:
 
 
 def test_a_consumer_far_behind_is_sent_to_the_slave_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """store-ha#66, #67: by the master beyond 40 % of memory, and by the slave when it is near the end again."""
+    """store-ha#66, #67: the master sends beyond 40 % of memory, the slave sends back.
+
+    The slave does that when the reader is near the end again.
+    """
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
     wanted = {
         "totalMemory": MEMORY,

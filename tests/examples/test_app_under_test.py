@@ -1,4 +1,4 @@
-"""The pytest plugin, as a team uses it that has installed rmqlab beside its application."""
+"""The pytest plugin, as used by a team that installed rmqlab with its application."""
 
 import os
 import pathlib

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @contextlib.contextmanager
 def serving(module: str, config: pathlib.Path, ready: str) -> Iterator[str]:
-    """Run a server process; give the address that its ready line tells."""
+    """Run a server process; return the address in its ready line."""
     with subprocess.Popen(
         [sys.executable, "-m", module, str(config)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""A socket behind a bad network: real loopback sockets, and a time that stands still until it is moved."""
+"""A socket behind a bad network: real loopback sockets, and a manual clock."""
 
 import contextlib
 import heapq
@@ -40,7 +40,7 @@ class Moments(Timers):
 
 @attrs.define(eq=False)
 class Owner:
-    """Reads all that it can and writes what it is given, as a channel does."""
+    """Reads all available bytes and writes the given ones, as a channel does."""
 
     sock: FaultySocket
     got: bytearray = attrs.field(factory=bytearray)

@@ -1,4 +1,7 @@
-"""Faults of links on real sockets of one process: a server, and clients at addresses of their own."""
+"""Faults of links on real sockets of one process: a server and clients.
+
+Each client has an address of its own.
+"""
 
 import contextlib
 import socket
@@ -127,7 +130,7 @@ async def test_of_a_blackhole_only_the_one_direction_is_lost(node: Node, *, out:
     before = there.last_active_at
     with pytest.raises(RequestTimeoutError):
         await channel.request(request(ECHO), 0.3)
-    assert (there.last_active_at > before) is out  # the question comes, its answer does not; or not even the question
+    assert (there.last_active_at > before) is out  # the SYN arrives and its reply is lost, or the SYN is lost
 
 
 async def test_an_end_under_a_blackhole_is_seen_when_it_is_healed(node: Node) -> None:

@@ -1,4 +1,4 @@
-"""When bytes come out of a bad network. No socket, no clock."""
+"""Times at which a bad network delivers bytes. No socket, no clock."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""A new kind of fault is one class and one entry in the table: everything else follows from its declaration."""
+"""A new kind of fault: one class and one table entry; the rest is derived."""
 
 import sys
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Requests that are not handled as they should be.
 
-No socket: a peer that keeps what is written to it.
+No socket: a peer that keeps the bytes written to it.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Faults as values: what makes sense, and what is said of what does not."""
+"""Faults as values: valid ones, and the errors of invalid ones."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""`make fuzz`: hostile input to every socket of a running cluster, and to our clients, for some minutes.
+"""Hostile input for minutes to every socket of a cluster, and to our clients.
 
-Batches take turns among the targets; each follows from the seed and its number alone. After each, the nodes are
-examined (`health`). Exit status 0: nothing found; 1: something was, and which batch it was.
+Run it: `make fuzz`. Batches take turns among the targets; each follows from the seed and its number alone. After each,
+the nodes are examined (`health`). Exit status 0: nothing found; 1: something was, and which batch it was.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tests.fuzz.process import Victim
 
 BATCH = 400
 PIPELINED = 20
-"""Requests that leave together; the answer to a well-formed one behind them ends the wait."""
+"""Requests sent together; the reply to a well-formed one after them ends the wait."""
 EXAMINED_EVERY = 10
 """Batches between two examinations of the nodes' health."""
 WARM_UP = 40
@@ -44,9 +44,9 @@ OWN_FILES = {"lab", "store", "slave.toml", "slave.log", "client.log"}
 """What a run makes in its directory, which is the working directory of all its processes."""
 LAST_OPAQUE = 987_654_321
 ANSWER_SECONDS = 5.0
-"""How long the answer to a well-formed request is waited for: a batch is slow, not wrong, if it does not come."""
+"""Time-out of the reply to a well-formed request: without it a batch is slow, not wrong."""
 MOMENT = 0.02
-"""Seconds in which a node may say something to what is no request."""
+"""Seconds in which a node may respond to invalid requests."""
 PROBE_OF = {
     NodeKind.NAMESERVER: int(RequestCode.GET_BROKER_CLUSTER_INFO),
     NodeKind.BROKER: int(RequestCode.GET_BROKER_RUNTIME_INFO),
@@ -59,7 +59,7 @@ BROKER_HANDLERS: Table = {**BROKER_HANDLERS_OF_4_9, **HANDLERS_OF_5X}
 
 @attrs.define
 class Counts:
-    """What was tried."""
+    """The played batch."""
 
     batches: int = 0
     requests: int = 0
@@ -86,7 +86,7 @@ class Fuzz:
         return [node.address for node in self.cluster.supervisor.nodes.values() if node.kind is kind]
 
     async def play(self, number: int) -> str:
-        """Play a batch; what it was."""
+        """Play a batch, and return its description."""
         self.counts.batches += 1
         odd = self.odd(number)
         plays = self._requests, self._requests, self._requests, self._garbage, self._ha, self._control
@@ -203,7 +203,7 @@ register_name_server_period = 10000
 
 
 def strays(place: Path) -> list[str]:
-    """Files that nobody should have written: all processes of the run have this working directory."""
+    """Return unexpected files: all processes of the run have this working directory."""
     return [f"somebody wrote {path}" for path in place.iterdir() if path.name not in OWN_FILES]
 
 

@@ -1,4 +1,4 @@
-"""A server that answers as a nameserver, broker and HA master should not.
+"""A server that replies as a nameserver, broker and HA master should not.
 
 Our clients and slaves are led to it.
 """
@@ -32,7 +32,7 @@ REPLY_FIELDS = (
 
 @attrs.define(eq=False)
 class EvilServer:
-    """Answers every request that it can parse, in half of the cases plausibly."""
+    """Replies to every request that it can parse, in half of the cases plausibly."""
 
     odd: Odd
     address: str = ""

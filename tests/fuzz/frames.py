@@ -1,6 +1,7 @@
-"""Requests of every code, with any field missing, doubled, huge or of another type, in both header codecs.
+"""Requests of every code with invalid fields, in both header codecs.
 
-The frames are put together here, without the code under test: what it would never write is the point.
+Fields are missing, doubled, huge or of another type. The frames are put together here, without the code under test:
+what it would never write is the point.
 """
 
 import importlib
@@ -133,7 +134,7 @@ def request(odd: Odd, table: Mapping[int, Route[Any]], opaque: int) -> bytes:
 
 
 def garbage(odd: Odd) -> bytes:
-    """What is no frame, or the begin of one."""
+    """Bytes that are not a frame, or only the begin of one."""
     match odd.randrange(4):
         case 0:
             return odd.choice(

@@ -1,4 +1,7 @@
-"""What must hold of a node after each batch: the same process, memory and open files as before, quick answers."""
+"""Conditions of a node after each batch: process, memory, files, reply times.
+
+The process is the same; memory and open files are as before.
+"""
 
 import contextlib
 import statistics
@@ -20,7 +23,7 @@ FILES = 64
 MEDIAN_SECONDS = 0.1
 PROBES = 5
 CALM_SECONDS = 1.0
-"""Pause before slow answers are measured once more: what a peer causes must be over by then."""
+"""Pause before slow replies are measured once more: effects of a peer must be over by then."""
 PROBE_TIMEOUT = 20.0
 
 
@@ -43,7 +46,10 @@ class Node:
 
 
 def open_files(pid: int) -> int:
-    """How many descriptors a process holds, those of queue files left out: clients make queues, and the store bounds them."""
+    """Return the number of open descriptors, without queue files.
+
+    Clients create queues, and the store bounds their files.
+    """
     targets = []
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
@@ -59,7 +65,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def complaints(node: Node) -> list[str]:
-    """What is wrong with it; an empty list if it is well."""
+    """Return the problems of the node; empty if it is healthy."""
     if not is_alive(node.pid):
         return [f"{node.name} died"]
     seconds = await probe_seconds(node)
@@ -79,7 +85,7 @@ async def complaints(node: Node) -> list[str]:
 
 
 async def probe_seconds(node: Node) -> float | None:
-    """The median time of some well-formed requests; None if one is not answered."""
+    """Return the median time of some well-formed requests; None if one gets no reply."""
     taken = []
     async with open_reactor() as reactor:
         client = RemotingClient(reactor)

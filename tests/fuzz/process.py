@@ -50,7 +50,7 @@ class Victim:
         ]
 
     def complaints_of_silence(self) -> list[str]:
-        """Whether it stands still."""
+        """Return True if it is paused."""
         if (size := self.log.stat().st_size) != self._heard:
             self._heard, self._heard_at = size, time.monotonic()
         if time.monotonic() - self._heard_at < SILENCE_SECONDS:

@@ -1,6 +1,7 @@
-"""An application on our client, led to an evil server: `python -m tests.fuzz.victim ADDRESS`.
+"""An application on our client, connected to a hostile server.
 
-It prints a line for each round that it survived. An error that the client does not document ends it.
+Run it: `python -m tests.fuzz.victim ADDRESS`. It prints a line for each round that it survived. An error that the
+client does not document ends it.
 """
 
 import contextlib

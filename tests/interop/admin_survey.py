@@ -1,4 +1,4 @@
-"""What mqadmin shows of a cluster, command by command, made comparable between two clusters."""
+"""Output of mqadmin commands for a cluster, normalised for comparison."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ KEY = "admin-key"
 def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
     """Make a topic, send, consume, look at it with every command, delete it.
 
-    Label to what was printed.
+    Maps labels to the printed texts.
     """
     # A process of its own: sendMessage works once in each.
     with Mqadmin(java) as mqadmin:
@@ -110,6 +110,6 @@ def without_other_tests(text: str) -> str:
 
 
 def properties(text: str) -> dict[str, str]:
-    """`key : value` or `key = value` lines, as brokerStatus and getBrokerConfig print them."""
+    """Parse `key : value` or `key = value` lines of brokerStatus and getBrokerConfig."""
     found = re.finditer(r"^([^\s:=]+(?: \S+)?) ?[:=] ?(.*)$", text, re.MULTILINE)
     return {match[1]: match[2] for match in found}

@@ -1,4 +1,4 @@
-"""The rest of mqadmin's commands, each asked once of a cluster, with a producer and a consumer at work."""
+"""mqadmin's other commands, each run once, with an active producer and consumer."""
 
 import functools
 import re
@@ -25,7 +25,7 @@ Run = Callable[..., str]
 def tour(java: Java, cluster: Cluster, scratch: Path) -> Mapping[str, str]:
     """Ask everything.
 
-    Label to what was printed, with names for what differs between clusters.
+    Maps labels to the printed texts, with names for values that differ between clusters.
     """
     target = [f"namesrv={cluster.namesrv}", f"topic={TOPIC}"]
     with Mqadmin(java) as mqadmin:
@@ -159,7 +159,7 @@ def _change_settings(run: Run, cluster: Cluster) -> dict[str, str]:
 
 
 def _export(run: Run, cluster: Cluster, scratch: Path) -> dict[str, str]:
-    """What is printed, and the text of the file that each has written."""
+    """Return the printed text, and the text of each written file."""
     shown = {}
     for command, file in (("exportMetadata", "metadata"), ("exportConfigs", "configs"), ("exportMetrics", "metrics")):
         shown[command] = run(command, "-c", cluster.cluster_name, "-f", str(scratch)).replace(str(scratch), "SCRATCH")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-_LINES_SHOWN = 40  # of a child's output, when it did not do what it should
+_LINES_SHOWN = 40  # of a child's output, after an error
 
 
 class ChildError(Exception):
@@ -34,7 +34,7 @@ class Child:
         self.name = name
         self._lines: list[str] = []
         self._heard = threading.Condition()
-        self._ended = False  # no line will come any more
+        self._ended = False  # no more lines will arrive
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -63,13 +63,13 @@ class Child:
             return list(self._lines)
 
     def wait_line(self, pattern: str, timeout: float = 120.0) -> str:
-        """Wait for a line matching `pattern`, wherever it comes."""
+        """Wait for a line matching `pattern`, at any position."""
         return self._lines[self.find_line(pattern, timeout, start=0)]
 
     def find_line(self, pattern: str, timeout: float, *, start: int) -> int:
         """Wait for a line matching `pattern`, from line number `start` on.
 
-        Answers its number.
+        Returns its number.
         """
         deadline = time.monotonic() + timeout
         with self._heard:
@@ -98,12 +98,12 @@ class Child:
         return code
 
     def check_running(self) -> None:
-        """Raise if it has ended: nothing that somebody waits for will come."""
+        """Raise if it has ended: waits for its output would fail."""
         if (code := self._process.poll()) is not None:
             raise ChildError(self._account(f"ended with exit code {code}"))
 
     def finish(self, timeout: float = 180.0) -> list[str]:
-        """Wait for a program that ends by itself, with exit code 0; answers its lines."""
+        """Wait for a program that ends by itself, with exit code 0; return its lines."""
         if code := self.wait_exit(timeout):
             raise ChildError(self._account(f"exit code {code}"))
         return self.lines

@@ -35,7 +35,7 @@ _TOOLS_MISSING = 3  # exit code: not passed, and no test failed either
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """End with a message where somebody asks for these tests and the machine cannot run them."""
+    """End with a message if the machine cannot run the requested tests."""
     if session.config.option.markexpr.split()[:1] == ["interop"] and (missing := maven.missing_tools()):
         pytest.exit(
             f"interop tests not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)",
@@ -56,7 +56,7 @@ def mqadmin(java: Java) -> Iterator[Mqadmin]:
 
 @pytest.fixture(scope="session")
 def real_shared(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A real cluster for all tests that leave it as it was, but for topics and groups of their own."""
+    """A real cluster for tests that change only their own topics and groups."""
     with real_cluster(java, tmp_path_factory.mktemp("real")) as cluster:
         yield cluster
 

@@ -1,4 +1,4 @@
-"""Java programs: our small ones, the stock benchmarks, and mqadmin, each in a home directory of its own."""
+"""Java programs: ours, the stock benchmarks, and mqadmin, with separate homes."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LOGBACK = """<configuration>
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
-# Client programs print their results, one a line, and nothing else may come between.
+# Client programs print their results, one per line, without other output between them.
 _LOGBACK_OF_CLIENTS = """<configuration>
   <appender name="out" class="ch.qos.logback.core.FileAppender">
     <file>${user.home}/logs/clients.log</file>
@@ -38,7 +38,7 @@ _LOGBACK_OF_CLIENTS = """<configuration>
 
 
 class Java:
-    """Starts virtual machines that write nothing outside `directory`: logs and certificates go below user.home."""
+    """Starts JVMs that write only in `directory`: logs and certificates in user.home."""
 
     def __init__(self, directory: Path) -> None:
         maven.build()
@@ -76,7 +76,7 @@ class Java:
 
 
 class Mqadmin:
-    """The stock mqadmin, kept running: `run` answers what one command printed."""
+    """The stock mqadmin, kept running: `run` returns the output of one command."""
 
     def __init__(self, java: Java, client: str = "4.9.8") -> None:
         self._child = java.start("Admin", client=client)

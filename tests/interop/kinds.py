@@ -1,4 +1,4 @@
-"""Servers of the kind that a test's parameter names: `ours`, `real` (4.9.7) or `real5` (5.3.3)."""
+"""Servers by a test's parameter: `ours`, `real` (4.9.7) or `real5` (5.3.3)."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A nameserver and a master without a slave, ours or real, that does what brokers leave out by default.
+"""A nameserver and a master without a slave, ours or real, with optional features.
 
 It asks for open transactions every two seconds, filters by SQL92, and stores traces.
 """

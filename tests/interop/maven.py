@@ -22,7 +22,7 @@ def missing_tools() -> list[str]:
 def build() -> None:
     """Run Maven if a source is newer than its last success.
 
-    What it says is shown only if it fails.
+    Its output is shown only if it fails.
 
     One process does it, and the others wait.
     """
@@ -49,5 +49,8 @@ def servers_classpath(folder: str = "servers") -> str:
 
 
 def clients_classpath(folder: str = "clients") -> str:
-    """Our programs first, then mqadmin, the client and the stock examples of one of the lines below target/lib."""
+    """Return a class path: our programs, mqadmin, the client and the stock examples.
+
+    They are of one of the lines below target/lib.
+    """
     return f"{TARGET}/clients/classes:{TARGET}/lib/{folder}/*"

@@ -1,4 +1,7 @@
-"""The system under test: `rmqlab up` for whole clusters, `python -m rmqlab.nameserver|broker` for single servers."""
+"""Our system: `rmqlab up` for clusters, a process for single servers.
+
+The process is `python -m rmqlab.nameserver|broker`.
+"""
 
 import contextlib
 import itertools
@@ -66,7 +69,7 @@ class OurCluster:
 def rmqlab(directory: Path, *args: str) -> str:
     """Run one command of ours, its clusters kept in `directory`.
 
-    Answers what it printed.
+    Returns its output.
     """
     if _RMQLAB is None:
         raise FileNotFoundError("no command rmqlab beside this Python or in PATH")
@@ -87,7 +90,7 @@ def rmqlab(directory: Path, *args: str) -> str:
 def started(directory: Path, role: str = "SYNC_MASTER") -> tuple[str, str]:
     """`rmqlab up` under a name that no other run uses.
 
-    Answers that name and what was printed.
+    Returns that name and the output.
     """
     name = f"interop-{os.getpid()}-{next(_numbers)}"
     options = ["--slaves", "1", "--role", role, "--set", "serve_requests_of_5x=true"]  # for mqadmin 5.3.3

@@ -1,6 +1,6 @@
 """One remoting request over a socket of its own, in the plainest JSON form.
 
-The probes of these tests must not stand on the code under test, so this knows nothing of `remoting/`.
+The probes of these tests must not use the code under test, so this knows nothing of `remoting/`.
 """
 
 import json
@@ -81,7 +81,7 @@ def queue_count(namesrv: str, topic: str) -> int:
 def send(
     broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0, properties: str = ""
 ) -> Answer:
-    """SEND_MESSAGE: code 0 stored and replicated as configured, 10-12 stored with a complaint."""
+    """SEND_MESSAGE: code 0 is stored and replicated, 10-12 stored with a warning."""
     fields = {
         "producerGroup": "interop-probe",
         "topic": topic,
@@ -104,7 +104,7 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
 
 
 def pull(broker: str, topic: str, queue_id: int, offset: int) -> tuple[Answer, list[bytes]]:
-    """PULL_MESSAGE with its own subscription, not held; the bodies of what came."""
+    """PULL_MESSAGE with its own subscription, not held; return the bodies."""
     fields = {
         "consumerGroup": "interop-probe",
         "topic": topic,
@@ -164,13 +164,13 @@ def commit_offset(broker: str, group: str, topic: str, queue_id: int, offset: in
 
 
 def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int | None:
-    """QUERY_CONSUMER_OFFSET; None where the broker has none."""
+    """QUERY_CONSUMER_OFFSET; None if the broker has no offset."""
     answer = ask(broker, QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"]) if answer.code == SUCCESS else None
 
 
 def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
-    """CONSUMER_SEND_MSG_BACK: the message at a place of the log is to be delivered to the group again."""
+    """CONSUMER_SEND_MSG_BACK: redeliver the message at a log offset to the group."""
     fields = {"offset": str(offset), "group": group, "delayLevel": str(delay_level), "unitMode": "false"}
     _answered(broker, CONSUMER_SEND_MSG_BACK, fields)
 

@@ -1,4 +1,7 @@
-"""One server process, real or ours: started on its own files and ports, stopped, killed, started again."""
+"""One server process, real or ours, with its own files and ports.
+
+Tests start, stop, kill and start it again.
+"""
 
 import abc
 import contextlib
@@ -21,7 +24,7 @@ BROKER_NAME = "broker-a"
 
 _PORTS = range(20_000, 32_000, 10)  # below the ephemeral ones; a block of ten for each server
 _VIP, _HA = -2, +1  # a broker's other ports, from its listen port
-_CLAIM = +5  # nobody's: who holds it has the block
+_CLAIM = +5  # not a server's: its holder owns the block
 _claims: list[socket.socket] = []
 
 
@@ -104,7 +107,10 @@ class Server(abc.ABC):
 
 
 class BrokerServer(Server):
-    """A broker of either kind, from one properties file: brokerId 0 is a master of the given role, others slaves."""
+    """A broker of either kind from a properties file: brokerId 0 is the given master.
+
+    Other ids are slaves.
+    """
 
     def __init__(
         self,
@@ -140,7 +146,7 @@ class BrokerServer(Server):
         self.store = store
 
     def wait_ready(self) -> None:
-        """It listens, and its nameserver has it in the route of the topic that is named like it."""
+        """Wait until it listens and the nameserver has it in the topic of its name."""
         wait_until(lambda: self._is_alive() and is_listening(self.address), f"{self.name} listens")
         wait_until(lambda: self._is_alive() and self.is_in_route(), f"{self.name} in the route")
 
@@ -158,9 +164,9 @@ class BrokerServer(Server):
 
 
 def wait_replicating(master: str, timeout: float = 40.0) -> None:
-    """Until the SYNC_MASTER answers a send with SUCCESS: a slave is connected and acknowledges.
+    """Wait until the SYNC_MASTER returns SUCCESS for a send.
 
-    The topic named like the cluster exists on every broker and is writable.
+    A slave is connected and acknowledges then. The topic named like the cluster exists on every broker and is writable.
     """
     wait_until(
         lambda: rawrequest.send(master, CLUSTER, b"does the slave acknowledge?").code == rawrequest.SUCCESS,

@@ -1,4 +1,4 @@
-"""Access control: clients that sign, and clients that do not, at a broker that wants signatures."""
+"""Access control: signing and unsigned clients at a broker that checks signatures."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,7 @@
-"""Access control and SQL92 filters: one list of requests, answered alike by a real broker and by ours."""
+"""Access control and SQL92: equal responses from a real broker and ours.
+
+Both get one list of requests.
+"""
 
 import base64
 import functools
@@ -120,7 +123,7 @@ def checked(expression: str) -> bytes:
 
 
 TAKEN = (0, 40)
-"""A heartbeat is answered, or the group's members are told first."""
+"""Either the heartbeat's reply or the notice to the members is first."""
 
 DENIED: dict[str, Callable[[Guarded], rawrequest.Answer]] = {
     "nobody": lambda one: one.ask(28, {}, signer=None),
@@ -234,7 +237,7 @@ def test_registered_expressions_are_kept_alike(pair: dict[str, Guarded]) -> None
 
 
 def test_a_pull_with_an_expression_that_is_none(pair: dict[str, Guarded]) -> None:
-    """A departure: the real broker means to refuse it, but by an assertion, and gives it every message."""
+    """A departure: the real broker's check is a disabled assertion, so all match."""
     fields = pull_fields(subscription="a >", expressionType="SQL92")
     for one in pair.values():
         assert one.ask(310, send_fields("topicB"), b"x").code in (0, 11)

@@ -1,4 +1,4 @@
-"""Our strategies of sharing out queues beside those of Java's client 4.9.8: members of both kinds must agree."""
+"""Our allocation strategies and those of Java's client 4.9.8 must agree."""
 
 from collections.abc import Iterator
 

@@ -42,7 +42,10 @@ def consumed(java: Java, master: BrokerServer, topic: str, count: int) -> list[s
 
 
 def waits(master: BrokerServer, topic: str) -> list[int]:
-    """Milliseconds between the two storings of each delayed message, as the commit log's first file has them."""
+    """Return the ms between both storings of each delayed message.
+
+    Source: the commit log's first file.
+    """
     raw = min((master.store / "commitlog").iterdir()).read_bytes()
     stored_at: dict[str, list[int]] = {}
     at = 0
@@ -70,7 +73,7 @@ def test_delayed_messages_come_once_each_and_when_they_are_due(
 
 
 def test_transactions_end_as_their_producer_says_at_once_or_when_it_is_asked(java: Java, master: BrokerServer) -> None:
-    """broker-requests#49 to #52: what is committed comes once, what is rolled back never."""
+    """broker-requests#49 to #52: committed is received once, rolled back never."""
     outcomes = ["commit", "rollback", "late-commit", "late-rollback", "slow-commit"]
     target = [f"namesrv={master.namesrv}", "topic=TransactionTopic", f"outcomes={','.join(outcomes)}", "checks=4"]
     with java.start("TransactionProducer", *target) as producer:

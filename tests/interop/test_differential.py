@@ -1,4 +1,4 @@
-"""The same requests, right and wrong in every way, to a real cluster and to ours: each is answered alike.
+"""The same valid and invalid requests to a real cluster and ours, compared.
 
 The corpus is played once at both, side by side. Both masters must have stored the same records at the same offsets
 in the end, so that every answer, and all that later requests find, is known to the byte. Then the masters are killed,
@@ -35,7 +35,7 @@ _CORE = ("set up", "sends")
 
 
 class Played:
-    """What came of the corpus at one system."""
+    """Outcomes of the corpus at one system."""
 
     def __init__(self) -> None:
         self.outcomes: dict[str, Outcome] = {}
@@ -64,7 +64,7 @@ def played(
 
 
 def needed_parts(items: Iterable[pytest.Item]) -> Sequence[str]:
-    """The core, and all parts up to the last that a selected test is about: each finds what those before it left."""
+    """The core and all parts up to the last selected: each depends on earlier ones."""
     calls = [item.callspec for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
     wanted = {*_CORE, *(str(call.params.get("part")) for call in calls)}
     last = max(number for number, part in enumerate(_PARTS) if part in wanted)

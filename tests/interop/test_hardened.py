@@ -1,4 +1,7 @@
-"""Our brokers with every switch on, and a real one on the other side of the HA link: the same bytes, and what is mended."""
+"""Our brokers with all switches, and a real one on the other side of the HA link.
+
+Tests compare the bytes, and check what the switches mend.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -76,7 +79,10 @@ def pair(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator
 
 
 def test_both_have_the_same_log_through_restarts_of_either(pair: Pair) -> None:
-    """A log of several files first: our master gives a real slave all of it, a real one its last file only."""
+    """The log has several files: a real slave gets all of ours.
+
+    A real master gives a slave its last file only.
+    """
     pair.master.start()
     pair.send(COUNT)
     pair.slave.start()

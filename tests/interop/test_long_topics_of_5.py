@@ -1,7 +1,7 @@
-"""Where RocketMQ 5's log is not 4.9's: records of topics longer than 127 bytes, which have a length of two bytes.
+"""Logs of RocketMQ 5 with topics longer than 127 bytes.
 
-A group's name may be that long that its retry topic is. 5.3.3 then writes such a record, with a magic code of its own;
-4.9 has no name for it.
+Lengths of these topics have two bytes. A group's name may be that long that its retry topic is. 5.3.3 then writes such
+a record, with a magic code of its own; 4.9 has no name for it.
 """
 
 import struct
@@ -53,7 +53,10 @@ def pair(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator
 
 
 def test_a_4_9_slave_keeps_the_bytes_but_its_queues_stop_at_such_a_record(pair: Pair) -> None:
-    """Class CommitLog of 4.9: an illegal magic code is logged, and dispatch stays where it is. 4.9.7 does the same."""
+    """Class CommitLog of 4.9 logs an invalid magic code, and dispatch stops there.
+
+    4.9.7 does the same.
+    """
     first = rawrequest.send(pair.master.address, TOPIC, b"handed back")
     rawrequest.send_back(pair.master.address, GROUP, int(first.fields["msgId"][-16:], 16), 1)
     wait_until(lambda: rawrequest.max_offset(pair.master.address, RETRY_TOPIC, 0) == 1, "it is delivered again")

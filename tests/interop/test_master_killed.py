@@ -14,10 +14,10 @@ BEFORE_THE_KILL = 100
 
 
 def test_java_consumers_read_on_from_the_slave_when_the_master_is_killed(java: Java, mortal: Cluster) -> None:
-    """broker-requests#66: one consumer is in the middle of the backlog, pulling 2 messages at a time; one starts after the kill.
+    """broker-requests#66: one consumer in mid backlog, one started after the kill.
 
-    Every message was acknowledged by both brokers, so each consumer gets all. Repeats are allowed: the offsets of
-    the last seconds were not committed.
+    The first pulls 2 messages at a time. Every message was acknowledged by both brokers, so each consumer gets all.
+    Repeats are allowed: the offsets of the last seconds were not committed.
     """
     target = [f"namesrv={mortal.namesrv}", "topic=KilledTopic", f"count={COUNT}"]
     with java.start("Producer", *target) as producer:

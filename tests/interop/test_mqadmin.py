@@ -1,4 +1,4 @@
-"""mqadmin 4.9.8 shows the same of our cluster as of a real one: same form, same values where they are determined."""
+"""mqadmin 4.9.8 shows our cluster as a real one: same form, same fixed values."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ def test_command_prints_what_it_prints_of_a_real_cluster(real: Survey, seen: Sur
 
 @pytest.mark.parametrize("label", ["topicList", "topicList -c", "topicList deleted"])
 def test_topic_list_has_the_same_topics(real: Survey, seen: Survey, label: str) -> None:
-    """In whatever order: the nameserver's tables have none."""
+    """In any order: the nameserver's tables are unordered."""
     assert sorted(without_other_tests(seen[label]).splitlines()) == sorted(
         without_other_tests(real[label]).splitlines()
     )
@@ -113,7 +113,7 @@ def test_broker_settings_have_the_real_defaults(real: Survey, seen: Survey, brok
 
 
 def test_consumer_progress_shows_the_group(real: Survey, seen: Survey) -> None:
-    """Nobody of it is online any more, nothing is left but the message that mqadmin sent afterwards."""
+    """No member is online any more, and one message of mqadmin is left."""
     assert _without_figures(without_other_tests(seen["consumerProgress"])) == _without_figures(
         without_other_tests(real["consumerProgress"])
     )
@@ -128,7 +128,7 @@ def test_message_is_found_by_its_id(real: Survey, seen: Survey) -> None:
 
 
 def test_print_msg_shows_every_message_of_every_queue(real: Survey, seen: Survey) -> None:
-    """Queue by queue, in whatever order of queues."""
+    """Queue by queue, in any order of queues."""
     ours, theirs = (sorted(_without_place(text["printMsg"]).splitlines()) for text in (seen, real))
     assert ours == theirs
     assert sum("MSGID" in line for line in ours) == 7
@@ -139,12 +139,15 @@ def _without_figures(text: str) -> str:
 
 
 def _without_rates(text: str) -> str:
-    """Nor the retry topic, which is listed once a consumer has committed its empty queue: a matter of time."""
+    """Remove rates, and the retry topic, whose listing depends on time.
+
+    It is listed once a consumer has committed its empty queue.
+    """
     text = "\n".join(line for line in text.splitlines() if not line.startswith("%RETRY%"))
     return re.sub(r"\b\d+\.\d+\b", "N.N", text)
 
 
 def _without_place(text: str) -> str:
-    """A producer begins with a queue of its choice, so message m-0 may lie in either."""
+    """A producer begins with a queue of its choice, so message m-0 may be in either."""
     place = r"(commitLogOffset=|CommitLog Offset: ?|^Queue ID: |^MSGID.* queueId=|MIN_OFFSET=\d+, MAX_OFFSET=)\d+"
     return re.sub(r"/tmp/\S+", "FILE", re.sub(place, r"\1N", text, flags=re.MULTILINE))

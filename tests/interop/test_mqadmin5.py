@@ -1,4 +1,4 @@
-"""mqadmin 5.3.3 against our cluster: what it asks that 4.9 does not know is answered so that it goes on."""
+"""mqadmin 5.3.3 and our cluster: requests unknown to 4.9 get usable responses."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def tools(java: Java) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def consumed(java: Java, tools: Mqadmin, shared: Cluster) -> str:
-    """A topic with six messages, all consumed by the group that this answers.
+    """A topic with six messages, all consumed by the group that this returns.
 
     Made once a cluster.
     """

@@ -1,8 +1,8 @@
-"""Each further command of mqadmin 4.9.8 prints of our cluster what it prints of a real one, figures aside.
+"""Output of mqadmin 4.9.8's other commands for our cluster and a real one.
 
-broker-requests section 6.1. What is left out: commands that never end (clusterRT, startMonitoring), those of a trace
-topic (queryMsgTraceById: it is off), consumeMessage a second time (it works once in each process), and access control
-while it is on (test_acl_and_sql92.py).
+Figures may differ. broker-requests section 6.1. What is left out: commands that never end (clusterRT, startMonitoring),
+those of a trace topic (queryMsgTraceById: it is off), consumeMessage a second time (it works once in each process), and
+access control while it is on (test_acl_and_sql92.py).
 """
 
 import re
@@ -65,7 +65,7 @@ def test_list_names_every_key_that_the_real_one_names(real: Shown, seen: Shown, 
 
 @pytest.mark.parametrize("label", EXPORTS)
 def test_export_has_the_same_members(real: Shown, seen: Shown, label: str) -> None:
-    """broker-requests section 6.1: what is said of this test's own topic, and the members above it."""
+    """broker-requests section 6.1: members of this test's topic, and those above it."""
     assert members(seen[label]) == members(real[label])
     assert "AdminTourTopic" in real["exportMetadata file"]
 

@@ -1,4 +1,4 @@
-"""Our nameserver between real brokers and mqadmin 4.9: a pair registers, is administered, stops, crashes."""
+"""Our nameserver with real brokers and mqadmin 4.9: registration, stop, crash."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 @attrs.frozen
 class Pair:
-    """What a real master and its slave share with the tests: mqadmin bound to our nameserver, and themselves."""
+    """A real master and slave, with an mqadmin bound to our nameserver."""
 
     admin: Callable[..., str]
     master: RealBroker

@@ -1,4 +1,4 @@
-"""Our client package against real RocketMQ, and against our servers in the same way."""
+"""Our client package with real RocketMQ and with our servers."""
 
 import math
 import os
@@ -66,7 +66,7 @@ async def make_topic(client: Client, cluster: Cluster, queues: int = 4) -> str:
 async def consume(
     nursery: trio.Nursery, client: Client, topic: str, group: str, expression: str = "*", **settings: Any
 ) -> list[ReceivedMessage]:
-    """Start a consumer; answers the list that its messages are added to."""
+    """Start a consumer; return the list to which its messages are added."""
     got: list[ReceivedMessage] = []
 
     async def on_messages(messages: Sequence[ReceivedMessage]) -> None:

@@ -1,6 +1,7 @@
-"""Our client against a real master, and ours: transactions, delays, requests, SQL92, namespaces, broadcasts.
+"""Our client with a real master and ours.
 
-What needs a cluster of two brokers is in test_python_client.
+Tests are of transactions, delays, requests, SQL92, namespaces and broadcasts. What needs a cluster of two brokers is in
+test_python_client.
 """
 
 import contextlib
@@ -124,7 +125,7 @@ async def test_a_delayed_message_comes_when_it_is_due(client: Client, topic: str
 
 
 async def test_requests_are_answered(master: BrokerServer, client: Client, topic: str) -> None:
-    """Two client instances: the one that asks, and the one that answers all but one."""
+    """Two client instances: a requester, and a responder that omits one reply."""
     async with open_client(ClientConfig(namesrv_addr=master.namesrv)) as other, trio.open_nursery() as nursery:
         replies = Producer(other, "answers")
 
@@ -168,7 +169,7 @@ async def test_an_expression_that_does_not_parse_is_refused_at_the_start(client:
 
 
 async def test_a_polled_consumer_shares_queues_with_its_group(master: BrokerServer, client: Client, topic: str) -> None:
-    """Two members in turn: the second goes on where the first has committed."""
+    """Two members in turn: the second continues at the first's committed offset."""
     producer = Producer(client, f"p-{topic}")
     seen: list[bytes] = []
     for round_number in range(2):
@@ -216,7 +217,7 @@ async def test_broadcasts_reach_every_member_once_and_go_on_where_they_stopped(
 def test_a_namespace_is_that_of_javas_clients(
     java: Java, mqadmin: Mqadmin, master: BrokerServer, topic: str, line: str
 ) -> None:
-    """What Java sends within a namespace we consume within it, and the other way round."""
+    """Messages of Java within a namespace are consumed within it, and vice versa."""
     namespace = f"INST_{line.replace('.', '_')}"
     mqadmin.run(master.namesrv, "updateTopic", "-b", master.address, "-t", f"{namespace}%{topic}", "-r", "1", "-w", "1")
     wait_until(lambda: rawrequest.route_of(master.namesrv, f"{namespace}%{topic}"), "route within the namespace")

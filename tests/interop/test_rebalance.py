@@ -24,9 +24,9 @@ PATIENCE = "timeoutMillis=120000"
 
 @pytest.mark.parametrize("line", CLIENTS)
 def test_the_queues_of_a_consumer_that_is_killed_go_to_the_other(java: Java, shared: Cluster, line: str) -> None:
-    """broker-requests section 3.2: its closed connection is told to the group.
+    """broker-requests section 3.2: the group is notified of its closed connection.
 
-    Its uncommitted messages come again.
+    Its uncommitted messages are delivered again.
     """
     topic = f"Rebalance{line.replace('.', '_')}"
     target = [f"namesrv={shared.namesrv}", f"topic={topic}"]
@@ -48,7 +48,7 @@ def test_the_queues_of_a_consumer_that_is_killed_go_to_the_other(java: Java, sha
 
 
 async def test_a_java_consumer_and_one_of_ours_share_the_queues(java: Java, shared: Cluster) -> None:
-    """Both compute for themselves which queues are whose, from what the broker tells them of each other."""
+    """Both compute the same allocation, from the broker's lists of members."""
     topic, group = "RebalanceMixed", "RebalanceMixed-readers"
     target = [f"namesrv={shared.namesrv}", f"topic={topic}"]
     with java.start("Producer", *target, "count=4", "prefix=before") as producer:
@@ -83,5 +83,5 @@ async def test_a_java_consumer_and_one_of_ours_share_the_queues(java: Java, shar
 
 
 def bodies(lines: list[str]) -> set[str]:
-    """What was consumed."""
+    """The consumed bodies."""
     return {line.split()[-1] for line in lines if line != "STARTED"}

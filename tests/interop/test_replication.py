@@ -24,7 +24,7 @@ QUEUE_ENTRY = 20  # bytes
 BODY = bytes(range(256)) * 32
 SLOW = 120.0  # seconds that a start, a reconnect and two synchronisations may take while others work
 COUNT = 200  # of 8 KiB: more than one commit log file
-NOT_WAITING = "WAIT\x01false\x02"  # answered without a look at the slave
+NOT_WAITING = "WAIT\x01false\x02"  # the reply does not wait for the slave
 DELAYED_ONE = re.compile(r'\b1"?:\s*1\b')  # level 1: one message; in either dialect of integer keys
 
 # Small enough to roll over in the test: a file's blank end is replicated too.
@@ -72,7 +72,7 @@ def test_slave_of_the_other_kind_has_the_masters_bytes_and_queues(pair: Pair) ->
 
 
 def test_both_are_the_same_after_either_was_killed_under_load(pair: Pair) -> None:
-    """kill -9 of the slave, then of the master, while somebody sends.
+    """kill -9 of the slave, then of the master, while a producer sends.
 
     The slave's messages are read.
     """
@@ -125,7 +125,7 @@ def _send(pair: Pair, number: int, properties: str = "") -> int:
 
 @contextlib.contextmanager
 def _load(pair: Pair) -> Iterator[None]:
-    """Send, one message after the other, whatever happens to the master."""
+    """Send one message after the other, also while the master is dead."""
     is_over = threading.Event()
 
     def send() -> None:
@@ -149,7 +149,7 @@ def _max_offsets(broker: BrokerServer) -> list[int]:
 
 
 def _wait_same_queues(pair: Pair) -> None:
-    """A real master answers a send before it enters the message in its queue, and before it pushes it."""
+    """A real master replies before it enters and pushes a message."""
 
     def is_same() -> bool:
         master, slave = (rawrequest.runtime_info(one.address) for one in (pair.master, pair.slave))
@@ -163,7 +163,7 @@ def _wait_same_queues(pair: Pair) -> None:
 
 
 def _compare_stores(pair: Pair) -> None:
-    """The logs from the first byte on, and what each side derived from its own: the queues."""
+    """Compare the logs from the first byte, and the queues derived from each."""
     master, slave = pair.master.describe(), pair.slave.describe()
     # Both allocate files ahead, each in its own time: those that only one side has are empty.
     for ours, theirs in zip(master.commit_log(), slave.commit_log(), strict=False):

@@ -1,4 +1,7 @@
-"""Our data sources against real RocketMQ: what Java producers wrote, what Java consumers get, files of a real broker."""
+"""Our data sources with real RocketMQ: producers, consumers, and broker files.
+
+The producers and consumers are Java's.
+"""
 
 import json
 import subprocess
@@ -39,7 +42,10 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture(params=["real", "ours"])
 def either(request: pytest.FixtureRequest) -> Cluster:
-    """A running cluster that other tests use too: a real one always, for the sources are a client's work."""
+    """A running cluster that other tests use too: always a real one.
+
+    The sources are clients: they are tested with real servers.
+    """
     cluster: Cluster = request.getfixturevalue("real_shared" if request.param == "real" else "our_shared")
     return cluster
 
@@ -120,7 +126,7 @@ def test_a_java_consumer_gets_what_spark_wrote(spark: "SparkSession", java: Java
 def test_a_stream_carries_messages_from_a_java_producer_to_a_java_consumer(
     spark: "SparkSession", java: Java, either: Cluster, tmp_path: Path
 ) -> None:
-    """Twice from one checkpoint: nothing comes a second time."""
+    """Two runs from one checkpoint: no message is delivered twice."""
     for first in (0, 1):
         produce(java, either, "SparkFrom", 100)
         source = {"nameServer": either.namesrv, "topic": "SparkFrom", "startingOffsets": "earliest"}
@@ -160,7 +166,7 @@ def test_a_stream_from_a_real_cluster_goes_on_from_the_slave_when_the_master_is_
 
 
 def bodies(directory: Path) -> list[str]:
-    """Rows of the batches that a stream has written so far, by the log that its sink keeps."""
+    """Return rows of batches that a stream has written, by its sink's log."""
     files: set[str] = set()
     for entry in (directory / "_spark_metadata").glob("[0-9]*"):
         files |= {Path(json.loads(line)["path"]).name for line in entry.read_text().splitlines() if line[0] == "{"}

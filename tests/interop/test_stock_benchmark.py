@@ -1,4 +1,4 @@
-"""RocketMQ's own benchmark programs run against a cluster: they must report progress and no failure."""
+"""RocketMQ's own benchmark programs: they must report progress without failures."""
 
 import re
 

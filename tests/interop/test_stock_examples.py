@@ -1,4 +1,4 @@
-"""RocketMQ's own example programs, with the 4.9.8 client and with that of 5.3.3, against a master of ours.
+"""RocketMQ's own examples with clients 4.9.8 and 5.3.3, at a master of ours.
 
 They print what they get, and most of them never end; so each is read until it has printed enough, and then killed.
 The programs are those of 4.7.0, the only release that Maven Central has; the one with a namespace and the one with
@@ -33,7 +33,7 @@ only_with_4_9 = pytest.mark.parametrize(
 def examples(
     request: pytest.FixtureRequest, java: Java, mqadmin: Mqadmin, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Examples"]:
-    """One lone master for all examples of one client: they share their topics, as the examples mean it."""
+    """One master for all examples of one client, which share topics by design."""
     system, line = request.param
     # Lite pull consumers of 5.x send 361, which 4.9.8 does not serve: behind a switch in ours.
     settings = {"serveRequestsOf5x": "true"} if system == "ours" and line.startswith("5") else {}
@@ -42,7 +42,7 @@ def examples(
 
 
 class Examples:
-    """Starts programs by their name below org.apache.rocketmq.example, and looks at the broker behind their backs."""
+    """Starts programs below org.apache.rocketmq.example, and inspects the broker."""
 
     def __init__(self, java: Java, line: str, broker: BrokerServer, mqadmin: Mqadmin) -> None:
         self._java, self.line, self.broker, self._mqadmin = java, line, broker, mqadmin
@@ -82,7 +82,7 @@ def received(child: Child) -> list[tuple[int, int]]:
 
 
 def wait_received(child: Child, count: int) -> list[tuple[int, int]]:
-    """Wait for so many messages; answer them."""
+    """Wait for so many messages; return them."""
 
     def enough() -> bool:
         child.check_running()
@@ -93,7 +93,7 @@ def wait_received(child: Child, count: int) -> list[tuple[int, int]]:
 
 
 def sent_ok(child: Child) -> int:
-    """Let a producer end; answer how many of its sends succeeded."""
+    """Let a producer end; return the number of successful sends."""
     return sum("sendStatus=SEND_OK" in line for line in child.finish())
 
 
@@ -156,7 +156,7 @@ def test_batches_small_and_split_are_stored_whole(examples: Examples) -> None:
 
 
 def test_transactions_are_asked_for_until_they_end(examples: Examples) -> None:
-    """Of ten, all unknown at first, the listener commits three when asked, rolls three back, and leaves four open."""
+    """Of ten unknown ones, checks commit three, roll three back, and leave four open."""
     with examples.start("transaction.TransactionProducer") as producer:
         wait_until(lambda: sum("SEND_OK" in line for line in producer.lines) == 10, "ten half messages")
         examples.wait_stored("TopicTest1234", 3)
@@ -164,7 +164,7 @@ def test_transactions_are_asked_for_until_they_end(examples: Examples) -> None:
 
 @only_with_4_9
 def test_a_request_gets_its_reply(examples: Examples) -> None:
-    """The reply's body stands in the line as a list of numbers.
+    """The line has the reply's body as a list of numbers.
 
     With the client of 5.3.3 the example gets none, from a
     real broker 4.9.7 either."""
@@ -198,7 +198,7 @@ def test_filters_let_through_what_they_should(examples: Examples, kind: str, sen
 
 @only_with_4_9
 def test_traces_are_stored_and_found_again(examples: Examples, mqadmin: Mqadmin) -> None:
-    """Those of a consumer, which lives long enough to send them: a producer that ends drops what it has not sent."""
+    """Only of a consumer: a producer that ends drops its unsent traces."""
     with examples.start("simple.Producer") as producer:
         assert sent_ok(producer) == 128
     with examples.start("tracemessage.TracePushConsumer") as consumer:

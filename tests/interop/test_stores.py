@@ -1,4 +1,7 @@
-"""A store that one kind of broker wrote, opened by the other: after a stop in order, and after kill -9."""
+"""A store written by one kind of broker and opened by the other.
+
+The writer stopped cleanly, or by kill -9.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -31,7 +34,7 @@ SETTINGS = {
 
 @attrs.frozen
 class Kept:
-    """A store that was written, who is to open it, and what must be found in it."""
+    """A written store, the system that opens it, and the expected content."""
 
     reader: BrokerServer
     queues: dict[int, list[bytes]]
@@ -84,7 +87,7 @@ def kept(request: pytest.FixtureRequest, java: Java, tmp_path: Path, end: str) -
 
 
 def test_every_message_is_read_by_offset_key_and_id_and_counters_go_on(kept: Kept) -> None:
-    """store-ha#25, #26: nothing of a killed process is lost, for the page cache outlives it."""
+    """store-ha#25, #26: nothing of a killed process is lost, by the page cache."""
     address = kept.reader.address
     for queue, bodies in kept.queues.items():
         assert _all_of(address, queue) == bodies

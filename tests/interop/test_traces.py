@@ -1,4 +1,4 @@
-"""Traces that our client tells, as `mqadmin queryMsgTraceById` shows them."""
+"""Traces of our client, as `mqadmin queryMsgTraceById` shows them."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -45,9 +45,9 @@ def test_mqadmin_shows_who_sent_a_message_and_who_consumed_it(java: Java, namesr
 
 
 async def _send_and_consume(namesrv: str, group: str) -> str:
-    """Answers the id of a message that was consumed at the second try.
+    """Returns the id of a message that was consumed at the second try.
 
-    All traces are told when it returns.
+    All traces are sent when it returns.
     """
     got: list[ReceivedMessage] = []
     sent = ""

@@ -1,4 +1,4 @@
-"""What a test needs to know of a cluster, whoever built it."""
+"""Facts about a cluster that tests need, independent of its builder."""
 
 from pathlib import Path
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Wait for a fact about other processes, with a deadline that says what was waited for."""
+"""Wait for a fact about other processes; at the deadline, name the fact."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _PROBE_PERIOD = 0.05  # seconds between two looks: short beside any start-up her
 
 
 def wait_until(probe: Callable[[], T | None], what: str, timeout: float = 120.0, *, period: float = _PROBE_PERIOD) -> T:
-    """The first true answer of `probe`; an OSError of it means "not yet"."""
+    """Return the first true result of `probe`; an OSError of it means "not yet"."""
     deadline = time.monotonic() + timeout
     problem: object = None
     while time.monotonic() < deadline:

@@ -1,7 +1,7 @@
-"""`make mutants`: put one fault after the other into a copy of the code, and see whether the tests notice.
+"""Runs the tests on copies of the code with one fault each.
 
-All tests are run once without a fault: those that fail anyway would notice every fault. Prints one line per survivor and
-a table at the end. Exit status 1 if a fault survives that is not marked as equivalent.
+Run it: `make mutants`. All tests are run once without a fault: those that fail anyway would notice every fault. Prints
+one line per survivor and a table at the end. Exit status 1 if a fault survives that is not marked as equivalent.
 """
 
 import argparse

@@ -1,13 +1,13 @@
 """The list of faults that `make mutants` puts into the code, one at a time.
 
-Each `*.txt` beside this file holds faults of one area. A fault is one line of the source and what stands there instead:
+Each `*.txt` beside this file holds faults of one area. A fault is one line of the source and its replacement:
 
     # A report of fewer than 8 bytes counts as one.
     @ broker/ha/stream.py : tests/broker/ha/test_stream.py
     - whole = len(data) & ~7
     + whole = len(data)
 
-The comment says what is wrong, or, for a fault that no test can notice, `equivalent:` and why. Behind the colon are the
+The comment explains the error, or, for a fault that no test can notice, `equivalent:` and why. Behind the colon are the
 tests that should notice it. The old text is looked for without its indentation and has to occur once in its file; where
 it occurs more often, `@ FILE [2 of 3] : TESTS` says which is meant.
 """
@@ -45,7 +45,7 @@ class Fault:
 
     @property
     def is_equivalent(self) -> bool:
-        """True for one that changes nothing that a test could notice, as its comment explains."""
+        """True for a fault without any effect on tests, as its comment explains."""
         return self.comment.startswith("equivalent:")
 
     def applied_to(self, source: str) -> str:

@@ -1,4 +1,4 @@
-"""A nameserver without a network: requests go in as commands, replies come out of the bytes that they made."""
+"""A nameserver without a network: requests as commands, replies parsed from bytes."""
 
 import pathlib
 from typing import Any
@@ -21,7 +21,7 @@ from rmqlab.runtime.dispatch import Dispatcher
 
 @attrs.define(eq=False)
 class Wire:
-    """What a handler sees of a connection; it keeps what was written."""
+    """A handler's view of a connection, which keeps the written bytes."""
 
     peer: str = "127.0.0.1:50000"
     written: bytearray = attrs.field(factory=bytearray)
@@ -37,7 +37,7 @@ class Wire:
 
 @attrs.define(eq=False)
 class Bench:
-    """A nameserver's state behind its dispatcher, a clock to turn, and the events it emitted."""
+    """A nameserver's state behind its dispatcher, with a manual clock and its events."""
 
     config: NameserverConfig
     now: float = 0.0

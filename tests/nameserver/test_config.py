@@ -37,7 +37,7 @@ def test_a_toml_file_uses_our_names(tmp_path: pathlib.Path) -> None:
 def test_a_properties_file_written_for_rocketmq_is_taken_and_is_where_updates_are_stored(
     tmp_path: pathlib.Path, name: str
 ) -> None:
-    """remoting#39: keys that nobody knows are passed over, and reported."""
+    """remoting#39: unknown keys are skipped and reported."""
     path = tmp_path / name
     path.write_text("# mine\nlistenPort=26876\norderMessageEnable = true\nkvConfigPath=/x/kv.json\nourTeam=a team\n")
     config = load_config(str(path))

@@ -1,4 +1,7 @@
-"""Recorded requests of a real broker pair, mqadmin and clients, answered as the recorded nameserver answered them."""
+"""Recorded requests to a nameserver, with replies equal to the recorded ones.
+
+The clients are a real broker pair, mqadmin and applications.
+"""
 
 import json
 import pathlib
@@ -28,7 +31,7 @@ class Exchange:
 
 
 def exchanges(name: str) -> list[Exchange]:
-    """Read the frames of one recording that went to or came from the nameserver."""
+    """Read the frames of one recording to and from the nameserver."""
     rows = [json.loads(line) for line in (WIRE / f"{name}.jsonl").read_bytes().splitlines()]
     requests = [row for row in rows if row["to"] == "nameserver"]
     responses = {(row["stream"], row["header"]["opaque"]): decoded(row) for row in rows if row["from"] == "nameserver"}
@@ -45,7 +48,10 @@ def decoded(row: dict[str, Any]) -> Command:
 
 
 def first_registrations(recorded: list[Exchange]) -> Iterator[Exchange]:
-    """Give the first registration of each broker: what a recording that begins later takes for known."""
+    """Yield the first registration of each broker.
+
+    A recording that begins later takes them for known.
+    """
     seen = set()
     for exchange in recorded:
         if exchange.request.code == RequestCode.REGISTER_BROKER and exchange.sender not in seen:
@@ -66,10 +72,10 @@ def first_registrations(recorded: list[Exchange]) -> Iterator[Exchange]:
     ],
 )
 def test_replies_are_those_that_were_recorded(bench: Any, name: str, begins_later: bool) -> None:  # noqa: FBT001 - a column of the table
-    """remoting#3, #4, #15, #18, #19, #20, #22, #25, #26, #28, #29, #36, #38: code, ext fields, body, codec.
+    """Compare code, ext fields, body and codec of all replies.
 
-    Bodies are compared byte by byte, for with one broker name 4.9 has no choice of order; topic lists by what
-    is in them.
+    Items: remoting#3, #4, #15, #18, #19, #20, #22, #25, #26, #28, #29, #36, #38. Bodies are compared byte by byte, for
+    with one broker name 4.9 has no choice of order; topic lists by what is in them.
     """
     recorded = exchanges(name)
     wires: dict[int, Any] = {}
@@ -88,7 +94,7 @@ def test_replies_are_those_that_were_recorded(bench: Any, name: str, begins_late
 
 
 def assert_alike(got: Command | None, wanted: Command) -> None:
-    """Compare what a peer can tell apart.
+    """Compare everything that a peer can distinguish.
 
     Remarks are text for people, and ours are our own.
     """
@@ -107,7 +113,7 @@ def assert_alike(got: Command | None, wanted: Command) -> None:
 def test_routes_take_the_form_that_each_version_is_given_and_unknown_codes_an_answer(bench: Any) -> None:
     """remoting#16, #14: 401 and acceptStandardJsonOnly quote broker ids, 317 does not.
 
-    9999 was never answered.
+    9999 never got a reply.
     """
     bench.register(bench.topic("GWiped", 2), host="127.0.0.1")
     bench.state.routes.brokers["broker-a"].addresses[0] = "127.0.0.1:26911"

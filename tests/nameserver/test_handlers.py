@@ -1,4 +1,4 @@
-"""Routes, lists, permissions, keys and values, settings: each request over the dispatcher, without a network."""
+"""Routes, lists, permissions, keys and values, settings: requests without network."""
 
 import json
 import pathlib
@@ -59,9 +59,10 @@ def test_broker_ids_are_quoted_for_new_versions_and_who_asks_for_it(
 
 
 def test_the_route_text_survives_the_go_clients_way_of_reading_it(bench: Any) -> None:
-    """remoting#17: it cuts `brokerAddrs` at commas and the first colon, and strips quotes only.
+    """remoting#17: the Go client cuts `brokerAddrs` at commas and the first colon.
 
-    Both key styles; jsoncpp, JSON2 and fastjson take both as objects. The real clients are in the interop suite.
+    It strips quotes only. Both key styles; jsoncpp, JSON2 and fastjson take both as objects. The real clients are in
+    the interop suite.
     """
     bench.register(bench.topic("orders"))
     bench.register(broker_id=1, host="10.0.0.2")

@@ -1,4 +1,7 @@
-"""Whatever arrives at request 318: what is saved is what was legally changed, and no other file is touched (issue 12.1)."""
+"""Hostile requests 318: only legal changes are saved, no other file changes.
+
+Source: issue 12.1.
+"""
 
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +29,7 @@ STORED = "kvConfigPath={0}/kvConfig.json\nours=1\nconfig_store_path={0}/other\n"
 
 @pytest.fixture
 def started(tmp_path: pathlib.Path, bench: Any) -> Any:
-    """A nameserver that was started with a properties file, in which RocketMQ knows not every key."""
+    """Start a nameserver with a properties file that has keys unknown to RocketMQ."""
     path = tmp_path / "mine.properties"
     path.write_text(STORED.format(tmp_path))
     bench.state.config = load_config(path)

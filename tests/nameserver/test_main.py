@@ -1,4 +1,4 @@
-"""The whole nameserver over loopback sockets, and its liveness on a clock that jumps."""
+"""The whole nameserver over loopback sockets, and its timeouts on a manual clock."""
 
 import contextlib
 import json
@@ -88,7 +88,7 @@ def registering(name: str, broker_id: int, host: str, *topics: str, counter: int
 
 
 async def addresses(channel: Channel, topic: str) -> dict[str, dict[int, str]] | None:
-    """Ask for a route; give its addresses by broker name, or None where there is none."""
+    """Request a route; return its addresses by broker name, or None without a route."""
     reply = await channel.request(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}), 5)
     if reply.code == 17:
         return None
@@ -127,7 +127,7 @@ async def test_a_connection_that_was_superseded_may_close_without_harm(config: N
         await new.request(registering("a", 0, "10.0.0.1", "orders"), 5)
         await other.request(registering("b", 0, "10.0.0.3"), 5)
         old.close("late")
-        other.close("later")  # the event of this one comes after the close of the other was seen
+        other.close("later")  # the event of this one follows the detected close of the other
         assert (await link.wait_event("broker_connection_lost"))["broker_name"] == "b"
         assert await addresses(new, "orders") == {"a": {0: "10.0.0.1:10911"}}
         new.close("done")

@@ -1,4 +1,4 @@
-"""Requests 103, 104 and 322: what brokers say, in every form that they say it (sections 3.4 to 3.7)."""
+"""Requests 103, 104 and 322, in every form of brokers (sections 3.4 to 3.7)."""
 
 import json
 import zlib
@@ -38,7 +38,7 @@ FIVE_X_BODY = json.dumps(
 
 
 def registration(bench: Any, body: bytes, **fields: object) -> Command:
-    """Register a master with a body as it stands."""
+    """Register a master with an unchanged body."""
     headers = {
         "brokerName": "broker-a",
         "brokerAddr": "10.0.0.1:10911",
@@ -113,7 +113,7 @@ def test_no_body_is_an_empty_table_of_version_zero(bench: Any) -> None:
     ],
 )  # fmt: skip
 def test_a_body_that_does_not_parse_is_code_1_and_changes_nothing(bench: Any, body: bytes, compressed: str) -> None:
-    """remoting#22: the sixth word of a line is what a 5.x broker writes, which 4.9 refuses."""
+    """remoting#22: 5.x brokers write a sixth word per line, which 4.9 rejects."""
     assert registration(bench, body, compressed=compressed).code == 1
     routes = bench.state.routes
     assert (routes.live, routes.brokers, routes.clusters) == ({}, {}, {})

@@ -75,7 +75,7 @@ def test_a_new_data_version_upserts_what_is_listed_and_keeps_what_is_not() -> No
 
 
 def test_an_incremental_registration_seen_first_hides_the_other_topics_until_the_version_moves() -> None:
-    """Section 4.2, a flaw of 4.9 that stays: the stored version already says that all is known."""
+    """Section 4.2, a flaw of 4.9 that we keep: the stored version looks complete."""
     table = RouteTable()
     register(table, attrs.evolve(MASTER, topics=[ORDERS]))
     register(table, MASTER)

@@ -39,7 +39,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
     with pytest.raises(RouteTableFullError):
         register(table, fresh)
     assert repr(table) == before
-    register(table, attrs.evolve(MASTER, data_version=MOVED), now=1.0)  # who is there already may renew what it has
+    register(table, attrs.evolve(MASTER, data_version=MOVED), now=1.0)  # a registered broker may renew its entries
     assert table.live[MASTER.address].seen_at == 1.0
 
 

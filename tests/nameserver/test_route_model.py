@@ -1,8 +1,8 @@
-"""The route table against a model that is slow and plain: one list of what lives, everything else worked out from it.
+"""The route table and a simple, slow model: a single list of live entries.
 
 The model holds no topic table and no indexes. Brokers keep to what real ones do: one connection for each address,
 a data version that moves whenever the topics do, one cluster for each broker name. What the table does beyond that
-(two clusters, versions that lie) is in test_route.
+(two clusters, wrong versions) is in test_route.
 """
 
 import attrs
@@ -20,7 +20,7 @@ TOPICS = ("t1", "t2", "t3")
 
 @attrs.define
 class Holder:
-    """Who holds an id of a broker name, and since when unheard."""
+    """The holder of an id of a broker name, and the time of its last heartbeat."""
 
     address: str
     seen_at: float

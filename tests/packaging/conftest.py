@@ -1,4 +1,4 @@
-"""Distributions built from a copy of the tree, and virtual environments to try them in. Nothing here needs a network."""
+"""Distributions built from a copy of the tree, and environments. No network."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def run(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = N
 
 @attrs.frozen
 class Distributions:
-    """What was built, one way and the other."""
+    """The distributions built in both ways."""
 
     tree: Path
     """The copy of the tree that they were built from, with remains of former builds."""
@@ -90,7 +90,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
 
 @attrs.frozen
 class Environment:
-    """A virtual environment with rmqlab installed, and a directory of a user who has modules with our old names."""
+    """A virtual environment with rmqlab, and a user's modules with our old names."""
 
     prefix: Path
     directory: Path
@@ -102,7 +102,7 @@ class Environment:
 
 
 def _lend_packages(prefix: Path) -> None:
-    """Let an environment import what this one has installed, but not what is installed here in editable mode.
+    """Let an environment import the packages of this one, except editable installs.
 
     `.pth` files work only in an environment's own directory: those of editable installs are not read from here.
     """
@@ -120,7 +120,7 @@ def _hostile_directory(place: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Environment]:
-    """Installs, by what it is given as arguments of `pip install`, into a new environment."""
+    """Return a function that runs `pip install ARGUMENTS` in a new environment."""
 
     def install(*what: str | Path) -> Environment:
         place = tmp_path_factory.mktemp("installed")

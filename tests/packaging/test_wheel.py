@@ -1,4 +1,7 @@
-"""What is in the wheel and the sdist, and that it works beside modules of a user that have our packages' names."""
+"""The contents of wheel and sdist, and their use with a user's modules.
+
+The modules of the user have our packages' names.
+"""
 
 import json
 import os
@@ -16,7 +19,10 @@ PYSPARK_PACKAGES = {"pyspark_rmqlab_journal", "pyspark_rocketmq", "pyspark_rocke
 
 
 def tree_files(tree: Path) -> set[str]:
-    """The modules and data below rmqlab/, reached through the symbolic links, as a wheel names them."""
+    """Return the modules and data below rmqlab/ by their names in a wheel.
+
+    Some are reached through symbolic links.
+    """
     found = set()
     for folder, _folders, files in os.walk(tree / "rmqlab", followlinks=True):
         relative = Path(folder).relative_to(tree)
@@ -86,7 +92,7 @@ def test_servers_start_by_module_name(environment: Environment) -> None:
 
 
 def test_spark_discovers_the_data_sources(environment: Environment) -> None:
-    """As pyspark.sql.worker.lookup_data_sources does: by the names of top-level packages."""
+    """As pyspark.sql.worker.lookup_data_sources: by the names of top-level packages."""
     code = "import pkgutil; print(*(m.name for m in pkgutil.iter_modules() if m.name.startswith('pyspark_')))"
     assert set(environment.run("python", "-c", code).split()) >= PYSPARK_PACKAGES
     if find_spec("pyspark"):

@@ -64,7 +64,10 @@ def manifest() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def golden(manifest: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """The stores that a real RocketMQ wrote, unpacked: `master`, `slave` and `master-kill9` below one directory."""
+    """Unpack a real RocketMQ's stores, and return the directory that contains them.
+
+    They are `master`, `slave` and `master-kill9`.
+    """
     root = tmp_path_factory.mktemp("golden")
     for entry in manifest["files"]:
         packed = GOLDEN / entry["path"]
@@ -80,7 +83,7 @@ def golden(manifest: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Writes one commit log file of records with these bodies below `tmp_path / node`.
 
-    Answers the store's directory.
+    Returns the store's directory.
     """
     from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 
@@ -105,7 +108,7 @@ def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
 
 
 class Lab:
-    """A cluster of real processes, driven from outside by the command line, as a user would."""
+    """A cluster of real processes, controlled by the command line as by a user."""
 
     def __init__(self, home: pathlib.Path, *options: str) -> None:
         self.environment = {**os.environ, "RMQLAB_HOME": str(home)}
@@ -120,7 +123,7 @@ class Lab:
         return done.stdout
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """A command of rmqlab that goes on beside the test."""
+        """A command of rmqlab that runs during the test."""
         program = [sys.executable, "-m", "rmqlab.cluster", *arguments]
         return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
 
@@ -155,7 +158,10 @@ class Lab:
         return trio.run(read)
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """Make a topic, and wait until the nameserver has heard of it: a producer would be led astray by the default one."""
+        """Create a topic, and wait until the nameserver knows it.
+
+        Before that, a producer would use the default topic's route.
+        """
 
         async def create() -> None:
             async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:

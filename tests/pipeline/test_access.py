@@ -1,4 +1,4 @@
-"""The `rocketmq` source and sink where brokers ask who it is."""
+"""The `rocketmq` source and sink with brokers that check signatures."""
 
 import pathlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Every canonical scenario: the audit of its last run says what the quick checks say.
+"""The audit of each canonical scenario's last run agrees with the quick checks.
 
 `make scenarios` plays them all, and keeps their stores. A scenario without such a run is played here.
 """
@@ -45,7 +45,7 @@ RUNS = [
 
 
 def last_run(scenario: str, profile: str) -> pathlib.Path | None:
-    """The newest run of a scenario under a profile that was judged, and kept its stores."""
+    """Return the latest judged run of a scenario and profile with its stores."""
     judged = sorted((home() / "runs" / scenario).glob("[0-9]*/verdict.json"), reverse=True)
     return next((path.parent for path in judged if _profile(path.parent) == profile and _has_stores(path.parent)), None)
 
@@ -59,7 +59,7 @@ def _has_stores(run: pathlib.Path) -> bool:
 
 
 def play(scenario: str, profile: str) -> pathlib.Path:
-    """Play a scenario, and give its run, whatever the verdict: both judges have to say the same of it."""
+    """Play a scenario and return its run; both judges must agree on any verdict."""
     options = ["--profile", profile, "--keep-stores", "--json"]
     program = [sys.executable, "-m", "rmqlab.cluster", "run", scenario, *options]
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=600)

@@ -13,7 +13,10 @@ PLANNER = "pyspark.sql.worker.lookup_data_sources"
 
 
 def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathlib.Path) -> None:
-    """Spark closes those that were idle for a minute, and starts them as `python -m pyspark.daemon PLANNER`."""
+    """Spark closes planners that were idle for a minute.
+
+    It starts them as `python -m pyspark.daemon PLANNER`.
+    """
     home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), Machine(), tmp_path / "cache")
     sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path)}
     quirks = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "SPARK_REUSE_WORKER": "1"}  # as Spark sets them

@@ -37,7 +37,7 @@ def test_a_real_store_is_summed_up(golden: pathlib.Path) -> None:
 
 
 def test_a_stream_counts_on_while_the_master_is_dead_and_writes_when_it_is_back(own_lab: "Lab") -> None:
-    """Every window that it wrote tells as many messages as the source topic has of that second."""
+    """Each written window counts the messages that the source topic has of its second."""
     own_lab.create_topic("orders", 4)
     own_lab.create_topic("counts", 1)
     program = [sys.executable, str(EXAMPLES / "spark_stream.py"), "orders", "counts", "--from", "earliest"]
@@ -60,7 +60,7 @@ def test_a_stream_counts_on_while_the_master_is_dead_and_writes_when_it_is_back(
         for process in (produce, example):
             process.kill()
             process.wait()
-    assert example.returncode == 0, complaints  # Spark complains of the Ctrl-C, and goes on
+    assert example.returncode == 0, complaints  # Spark logs an error at Ctrl-C, and continues
     written = windows(own_lab)
     assert len(printed.splitlines()) == len(written)
     stored = collections.Counter(message.stored.store_timestamp // 1000 for message in own_lab.messages("orders"))
@@ -68,7 +68,7 @@ def test_a_stream_counts_on_while_the_master_is_dead_and_writes_when_it_is_back(
 
 
 def windows(lab: "Lab") -> dict[int, int]:
-    """What was written so far: messages by the second in which they were stored."""
+    """Return the written counts of messages, by the second of their store time."""
     found: dict[int, int] = {}
     for body in lab.bodies("counts"):
         output = json.loads(body)

@@ -22,7 +22,10 @@ MEMBERS = {0: "master", 1: "slave"}
 
 
 def committed(replies: Mapping[str, int | ResponseCode | None]) -> int | None:
-    """What `committed_offset` returns for these replies by address: an offset, an error, or None for no reply."""
+    """Return the result of `committed_offset` for these replies by address.
+
+    A reply is an offset, an error, or None if missing.
+    """
 
     async def ask(address: str, _code: int, header: QueryConsumerOffsetRequestHeader) -> Any:
         await trio.lowlevel.checkpoint()

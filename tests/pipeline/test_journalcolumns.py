@@ -1,4 +1,4 @@
-"""Columns of journal entries: each value by the rules of its column's type, whatever its neighbours are. No JVM."""
+"""Columns of journal entries: each value by its column's type alone. No JVM."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""How much a micro-batch of a stream reads, when it begins, and how far it is behind."""
+"""Size, begin and backlog of a stream's micro-batches."""
 
 import hypothesis
 import pytest

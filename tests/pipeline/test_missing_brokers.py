@@ -1,4 +1,4 @@
-"""Broker groups that are away: reads fail or say what they leave out, and never end short in silence."""
+"""Absent broker groups: reads fail or report omissions, and never end early."""
 
 import contextlib
 import json
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAME = ("--name", "groups")
 BACK = {"stop": "start", "kill": "start", "pause": "resume"}
-"""A broker that was stopped or killed is in no route; one that is paused still is, and does not answer."""
+"""A broker that was stopped or killed is in no route; one that is paused still is, and does not respond."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture
 def topic(groups: Lab, request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own with two queues at each of two brokers, and 80 messages."""
+    """Create a topic for a test: two queues at each of two brokers, 80 messages."""
     name = f"topic-{abs(hash(request.node.name))}"
     groups.create_topic(name, 2)
     bounds = Bounds(TopicOptions(name_server=groups.namesrv_addr, topic=name))

@@ -1,4 +1,4 @@
-"""The audit of runs in which something is planted says what the quick checks say, and what the kind declares.
+"""The audit of planted runs agrees with the quick checks and the declarations.
 
 All kinds at all places: `make planted`.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TRIED = ("queue-entry-wrong", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
          "group-gone", "delay-offset-back")  # fmt: skip
-"""A kind for each metric of what is derived from a log."""
+"""A kind for each metric of the files derived from a log."""
 
 
 @pytest.fixture(scope="module")

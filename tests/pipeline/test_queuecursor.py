@@ -27,7 +27,7 @@ ENOUGH = 10**9
 
 @attrs.define(slots=False)
 class FakeBroker:
-    """Has messages from `first` up to before `end`, and gives at most `most` of them at once."""
+    """Has messages from `first` to before `end`; returns at most `most` at once."""
 
     first: int = 0
     end: int = 0
@@ -171,7 +171,7 @@ async def test_what_a_whole_group_lacks_is_lost_when_all_have_said_so_for_a_whil
 async def test_what_only_a_dead_member_may_have_is_lost_at_the_deadline(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
-    """Of what the slave has deleted, and the master may still have, no more is given up than that."""
+    """Messages that the slave deleted are lost unless the master may have them."""
     brokers |= {"master": FakeBroker(failure=ConnectError("refused")), "slave": FakeBroker(25, 60)}
     found, chunks = await read_all(cursor(brokers, 0, 60, seconds=40))
     assert found == list(range(25, 60))

@@ -1,4 +1,4 @@
-"""Which message is the first of a time, though brokers answer with one that is near."""
+"""Search for the first message of a time, with brokers that return a near one."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +26,7 @@ def record(stored_at: int) -> bytes:
 
 
 def found_by(times: list[int], expired: int, millis: int, nearest: int) -> tuple[int, int]:
-    """What `offset_at` says of a queue with these store times, and how many pulls it took."""
+    """Return the result of `offset_at` for these store times, and its number of pulls."""
     pulls = 0
 
     async def ask(*_: Any) -> tuple[Any, int]:

@@ -1,4 +1,4 @@
-"""Columns of many records against the decoder of a single record, and of whole logs with damage. No JVM."""
+"""Columns of many records: compared with the single decoder, on damaged logs too."""
 
 import itertools
 import pathlib

@@ -1,4 +1,4 @@
-"""Batch writes that are repeated: rows get the same SPARK_ID if the writer says which write it is."""
+"""Repeated batch writes: equal SPARK_IDs if the writer names the write."""
 
 import pathlib
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The page of an audited run: what is on it, and that a browser shows it without a word in its console."""
+"""The page of an audited run: its content, and a browser without console messages."""
 
 import json
 import pathlib

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Write = Callable[..., pathlib.Path]
 SMALL = "5001"
-"""Bytes of a range: records lie across the borders."""
+"""Bytes of a range: records cross the borders."""
 
 
 def load(spark: "SparkSession", path: pathlib.Path, **options: str) -> "DataFrame":

@@ -1,4 +1,7 @@
-"""What the options of `rocketmq` select, read by Spark from a live cluster: queues, beginnings, amounts."""
+"""Selections by options of `rocketmq`, read from a live cluster.
+
+They are queues, beginnings and amounts.
+"""
 
 import json
 import pathlib
@@ -171,7 +174,7 @@ def test_a_stream_waits_for_enough_messages_and_says_how_far_it_is_behind(
 
 
 def behind_latest(progress: Any) -> dict[str, float]:
-    """The members of a progress's latest offsets that say how far the stream is behind."""
+    """Return the members of a progress's latest offsets that describe the backlog."""
     latest = json.loads(progress["sources"][0]["latestOffset"])
     return {name: number for name, number in latest.items() if name.endswith("BehindLatest")}
 

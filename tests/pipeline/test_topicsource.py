@@ -1,4 +1,4 @@
-"""Topics of a live cluster: read and written, in batches and as streams, while brokers die."""
+"""Topics of a live cluster: batch and stream reads and writes with dying brokers."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def texts(first: int, count: int) -> list[str]:
 
 
 def offsets_of_orders(*offsets: int) -> str:
-    """An offset for each of its four queues: the last one given holds for all that follow."""
+    """Return an offset for each of the four queues; the last one given repeats."""
     found = [offsets[min(queue, len(offsets) - 1)] for queue in range(4)]
     return json.dumps({"orders": {"broker-a": {str(queue): offset for queue, offset in enumerate(found)}}})
 
@@ -183,7 +183,7 @@ def test_several_topics_are_named_or_matched(spark: "SparkSession", lab: "Lab") 
 
 
 class Stream:
-    """A stream from a topic into files of JSON lines, that can be ended and begun again."""
+    """A stream from a topic to files of JSON lines, with a restart."""
 
     def __init__(self, spark: "SparkSession", lab: "Lab", place: pathlib.Path, topic: str) -> None:
         self.spark, self.lab, self.place, self.topic = spark, lab, place, topic
@@ -209,7 +209,7 @@ class Stream:
         return [progress["numInputRows"] for progress in query.recentProgress]
 
     def seen(self) -> list[str]:
-        """All bodies so far, sorted; one that came twice is there twice."""
+        """Return all bodies so far, sorted, with duplicates."""
         if not list((self.place / "out").glob("*.json")):
             return []
         return sorted(row.body for row in self.spark.read.schema("body string").json(str(self.place / "out")).collect())
@@ -264,7 +264,7 @@ def test_latest_means_the_same_at_every_start_of_a_stream_that_keeps_it(
 
 
 class Copier:
-    """A driver of its own that carries a topic to another one, 20 messages at a time, and can be killed."""
+    """A separate driver that copies a topic, 20 messages at a time, and can be killed."""
 
     PROGRAM = """
 import sys
@@ -322,7 +322,7 @@ def test_a_driver_that_is_killed_leaves_nothing_out_and_repeats_rows_only_under_
 
 
 def wait_until_known(node: pathlib.Path, topic: str) -> None:
-    """Until a slave has the topic from its master: some ten seconds after it was made there."""
+    """Wait until a slave has a topic of its master: some ten seconds after creation."""
     deadline = time.monotonic() + 60
     topics = node / "store" / "config" / "topics.json"
     while not (topics.exists() and f'"{topic}"' in topics.read_text()):

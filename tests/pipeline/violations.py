@@ -1,4 +1,4 @@
-"""Made-up runs for both judges: a clean one, functions that plant a violation, and the comparison of what both find."""
+"""Made-up runs for both judges: clean ones, planted ones, and their comparison."""
 
 import pathlib
 import struct
@@ -25,7 +25,7 @@ MAGIC = struct.pack(">i", MESSAGE_MAGIC)
 
 
 def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
-    """Lay a made-up run down as files: a journal for each node, a commit log for each store."""
+    """Write a made-up run as files: a journal per node, a commit log per store."""
     write_journals(run.entries, directory / "journal")
     for node, table in run.offset_files.items():
         config = directory / node / "store" / "config"
@@ -176,7 +176,10 @@ def lag(run: MadeUpRun) -> None:
 
 
 def claim_nothing(run: MadeUpRun) -> None:
-    """A client that keeps no journal, and that the broker heard of: else the journals would be incomplete."""
+    """Add a client without a journal: otherwise the journals would be incomplete.
+
+    The broker knows the client.
+    """
     run.add("broker-a", "producer_joined", group="guests", client_id="10.0.0.9@1#2")
     copy = run.logs["broker-a"][-1]
     run.store("STRANGE", copy.queue, ("broker-a", "broker-a-s"))
@@ -208,7 +211,7 @@ def come_late(run: MadeUpRun) -> None:
 
 
 def hold_pulls(run: MadeUpRun) -> None:
-    """Two groups, held pulls that are answered and cut off.
+    """Two groups, held pulls with replies and with cut connections.
 
     A broker that only held is readable.
     """
@@ -271,7 +274,7 @@ def repeat_after_commits(run: MadeUpRun) -> None:
 
 
 def leave_attempts(run: MadeUpRun) -> None:
-    """A send that came to no end, but is stored; and an old kill before a crash."""
+    """A send without an end, but stored; and an old kill before a crash."""
     run.fail(180)
     run.store("ID000180", run.logs["broker-a"][-1].queue, ("broker-a",))
     run.add("broker-a-s", "command", command="kill")

@@ -1,6 +1,7 @@
-"""`make planted`: play every kind of violation at several places of a recorded run, and see what the judges report.
+"""Plants each kind of violation at several places, and checks the judges' reports.
 
-Exit status 0 if both judges find everything, name the right messages and report nothing else.
+Run it: `make planted`. The run is a recorded one. Exit status 0 if both judges find everything, name the right messages
+and report nothing else.
 """
 
 import argparse
@@ -59,7 +60,7 @@ def _play(
     run: Path, work: Path, kinds: Sequence[Kind], places: int, judges: Mapping[str, Judge], *, as_json: bool
 ) -> int:
     cleared = work / "clean"
-    shutil.copytree(run, cleared)  # the audit writes beside what it reads
+    shutil.copytree(run, cleared)  # the audit writes into the directory that it reads
     clean = {name: judge(cleared) for name, judge in judges.items()}
     faults = {name: faults_of(judged) for name, judged in clean.items()}
     trials = []

@@ -1,4 +1,4 @@
-"""What a judge says of a planted run, held against what the kind declares and against the run without it."""
+"""Compares a judge's findings in a planted run with the declared and clean ones."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ _NAMES = frozenset(metric.name for metric in METRICS)
 
 @attrs.frozen(kw_only=True)
 class Outcome:
-    """How one judge did at one planted run."""
+    """The result of one judge for one planted run."""
 
     missed: tuple[str, ...]
-    """What it should have reported."""
+    """Missing reports."""
     misnamed: tuple[str, ...]
     """Findings that name other messages than they should."""
     extra: tuple[str, ...]
-    """What it reported and the kind does not explain."""
+    """Reports that the kind does not explain."""
 
     @property
     def is_right(self) -> bool:
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def compare(planted: Planted, judged: Judged, clean: Judged) -> Outcome:
-    """Hold one judge's words against the declaration of what was planted."""
+    """Compare one judge's findings with the declaration of the violation."""
     missed = [report for report in planted.reports if not _is_reported(report, judged, clean)]
     misnamed = [one for one in planted.reports if one not in missed and not _names_the_right(one, judged, clean)]
     return Outcome(
@@ -44,7 +44,7 @@ def compare(planted: Planted, judged: Judged, clean: Judged) -> Outcome:
 
 
 def faults_of(clean: Judged) -> list[str]:
-    """What a judge says against the run in which nothing was planted: it should say nothing."""
+    """Return a judge's findings in the unplanted run: there should be none."""
     faults = [] if clean.verdict is Verdict.HOLDS else [f"verdict {clean.verdict}"]
     faults += [line for line in clean.lines if _metric_of(line)]
     return faults + [

@@ -1,4 +1,4 @@
-"""Both judges, as the same few facts: what each metric says, which messages it names, and the lines of the verdict."""
+"""Both judges, reduced to values of metrics, named messages, and verdict lines."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class Judged:
         return self.value(metric) is None
 
     def ids(self, metric: str) -> frozenset[str]:
-        """The messages that a metric's finding names: itself, in its evidence, or in the words of that."""
+        """Return the messages named by a metric's finding, its evidence, or its text."""
         finding = self.findings.get(metric)
         if finding is None:
             return frozenset()

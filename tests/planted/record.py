@@ -1,4 +1,4 @@
-"""Record the run that violations are planted in: calm, so that the judges have nothing to report of it."""
+"""Records the run for planted violations: quiet, without findings."""
 
 import collections
 from collections.abc import Callable, Iterable
@@ -37,7 +37,10 @@ SPEC = ClusterSpec(
 
 
 async def record(directory: Path) -> None:
-    """Run a cluster with producers and consumers until all messages are delivered and saved, and stop it in order."""
+    """Run a cluster until all messages are delivered and saved, and stop it cleanly.
+
+    It has producers and consumers.
+    """
     async with open_cluster(SPEC, directory=directory) as cluster:
         for group in ("broker-a", "broker-b"):
             await cluster.wait_until(f"slave-in-sync {group}")
@@ -71,7 +74,7 @@ async def record(directory: Path) -> None:
 
 
 async def _until(cluster: Cluster, is_enough: Callable[[Iterable[JournalEntry]], bool]) -> None:
-    """Wait until the journal shows what is wanted."""
+    """Wait until the journal fulfils the condition."""
     with trio.fail_after(real_seconds(_TIMEOUT)):
         async with cluster.follow_journal() as batches:
             async for _ in batches:

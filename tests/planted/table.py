@@ -1,4 +1,4 @@
-"""The table of `make planted`: one line for each kind, and below it what went wrong."""
+"""The table of `make planted`: one line for each kind, followed by its failures."""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from rmqlab.cluster.plant.model import Planted
 from tests.planted.compare import Outcome
 
 _SHOWN = 100
-"""Characters of one piece of what a judge reported beyond what was planted."""
+"""Characters of one unexpected report of a judge."""
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,10 @@ TOOLS = acl.Credentials("rocketmq2", "12345678")
 
 
 def recorded_signed_requests() -> list[Command]:
-    """Every recorded request that carries a signature, but for those that a broker passed on with other contents."""
+    """Return all recorded requests with a signature.
+
+    Those that a broker forwarded with other contents are omitted.
+    """
     lines = [line for path in sorted(GOLDEN.glob("b*.jsonl")) for line in path.read_text("utf-8").splitlines()]
     frames = [record["hex"] for record in map(json.loads, lines) if record["from"] == "client"]
     commands = [decode_command(*FrameDecoder().feed(bytes.fromhex(frame))) for frame in frames]

@@ -138,7 +138,7 @@ def test_a_body_that_does_not_fit_is_one_kind_of_error(raw: bytes) -> None:
 
 
 def test_a_repeated_instance_is_read() -> None:
-    """broker-requests 0.3: fastjson writes an instance once and refers to it afterwards."""
+    """broker-requests 0.3: fastjson writes an instance once, then refers to it."""
     raw = b"""{"clientId":"c","consumerGroup":"g","mqSet":[
         {"brokerName":"b","queueId":1,"topic":"T"},{"$ref":"$.mqSet[0]"}]}"""
     queue = MessageQueue(broker_name="b", queue_id=1, topic="T")

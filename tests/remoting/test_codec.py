@@ -112,7 +112,7 @@ ODD_FIELDS = [
 @pytest.mark.parametrize("fields", ODD_FIELDS, ids=lambda fields: repr(fields[:20]))
 @pytest.mark.parametrize("code", [b"10", b"null"])
 def test_odd_ext_fields_are_read_or_refused_as_such(fields: bytes, code: bytes) -> None:
-    """No other exception: what reads them is a request's handler, access control, or a waiting client."""
+    """Only these errors: handlers, access control and waiting clients read the fields."""
     try:
         command = decode_command(Frame(JSON, b'{"code":%s,"extFields":%s}' % (code, fields)))
     except RemoteProtocolError:

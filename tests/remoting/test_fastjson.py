@@ -200,7 +200,7 @@ def test_numbers_beyond_64_bits_are_floats(digits: str) -> None:
 
 
 def test_whole_numbers_with_equal_hashes_are_no_keys() -> None:
-    """CPython hashes an int modulo 2**61 - 1: unbounded ones would fill one slot of a map."""
+    """CPython hashes ints modulo 2**61 - 1: unbounded keys would share one map slot."""
     keys = [b"{a:%d}:0" % (number * (2**61 - 1)) for number in range(10_000)]
     value = parse_dialect(b"{" + b",".join(keys) + b"}")
     assert len({hash(key) for key in value}) > 0.99 * len(value)

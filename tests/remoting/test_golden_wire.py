@@ -1,4 +1,4 @@
-"""Every recorded frame of a real RocketMQ 4.9.4: understood, typed, and written again.
+"""Every frame of a real RocketMQ 4.9.4, decoded, typed and encoded again.
 
 Bodies are compared byte by byte, for the order of members, the form of keys and the absence of blanks are part
 of what clients rely on (broker-requests#54, remoting#15, #16, #17).
@@ -32,7 +32,7 @@ NOT_OURS = {"Signature", "AccessKey", "ReqT"}
 
 
 class Exchange(NamedTuple):
-    """A response and the request that it answers, or a request alone."""
+    """A response and its request, or a request alone."""
 
     request: Command
     command: Command
@@ -77,7 +77,7 @@ def reset(body: bytes, _: Exchange) -> bytes:
 
 @attrs.frozen
 class Shape:
-    """What one request code carries there and back. None: there is none."""
+    """Types of one request code's header and body, both ways. None: no type."""
 
     request: type[Header] | None = None
     response: type[Header] | None = None

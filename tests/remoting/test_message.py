@@ -1,4 +1,4 @@
-"""The stored record and what goes with it, against RocketMQ's own bytes where there are some."""
+"""The stored record and its parts, compared with RocketMQ's own bytes if recorded."""
 
 import contextlib
 import datetime as dt
@@ -154,7 +154,7 @@ def test_garbage_in_a_record_is_an_error_or_another_record(garbage: bytes, at: i
 
 
 def test_recorded_pull_responses_decode_to_their_last_byte() -> None:
-    """Every form of message a real broker hands out: compressed, batched, delayed, IPv6."""
+    """All message forms of a real broker: compressed, batched, delayed, IPv6."""
     pulls, records = set[int](), list[StoredMessage]()
     for header, body in frames("c_consume_all.jsonl"):
         if header.get("code") == 11 and not header["flag"] & 1:
@@ -237,7 +237,10 @@ def test_a_body_that_inflates_without_bound_or_not_at_all_is_refused() -> None:
 def test_properties_of_a_record_that_is_cut_or_garbled_are_an_error_and_no_other_one(
     at: int, garbage: bytes, size: int
 ) -> None:
-    """Issue 12.3: a master's log may hold any bytes, and held pulls look at the properties of what arrives."""
+    """Issue 12.3: a master's log may contain any bytes, and held pulls read them.
+
+    They read the properties of new messages.
+    """
     record = bytearray(a_record())
     record[at : at + len(garbage)] = garbage
     with contextlib.suppress(RecordError):

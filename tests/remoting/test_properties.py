@@ -34,7 +34,7 @@ def test_what_is_written_is_read_again(pairs: dict[str, str]) -> None:
 
 
 def test_each_pair_ends_its_line_and_nothing_is_escaped() -> None:
-    """RocketMQ's own writer escapes nothing: a backslash in a value is lost when it is read."""
+    """RocketMQ's own writer does not escape: reading loses a backslash in a value."""
     assert write_properties_text({"a": "b=c", "d": "C:\\x"}) == "a=b=c\nd=C:\\x\n"
 
 

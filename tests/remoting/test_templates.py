@@ -39,7 +39,7 @@ def no_templates() -> Iterator[None]:
 
 
 def received(fields: dict[str, str]) -> Command:
-    """As it comes off the wire."""
+    """As it is received."""
     (frame,) = FrameDecoder().feed(encode_command(request(310, fields, serialize_type=ROCKETMQ)))
     return decode_command(frame)
 

@@ -1,4 +1,4 @@
-"""A server for the tests of channels: it echoes, parks, fails, or answers with much."""
+"""A server for the tests of channels: echoes, parks, fails, or returns much data."""
 
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ FAIL = RequestCode.QUERY_MESSAGE
 
 
 class Peer:
-    """A server that echoes, parks, or answers with much."""
+    """A server that echoes, parks, or returns much data."""
 
     def __init__(self, reactor: Reactor) -> None:
         self.parked: list[Request] = []

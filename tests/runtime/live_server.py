@@ -28,12 +28,12 @@ class EchoHeader(Header, frozen=True, kw_only=True):
 
 
 def echo(_seen: list[str], header: EchoHeader, asked: Request) -> Reply:
-    """Answer what came."""
+    """Return the received header and body."""
     return Reply(header=header, body=asked.command.body)
 
 
 def note(seen: list[str], _header: None, asked: Request) -> Reply:
-    """Say that a request came; answer with empty ext fields."""
+    """Record the request; reply with empty ext fields."""
     seen.append(asked.channel.peer)
     return Reply(header={})
 
@@ -88,7 +88,7 @@ class Peer:
         return self._commands.pop(0)
 
     async def wait_closed(self) -> bytes:
-        """Give all that still comes before the end of the connection.
+        """Return all bytes up to the end of the connection.
 
         A reset is an end too.
         """
@@ -119,7 +119,7 @@ async def serving() -> AsyncIterator[Running]:
 
 
 def json_frame(header: str | dict[str, Any], body: bytes = b"") -> bytes:
-    """Frame a JSON header as it stands."""
+    """Frame an unchanged JSON header."""
     raw = (header if isinstance(header, str) else json.dumps(header)).encode()
     return struct.pack(">iI", 4 + len(raw) + len(body), len(raw)) + raw + body
 

@@ -1,4 +1,4 @@
-"""An exception ends at the boundary of its kind: it is counted, logged at a limited rate, and the process goes on."""
+"""An exception ends at its boundary: counted, logged at a limited rate, survived."""
 
 import contextlib
 import logging

@@ -60,7 +60,7 @@ async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClie
 
 
 async def test_a_client_that_is_closed_connects_no_more(peer: Peer, client: RemotingClient) -> None:
-    """Whoever ends late must not leave a connection behind that nobody closes."""
+    """A connect that ends late must not leave an open connection behind."""
     async with trio.open_nursery() as nursery:
         failures: list[str] = []
 
@@ -109,7 +109,7 @@ async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: Rem
 async def test_those_who_wait_for_a_connection_share_its_failure(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise each of them would wait out a connect time-out of its own, one after the other."""
+    """Otherwise each task would wait for a connect time-out of its own, in turn."""
     attempts: list[str] = []
 
     async def fail(address: str, **_settings: object) -> None:
@@ -176,7 +176,7 @@ async def test_a_handler_that_fails_is_answered_with_code_one(peer: Peer, client
 
 
 async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> None:
-    """What is owed to it stays bounded: no request is served until it takes what it asked for."""
+    """Data for the peer is bounded: no request is served until it reads its replies."""
     async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
         asked = 0
         while not any(channel._owed >= HIGH_WATER for channel in peer.server.channels):
@@ -222,7 +222,7 @@ async def test_what_is_no_address_is_a_connect_error(client: RemotingClient, add
 
 
 async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None:
-    """remoting-and-nameserver section 1.2: both sides issue requests, each with opaques of its own."""
+    """remoting-and-nameserver section 1.2: both sides send requests with own opaques."""
     answers = Route[object](ECHO, None, lambda _state, _header, _request: Reply(body=b"from the client"))
     client = RemotingClient(reactor, Dispatcher(handler_table([answers]), None))
     await client.request(peer.address, request(ECHO), 3)

@@ -26,7 +26,7 @@ def _host_port(address: str) -> tuple[str, int]:
 
 
 def _dial(address: str, data: bytes) -> socket.socket:
-    """Connect and send before the event loop runs again, so that the server finds everything in one pass."""
+    """Connect and send before the event loop runs: the server reads all in one pass."""
     sock = socket.create_connection(_host_port(address))
     sock.setblocking(False)
     sent = sock.send(data)
@@ -49,7 +49,7 @@ async def _all_quiet(reactor: Reactor) -> None:
 
 
 async def test_replies_written_in_one_pass_count_at_once(peer: Peer, reactor: Reactor) -> None:
-    """Requests that came together are not all served while the first replies are not taken; later they are."""
+    """Requests that arrive together wait while the first replies are not read."""
     requests = 60
     with _dial(peer.address, encode_command(request(BLOB)) * requests) as sock:
         while not any(channel.is_congested for channel in peer.server.channels):
@@ -75,7 +75,10 @@ async def test_one_peer_with_many_requests_does_not_hold_up_another(peer: Peer) 
 async def test_one_peer_with_long_requests_does_not_hold_up_another(
     peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """200 pipelined requests of 40 ms stopped a nameserver for a second, however few were served in a pass."""
+    """200 pipelined requests of 40 ms each stopped a nameserver for a second.
+
+    That occurred with few requests per pass, too.
+    """
     monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
     many = encode_command(request(ECHO, {"from": "many"})) * 40
     with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):

@@ -1,4 +1,4 @@
-"""The schema of the journal against the sources: what is emitted anywhere stands in it, field by field."""
+"""The schema of the journal and the sources: every emitted field is declared."""
 
 import ast
 import pathlib
@@ -27,7 +27,7 @@ def emissions() -> Iterator[tuple[str, ast.Call, ast.expr]]:
 
 
 def kinds_in(expression: ast.expr) -> list[str] | None:
-    """The kinds that an expression may give; None where only running it would tell."""
+    """The kinds that an expression may give; None if they are known only at run time."""
     if isinstance(expression, ast.Constant):
         return [str(expression.value)]
     if isinstance(expression, ast.IfExp):

@@ -1,4 +1,4 @@
-"""Journals that are cut, garbled, thinned out or shuffled, and what a survey of their bytes says."""
+"""Damaged journals (cut, garbled, thinned, shuffled), and surveys of their bytes."""
 
 import json
 import pathlib

@@ -1,4 +1,4 @@
-"""Each test runs a real process, and waits for what it does."""
+"""Each test runs a real process, and waits for its effects."""
 
 import errno
 import os

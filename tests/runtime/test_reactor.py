@@ -1,4 +1,4 @@
-"""One pass over what is ready, and the order of things in it."""
+"""One pass over the ready sockets and calls, and their order."""
 
 import contextlib
 import socket

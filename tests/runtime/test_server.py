@@ -109,7 +109,7 @@ async def test_a_handler_that_fails_is_code_1_and_the_connection_lives() -> None
         await peer.send(request(11))
         reply = await peer.next()
         assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "RuntimeError: broken")
-        await peer.send(request(10, {"queueId": "many"}))  # a number that is none counts as missing: this one may be
+        await peer.send(request(10, {"queueId": "many"}))  # invalid counts as missing, which is allowed
         reply = await peer.next()
         assert (reply.code, reply.ext_fields) == (ResponseCode.SUCCESS, {})
         await peer.send(request(34))
@@ -152,7 +152,10 @@ def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once
 
 
 def test_a_pass_tells_when_it_began() -> None:
-    """What waits in it is as old as that: for a fault's late requests, too, which come in a pass of their own."""
+    """The requests in a pass are as old as its begin, also late ones of a fault.
+
+    Those are in a pass of their own.
+    """
     reactor = Reactor()
     times: list[tuple[float, float]] = []
     for make in (

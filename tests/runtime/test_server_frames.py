@@ -90,7 +90,7 @@ def test_what_cannot_be_a_frame_is_told_with_what_was_expected(hostile: bytes, s
 
 @hypothesis.given(st.sampled_from([JSON, ROCKETMQ]), st.binary(max_size=80), st.binary(max_size=9))
 def test_any_header_is_a_command_or_a_protocol_error(serialize_type: int, header: bytes, tail: bytes) -> None:
-    """remoting#2: nothing else may come out, for it would end the process."""
+    """remoting#2: no other exception may be raised: it would end the process."""
     for raw in (header, binary_header(fields=header) + tail, b'{"code":34,"extFields":' + header):
         with contextlib.suppress(RemoteProtocolError):
             decode_command(Frame(serialize_type, raw))
@@ -173,7 +173,7 @@ async def test_a_header_is_served_whatever_it_leaves_out_or_adds(header: str) ->
 
 
 async def test_a_header_in_another_encoding_than_utf8_is_served() -> None:
-    """Java reads what is no text with replacement characters.
+    """Java reads invalid text with replacement characters.
 
     Native clients write remarks in their own encoding.
     """

@@ -1,4 +1,4 @@
-"""The rules that a setting obeys wherever it comes from (issue 12.1)."""
+"""The rules for settings from any source (issue 12.1)."""
 
 import pathlib
 

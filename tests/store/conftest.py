@@ -1,4 +1,4 @@
-"""Stores for tests: opened below tmp_path, closed afterwards, and those a real RocketMQ 4.9.4 wrote."""
+"""Stores for tests below tmp_path, closed afterwards, and some of RocketMQ 4.9.4."""
 
 import gzip
 import json
@@ -44,7 +44,7 @@ def open_store(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Mes
 
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, where the system has one: thousands of stores are made and deleted."""
+    """Return a directory in memory if possible: thousands of stores are created."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -63,7 +63,10 @@ def manifest() -> dict[str, Any]:
 
 @pytest.fixture
 def restore(tmp_path: Path, manifest: dict[str, Any]) -> Callable[[str], StoreConfig]:
-    """Unpacks one recorded store (see golden/README.md) and answers the config it was written with."""
+    """Return a function that unpacks a recorded store and returns its config.
+
+    See golden/README.md.
+    """
 
     def restorer(copy: str) -> StoreConfig:
         root = tmp_path / copy

@@ -15,9 +15,9 @@ ERRNOS: Final = (errno.ENOSPC, errno.EIO, errno.EMFILE)
 
 @attrs.define(eq=False)
 class FailingDisk(Disk):
-    """Fails at call number `fails_at`, counted from 0, and `is_lasting`: at all that follow. Each call is a point.
+    """Fails at call `fails_at`, counted from 0.
 
-    A write has a second point, where half of it is done.
+    If `is_lasting`, all later calls fail too. A write has a second point, where half of it is done.
     """
 
     fails_at: int = -1

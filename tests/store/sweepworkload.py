@@ -1,4 +1,4 @@
-"""Fixed lives of a master and of a slave, which a failure sweep plays on a disk that fails."""
+"""Fixed scripts of a master and a slave, played by a sweep on a failing disk."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,9 +33,10 @@ def sweep_config(root: Path) -> StoreConfig:
 
 @attrs.define(eq=False)
 class Workload:
-    """A life of a master: puts, batches, roll-over, flush, dispatch, index, cleaning, a clean stop, a kill, recovery.
+    """A master's life: puts, batches, roll-over, flush, dispatch, index, recovery.
 
-    Where the store may raise OSError by its contract, the caller goes on as a broker does; anywhere else it is a bug.
+    It also cleans, stops in order and is killed. Where the store may raise OSError by its contract, the caller goes on
+    as a broker does; anywhere else it is a bug.
     """
 
     root: Path
@@ -161,7 +162,7 @@ def _attempt(action: Callable[[], object], then: Callable[[], object] = lambda: 
 
 @attrs.define(eq=False)
 class SlaveWorkload:
-    """A life of a slave in the hardened profile: it follows, is truncated, begins anew, and follows again."""
+    """A hardened slave's life: it follows, is truncated, is reset, and follows again."""
 
     root: Path
     disk: Disk

@@ -1,4 +1,4 @@
-"""What a batch leaves in the files is what its messages would have left, sent one by one."""
+"""A batch leaves the same bytes in files as its messages sent one by one."""
 
 from collections.abc import Iterator
 from pathlib import Path

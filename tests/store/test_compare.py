@@ -219,7 +219,7 @@ def test_an_empty_log_ends_before_one_that_is_not(open_store: Open, tmp_path: Pa
 
 
 def test_files_of_other_lengths_are_compared_all_the_same(open_store: Open) -> None:
-    """The bytes of one file, kept in two: no blank comes between, as no broker writes it; the reading does not care."""
+    """The bytes of one file in two: the reader needs no blank, which brokers write."""
     store = open_store()
     offsets = filled(store, 40)
     halves = store.config.store_path_root_dir.parent / "halves" / "commitlog"

@@ -1,4 +1,4 @@
-"""One queue's entries: order, what is there already, gaps, what a restart and a shorter log leave (section 3.2)."""
+"""One queue's entries: order, repeats, gaps, restarts, truncation (section 3.2)."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_a_queue_that_begins_late_is_blank_before(
 
 @pytest.mark.parametrize("log_end", [0, 1, 100, 101, 4999, 5000, 5001, 11_950, 12_000, 99_999])
 def test_a_shorter_log_cuts_the_queue_for_good(queue: ConsumeQueue, tmp_path: Path, log_end: int) -> None:
-    """store-ha#26: cut entries do not come back at a restart."""
+    """store-ha#26: cut entries do not return at a restart."""
     fill(queue, 120)
     queue.trim_to_log(log_end)
     kept = min(120, -(-log_end // 100))

@@ -1,4 +1,7 @@
-"""Any file of a store may be empty, short or garbage: a start succeeds or gives one clear line, reads never raise."""
+"""Empty, short or garbage store files: a start works or fails with one clear line.
+
+Reads never raise.
+"""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""Of a bulk, the queues come first.
+"""Of a bulk, the queues are entered first.
 
 What follows later is in the end the same index (sections 3.3, 3.4).
 """
@@ -72,7 +72,7 @@ def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, sl
 def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
     master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.5, steps 4 and 8: what was lost is indexed again.
+    """Section 3.5, steps 4 and 8: lost entries are indexed again.
 
     Messages are stored and found meanwhile.
     """
@@ -171,7 +171,7 @@ def test_a_clean_stop_finishes_the_index(master: MessageStore, slave: MessageSto
 def test_a_crash_loses_nothing_that_the_index_had_not_yet(
     indexed: int, slave: MessageStore, open_store: Open, tmp_path: Path
 ) -> None:
-    """The young index file is dropped all the same (store-ha#27), and what it had lies in the file walked again."""
+    """The young index file is dropped (store-ha#27), and rebuilt from the log file."""
     enter_queues_only(slave)
     slave.dispatcher.enter_index(indexed)
     shutil.copytree(slave.config.store_path_root_dir, tmp_path / "crashed")
@@ -250,7 +250,7 @@ names = st.sampled_from(["UNIQ_KEY", "KEYS", "MYKEYS", "XUNIQ_KEY", "WAIT", "TAG
 def test_keys_read_from_a_record_are_those_of_its_properties(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], ending: str, topic: str
 ) -> None:
-    """store-ha#24: the quick way for a client's unique key and the way for all others agree."""
+    """store-ha#24: both ways to read keys agree, also for a client's unique key."""
     text = "\x02".join(f"{name}\x01{value}" for name, value in pairs) + ending
     config = StoreConfig(
         store_path_root_dir=tmp_path_factory.mktemp("keys"), mapped_file_size_commit_log=65536, message_index_enable=False
@@ -268,7 +268,10 @@ def test_keys_read_from_a_record_are_those_of_its_properties(
 def test_a_topic_that_names_no_directory_gets_no_queue_and_no_file_anywhere(
     tmp_path: Path, open_store: Open, topic: str
 ) -> None:
-    """Whatever a master sends, or a disk has become: what follows is entered, and nothing is written elsewhere."""
+    """Later messages are entered, and no file is written elsewhere.
+
+    The topic comes from a hostile master or a damaged disk.
+    """
     placeholder = "~" * len(topic)
     master = open_store("topic-master")
     assert not master.put(new_message(topic=topic)).is_stored

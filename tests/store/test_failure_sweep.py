@@ -1,6 +1,6 @@
 """Every call that touches the disk fails in turn.
 
-Afterwards a restart finds what was acknowledged (issue 12).
+Afterwards a restart finds the acknowledged messages (issue 12).
 
 A point is one call of `rmqlab.store.disk.Disk` in a fixed life of a store, or the second half of a write.
 """
@@ -27,7 +27,7 @@ LEAST_POINTS = 900
 """Of the master's life and the slave's together. Fewer: the workload does less than it did."""
 
 Play = Callable[[Path, FailingDisk], list[str]]
-"""Lives below a directory, on a disk; returns what is wrong afterwards."""
+"""Lives below a directory, on a disk; returns the errors found afterwards."""
 
 
 # ---- what must hold afterwards -----------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def reopen(root: Path) -> MessageStore:
 def faults_of(root: Path, acknowledged: dict[bytes, PutResult], up_to: int, *, is_exact: bool) -> Iterator[str]:
     """Restart without faults.
 
-    Say what is missing of the messages that end at or before `up_to`, and what is too much.
+    Yield missing messages that end at or before `up_to`, and unexpected ones.
     """
     restarted = reopen(root)
     restarted.delete_expired(hour=5)  # a queue file that could not be deleted before
@@ -69,7 +69,7 @@ def faults_of(root: Path, acknowledged: dict[bytes, PutResult], up_to: int, *, i
 
 
 def walk_queue(restarted: MessageStore, topic: str, queue_id: int) -> Iterator[tuple[bytes, str]]:
-    """Body of each message of a queue, or what is wrong with its entry."""
+    """Yield the body of each message of a queue, or the error of its entry."""
     lowest, highest = restarted.min_queue_offset(topic, queue_id), restarted.max_queue_offset(topic, queue_id)
     for offset in range(lowest, highest):
         got = restarted.get_message(topic, queue_id, offset, 1)

@@ -1,4 +1,4 @@
-"""Stores that a real RocketMQ 4.9.4 wrote: we find all in them, and write the same bytes from the same messages."""
+"""Stores of a real RocketMQ 4.9.4: fully read, and rewritten with the same bytes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_every_message_is_found_by_offset_and_queue(
 def test_every_message_is_found_by_its_keys_unless_the_crash_took_the_index(
     copy: str, manifest: dict[str, Any], restore: Restore, open_store: Open
 ) -> None:
-    """store-ha#24, and #27: after the kill only what lies in the file walked again is indexed anew."""
+    """store-ha#24, #27: after a kill, only the last log file is indexed again."""
     config = restore(copy)
     store = open_store(config=config, is_slave=copy == "slave")
     assert store.index is not None
@@ -104,7 +104,10 @@ def test_checkpoint_index_header_and_queue_ends_are_what_rocketmq_meant(
 def test_a_store_written_from_the_same_messages_has_the_same_bytes(
     restore: Restore, new_like_golden: StoreConfig, open_store: Open, clock: ManualClock
 ) -> None:
-    """Whole files compared: records, the blank, queues, index slots, entries and headers (store-ha#8, 11, 19, 20, 23)."""
+    """Compares whole files: records, blank, queues, index slots, entries and headers.
+
+    Items: store-ha#8, 11, 19, 20, 23.
+    """
     theirs, ours = restore("master"), new_like_golden
     clock.step = 0
     store = open_store(config=ours)
@@ -130,7 +133,7 @@ def test_a_store_written_from_the_same_messages_has_the_same_bytes(
 def test_a_slave_that_receives_the_log_builds_the_same_queues_and_index(
     when: str, restore: Restore, new_like_golden: StoreConfig, open_store: Open
 ) -> None:
-    """The dispatch against the files of the real slave (store-ha#45, 48): in odd-sized pieces, or at the end."""
+    """store-ha#45, 48: dispatch in odd-sized pieces or at the end, as the real slave."""
     theirs, ours = restore("slave"), new_like_golden
     store = open_store(config=ours, is_slave=True)
     for path in sorted(theirs.store_path_commit_log.iterdir()):

@@ -21,7 +21,7 @@ Open = Callable[..., MessageStore]
     [("a", 97), ("polygenelubricants", 0), ("orders#é", key_hash("orders#é".encode())), ("x" * 5000, None)],
 )
 def test_key_hash_is_never_negative(key: str, hashed: int | None) -> None:
-    """store-ha#23: abs of the Java hash; MIN_VALUE has none and gives 0."""
+    """store-ha#23: abs of the Java hash; for MIN_VALUE it is 0."""
     expected = 0
     for unit in key:
         expected = (31 * expected + ord(unit)) % 2**32

@@ -1,4 +1,4 @@
-"""One mapped file: room ahead of the write position, growing steps, the last bytes of a disk."""
+"""One mapped file: space ahead of the write position, growth steps, full disks."""
 
 import ctypes
 import mmap
@@ -21,7 +21,7 @@ MB = 2**20
 
 @attrs.define(eq=False)
 class Recorder(Disk):
-    """Writes down what is allocated."""
+    """Records the allocated ranges."""
 
     ranges: list[tuple[int, int]] = attrs.field(factory=list)
 
@@ -31,7 +31,10 @@ class Recorder(Disk):
 
 
 def test_room_grows_in_steps_ahead_of_what_is_written(tmp_path: Path) -> None:
-    """256 KiB first, then as much as there is, at most 8 MiB: a small broker stays small, a busy one rarely asks."""
+    """256 KiB first, then doubled, at most 8 MiB.
+
+    A small broker stays small, and a busy one rarely allocates.
+    """
     disk, size = Recorder(), 40 * 2**20
     file = LogFile.open(tmp_path / offset_name(0), size, disk, create=True)
     while file.wrote < size:

@@ -1,4 +1,4 @@
-"""A store's directory: names, lock, abort, what prevents a start, what a stop leaves."""
+"""A store's directory: names, lock, abort, failed starts, and stops."""
 
 import errno
 import os
@@ -129,7 +129,7 @@ def test_only_readable_and_whole_ranges_are_answered(open_store: Open) -> None:
 
 
 def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> None:
-    """Section 3.2: 4.9 answers 0, never -1."""
+    """Section 3.2: 4.9 returns 0, never -1."""
     store = open_store()
     assert (store.min_queue_offset("t", 0), store.max_queue_offset("t", 0)) == (0, 0)
     assert (store.earliest_store_time("t", 0), store.message_store_time("t", 0, 0)) == (-1, -1)
@@ -151,7 +151,7 @@ def test_a_deleted_topic_begins_anew_and_others_stay(open_store: Open) -> None:
 
 
 def test_views_that_outlive_their_file_stay_readable(open_store: Open) -> None:
-    """A caller at fault must not crash the process: the mapping goes with its last view."""
+    """Callers' errors must not crash the process: the last view ends the mapping."""
     store = open_store()
     store.put(new_message(b"x" * 100))
     view = store.message_at(0)
@@ -188,7 +188,7 @@ class SparingDisk(Disk):
 
 
 def test_a_stop_that_cannot_delete_abort_frees_the_lock(open_store: Open) -> None:
-    """issue 12.13: the last unlink failed, and the store was locked for the rest of the process."""
+    """issue 12.13: a failed last unlink locked the store for the rest of the process."""
     disk = SparingDisk(spared="")
     store = open_store(disk=disk)
     end = store.put(new_message()).end_offset

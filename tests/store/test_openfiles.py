@@ -1,4 +1,7 @@
-"""Many queues: how many of their files are open, and what a queue does whose file cannot be opened (issue 12.5)."""
+"""Many queues: number of open files, and queues whose file cannot be opened.
+
+Source: issue 12.5.
+"""
 
 import errno
 import os
@@ -104,7 +107,7 @@ def test_a_store_opens_more_queues_than_files_may_be_open(
 def test_where_no_descriptor_is_left_other_queues_give_theirs(
     open_store: Open, few_descriptors: Callable[[int], None]
 ) -> None:
-    """Each of 100 new queues gets its file, whatever the connections have taken."""
+    """Each of 100 new queues gets its file, for any number of connections."""
     store = open_store()
     store.queues.open_files.limit = 1000
     put_each(store, 4)
@@ -191,7 +194,10 @@ def test_a_slaves_bulk_and_a_batch_go_on_beside_a_queue_that_waits(open_store: O
 
 
 def test_a_stop_or_a_kill_loses_no_entry_that_waits(open_store: Open, refusals: Refusals, tmp_path: Path) -> None:
-    """The checkpoint does not pass them, and `abort` stays: the next start enters them from the log."""
+    """The checkpoint stays behind them, and `abort` stays: a start re-enters them.
+
+    The entries are read from the log.
+    """
     store = open_store()
     store.put(new_message(topic="good"))
     refusals.problem = OSError(errno.EMFILE, "Too many open files")
@@ -240,7 +246,7 @@ def test_a_full_disk_at_the_second_try_loses_nothing(open_store: Open, refusals:
 
 
 def test_a_queue_that_begins_late_begins_there_also_at_a_second_try(open_store: Open) -> None:
-    """A first file that got no room for the entries before it is not left behind, empty."""
+    """A first file without space for its earlier entries is not left empty."""
     disk = FaultyDisk()
     store = open_store(disk=disk)
     queue = store.queues.open("late", 0)
@@ -268,7 +274,7 @@ def test_a_queue_file_of_another_length_stops_its_queue_alone(open_store: Open, 
 
 
 def test_a_topic_too_long_for_a_directory_has_no_queue(open_store: Open, tmp_path: Path) -> None:
-    """The checksum of a record does not cover its topic: bytes that are no UTF-8 triple their number."""
+    """The checksum excludes a record's topic: invalid UTF-8 triples its length."""
     master = open_store("master")
     topic = "t" * 127
     master.put(new_message(topic=topic))

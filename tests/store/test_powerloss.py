@@ -1,4 +1,4 @@
-"""What a power loss tells, what it refuses to guess, and what wiping a store leaves."""
+"""Reports of a power loss, rejected guesses, and the wiping of a store."""
 
 import shutil
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Pulling: which messages, how many, and the reader's next offset (sections 6.1 to 6.3)."""
+"""Pulls: choice and number of messages, next offset (sections 6.1 to 6.3)."""
 
 from collections.abc import Callable
 
@@ -105,7 +105,7 @@ def test_the_first_message_ignores_all_limits(open_store: Open) -> None:
 
 
 def test_800_entries_are_examined_at_most(open_store: Open) -> None:
-    """Section 6.1: a sparse filter is answered with no match and a later offset."""
+    """Section 6.1: a sparse filter returns no match and a later offset."""
     store = filled(open_store(mapped_file_size_consume_queue=20_000), 900)
     got = store.get_message("orders", 0, 0, 32, lambda _: False)
     assert (got.status, got.next_begin_offset, got.count) == (GetStatus.NO_MATCHED_MESSAGE, 800, 0)
@@ -134,7 +134,7 @@ def test_a_property_filter_sees_the_stored_properties(open_store: Open) -> None:
 
 @pytest.mark.parametrize(("behind", "suggested"), [(4000, False), (4001, True)])
 def test_the_slave_is_suggested_beyond_40_percent_of_memory(open_store: Open, behind: int, suggested: bool) -> None:  # noqa: FBT001
-    """store-ha#67: exactly when the log's end is farther than that from the last entry examined."""
+    """store-ha#67: by the distance of the log's end from the last examined entry."""
     store = open_store(total_memory=10_000)
     store.put(new_message())
     store.put(new_message(b"x" * (behind - store.max_commit_log_offset - 97), queue_id=1))

@@ -1,4 +1,4 @@
-"""Appending messages: what is stored where, and what is refused."""
+"""Appending messages: stored bytes and their places, and rejections."""
 
 import errno
 import mmap
@@ -245,7 +245,10 @@ def test_a_slave_and_a_closed_store_take_no_messages(open_store: Open) -> None:
 
 @pytest.mark.parametrize("quota", [0, 5_000, 40_000, 300_000, 600_000])
 def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int) -> None:
-    """Wherever the disk fills up - log, queue, index - what was confirmed is stored, and goes on when there is room."""
+    """With a full log, queue or index disk, confirmed messages are stored.
+
+    Puts continue when there is space.
+    """
     disk = FaultyDisk([Quota(quota)])
     store = open_store(disk=disk)
     stored = []

@@ -1,4 +1,4 @@
-"""What is kept of a log after a stop: the decisions alone, then whole stores torn anywhere."""
+"""Recovery of a log after a stop: the decisions, and stores torn at any place."""
 
 import shutil
 import struct
@@ -58,7 +58,7 @@ def test_after_a_crash_it_is_the_newest_file_that_began_in_safety(stored: list[i
 
 
 class Careless(Disk):
-    """Syncs nothing: hundreds of stores are closed here, and read again by nobody."""
+    """Does not sync: hundreds of stores are closed here, and never read again."""
 
     def sync(self, descriptor: int) -> None:
         """Nothing."""
@@ -291,7 +291,7 @@ def test_an_all_zero_file_after_the_last_is_normal(open_store: Open) -> None:
 
 
 def test_what_a_power_loss_left_behind_a_gap_of_a_queue_never_comes_back(open_store: Open, tmp_path: Path) -> None:
-    """After a clean stop the end of a queue is found by halving, for which nothing may lie behind it."""
+    """After a clean stop a queue's end is bisected, so no entries may follow it."""
     store = open_store()
     for _ in range(40):
         store.put(new_message())

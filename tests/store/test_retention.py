@@ -1,4 +1,4 @@
-"""When commit log files go, and when the disk is too full to write (sections 3.7, 3.9)."""
+"""Deletion of commit log files, and full disks (sections 3.7, 3.9)."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ OLD, YOUNG = 0, 90 * HOUR  # written; now is 100 h, so the old is older than 72 
 def test_old_files_go_at_the_hour_or_when_the_disk_fills(
     written: list[int], hour: int, used: int, expected: int
 ) -> None:
-    """store-ha#30; `written` leaves out the last file, which never goes."""
+    """store-ha#30; `written` omits the last file, which is never deleted."""
     config = StoreConfig(store_path_root_dir=Path("/nowhere"))
     assert expired_count(written, config, now=100 * HOUR, hour=hour, used_percent=used) == expected
 
@@ -103,7 +103,7 @@ def test_a_deleted_log_file_takes_its_queue_and_index_files_and_moves_the_minimu
 
 
 def test_a_young_file_stays_though_nothing_whole_is_in_the_next(open_store: Open, clock: ManualClock) -> None:
-    """A slave that has received the beginning of a record only: its file before is not of the year 1970."""
+    """A slave with only part of a record: the file before is not from the year 1970."""
     master, slave = open_store("master"), open_store("slave", is_slave=True)
     for _ in range(200):
         master.put(new_message(b"x" * 400))
@@ -143,7 +143,10 @@ def test_queue_files_that_a_stop_left_behind_go_at_the_next_start(open_store: Op
 def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_there_is_room(
     open_store: Open, tmp_path: Path, quota: int
 ) -> None:
-    """After a crash that took queues and index, too: what is in the log is entered when there is room."""
+    """After a crash that lost queues and index: the log is entered later.
+
+    That happens when there is space.
+    """
     store = open_store()
     for number in range(300):
         store.put(new_message(b"x" * 300, queue_id=number % 3, keys=f"k{number}"))
@@ -199,7 +202,7 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
 
 @attrs.define(eq=False)
 class KeepingDisk(Disk):
-    """Deletes no file that lies below a directory of this name."""
+    """Deletes no file below a directory of this name."""
 
     kept: str = ""
 

@@ -89,7 +89,7 @@ def test_a_power_loss_reads_what_was_written_of_a_gibibyte(open_store: Open, rea
 
 
 def test_a_start_after_a_kill_reads_what_was_written_of_the_queues(open_store: Open, read_sizes: list[int]) -> None:
-    """Also where the end of a queue is followed by what a power loss left out of order."""
+    """Also if a power loss left disordered entries after the end of a queue."""
     store = open_store(mapped_file_size_consume_queue=6_000_000)
     for number in range(30):
         store.put(new_message(topic=f"T{number}"))

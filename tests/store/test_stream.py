@@ -1,4 +1,7 @@
-"""A slave's side: raw log bytes in any pieces, dispatched as they become whole (sections 3.4, 4.5)."""
+"""A slave's raw log bytes in any pieces, dispatched when whole.
+
+Source: sections 3.4, 4.5.
+"""
 
 import struct
 from collections.abc import Callable
@@ -33,7 +36,7 @@ def queue_bytes(store: MessageStore) -> dict[str, bytes]:
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 20_000), min_size=1, max_size=12))
 def test_any_pieces_give_the_same_log_and_queues(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
-    """store-ha#45, #46, #48: blanks and cut records included, dispatch after every piece."""
+    """store-ha#45, #46, #48: blanks, cut records, and dispatch after every piece."""
     root = tmp_path_factory.mktemp("pieces")
     master = busy_master(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()))
     slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)
@@ -80,7 +83,7 @@ def test_bytes_that_do_not_fit_into_the_file_are_dropped(open_store: Open) -> No
 
 
 def test_a_slave_that_begins_in_mid_log_fills_its_queues_with_entries_that_point_nowhere(open_store: Open) -> None:
-    """store-ha#21: before the first known entry of the first file lies (0, 0x7FFFFFFF, 0); min is the first known."""
+    """store-ha#21: (0, 0x7FFFFFFF, 0) precedes the first known entry, which is min."""
     master, slave = open_store("master"), open_store("slave", is_slave=True)
     for number in range(330):
         master.put(new_message(b"x" * 400, queue_id=number % 3))
@@ -140,7 +143,10 @@ def test_a_slave_restart_cuts_to_whole_records(open_store: Open) -> None:
 
 
 def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, clock: ManualClock) -> None:
-    """For the switch that mends a slave ahead of its master (section 4.9): log, queues and index follow the new one."""
+    """For the switch that mends a slave ahead of its master (section 4.9).
+
+    Log, queues and index follow the new history.
+    """
     old, new = open_store("old"), open_store("new")
     clock.step = 0  # up to the fork both logs are the same
     for number in range(200):
@@ -180,7 +186,7 @@ def test_what_was_cut_does_not_come_back_with_a_restart(open_store: Open, how: s
 
 
 def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: Open) -> None:
-    """For the switch that ends the standstill of an expired slave (section 4.8): log, queues, index and counters."""
+    """For the switch for expired slaves (section 4.8): log, queues, index, counters."""
     master, slave = busy_master(open_store("master")), open_store("slave", is_slave=True)
     replicate(master, slave)
     busy_master(master, 900)
@@ -203,9 +209,9 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
 
 @pytest.mark.parametrize("max_index_num", [400, 31])
 def test_a_truncation_takes_the_index_entries_with_it(open_store: Open, max_index_num: int) -> None:
-    """issue 12.13: they led to what was stored there next.
+    """issue 12.13: they pointed to the records that were stored there next.
 
-    What is kept is found, also after a restart.
+    Kept records are found, also after a restart.
     """
     old = busy_master(open_store("old"), 60)
     slave = open_store("slave", is_slave=True, max_index_num=max_index_num)

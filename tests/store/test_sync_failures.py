@@ -1,4 +1,4 @@
-"""What counts as on the disk after a sync failed, or after the log was truncated meanwhile (issue 12.7, 12.14)."""
+"""The flushed offset after failed syncs or truncations (issue 12.7, 12.14)."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ Rewritten = list[tuple[str, int, int]]
 
 @pytest.fixture
 def rewritten(monkeypatch: pytest.MonkeyPatch) -> Rewritten:
-    """What was written once more: the directory of the file, from, to."""
+    """The rewritten ranges: directory of the file, start, end."""
     calls: Rewritten = []
     rewrite = LogFile.rewrite
 
@@ -68,7 +68,10 @@ def fail(job: FlushJob) -> None:
 def test_what_a_failed_sync_covered_is_written_once_more_before_it_counts(
     open_store: Open, rewritten: Rewritten
 ) -> None:
-    """The kernel reports an error once, and takes the pages for clean: the next sync would write nothing."""
+    """The kernel reports an error once and marks the pages clean.
+
+    The next sync would write nothing.
+    """
     disk = FaultyDisk()
     store = open_store(disk=disk)
     store.put(new_message(b"a" * 9000))
@@ -206,7 +209,10 @@ def test_an_index_file_whose_sync_failed_is_not_trusted_by_the_next_start(open_s
 
 
 def test_a_flush_of_what_was_truncated_meanwhile_does_not_count(open_store: Open) -> None:
-    """issue 12.7: the flushed mark was beyond the log's end, and nothing was synced until the log had regrown."""
+    """issue 12.7: the flushed offset was beyond the log's end.
+
+    Nothing was synced until the log had grown again.
+    """
     store = open_store(is_slave=True)
     feed(store, open_store("master"), 60)
     kept = store.queue_entries("orders", 0, 6, 1)[0][0]
@@ -273,7 +279,7 @@ def feed(slave: MessageStore, master: MessageStore, count: int) -> None:
 
 @attrs.define(eq=False)
 class OrderlyDisk(Disk):
-    """Notes what was made durable, and may refuse it."""
+    """Records the synced ranges, and may fail."""
 
     synced: list[str] = attrs.field(factory=list)
     refuses: str = ""

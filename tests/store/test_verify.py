@@ -1,4 +1,4 @@
-"""Whether bytes are a log, as far as they have come."""
+"""Verification of received bytes as a log."""
 
 import struct
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def filled(store: MessageStore, count: int = 60, size: int = 300) -> MessageStor
 def test_a_good_log_is_good_wherever_it_is_cut(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
     """Files and their blanks included.
 
-    What is verified is always the start of a record or of a file.
+    Verification always begins at the start of a record or of a file.
     """
     root = tmp_path_factory.mktemp("pieces")
     master = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()), 300)
@@ -92,7 +92,7 @@ def test_a_log_that_begins_late_is_looked_at_from_there(open_store: Open) -> Non
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(min_size=1, max_size=400), at=st.integers(0, 20_000))
 def test_no_bytes_whatever_are_too_much_for_it(tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int) -> None:
-    """Also for dispatch: garbage over a good log is passed over or ends it, and nothing raises."""
+    """Also for dispatch: garbage over a good log is skipped or ends it without errors."""
     root = tmp_path_factory.mktemp("garbage")
     source = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()))
     log = bytearray(source.read_log(0, 2**20))

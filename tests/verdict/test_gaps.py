@@ -1,4 +1,4 @@
-"""Which holes in the journals are gaps in the evidence, and what they leave unknown."""
+"""Which holes in journals are evidence gaps, and what they make unknown."""
 
 from typing import Any
 

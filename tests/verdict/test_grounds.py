@@ -1,4 +1,4 @@
-"""The table of verdicts: what violates, what warns, and what is missing."""
+"""The table of verdicts: violations, warnings, and missing evidence."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""Faults of a node's wall clock: one file for each kind, and the hook that sets the clock wrong."""
+"""Faults of a node's wall clock: one file for each kind, and the clock's hook."""

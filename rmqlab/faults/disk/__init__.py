@@ -1,1 +1,1 @@
-"""Faults of a broker's disk: one file for each kind, and the hook that gives their effects to the store."""
+"""Faults of a broker's disk: one file for each kind, and the hook of the store."""

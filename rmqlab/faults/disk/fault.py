@@ -11,7 +11,7 @@ from rmqlab.faults.specification import TargetedFault
 class DiskEffect:
     """The effect of one disk fault while it is in force.
 
-    This one has none; kinds override what they affect.
+    This base has no effect; kinds override the methods that they affect.
 
     The store calls these methods around its own calls (`rmqlab.store.faulty_disk.DiskEffect`).
     """
@@ -37,7 +37,7 @@ class DiskEffect:
 class DiskFault(TargetedFault):
     """Break the disk of a broker.
 
-    What was allocated before can still be written, as on a real disk.
+    Space allocated before can still be written, as on a real disk.
     """
 
     family = "disk"

@@ -20,7 +20,7 @@ _END = "A node, all of a role (broker-a:slave), outside, or * for all others."
 
 @attrs.frozen(kw_only=True)
 class LinkFault(Fault):
-    """Break what goes from SRC to DST; what goes back stays whole.
+    """Break the bytes from SRC to DST; those from DST to SRC stay whole.
 
     Times are ms of the cluster's clock.
     """
@@ -29,7 +29,7 @@ class LinkFault(Fault):
     refuses_connections: ClassVar[bool] = False
     """True if connects from src to dst fail at once."""
     loses_connections: ClassVar[bool] = False
-    """True if connects hang, in either direction: the answer of the network is lost, if not the request."""
+    """True if connects hang, in either direction: the SYN or its reply is lost."""
 
     src: str = option(f"The sender. {_END}", is_argument=True)
     dst: str = option("The receiver.", is_argument=True)

@@ -1,4 +1,4 @@
-"""A socket behind a bad network, in the place of the real one while rules impair its connection.
+"""A socket behind a bad network: replaces the real one while rules impair it.
 
 It never blocks, as the real one does not, and calls its owner back when bytes arrive. Under a blackhole it does not
 read what arrives, the end of the stream included, and keeps what is sent: so neither side sees a close. One thing is
@@ -157,7 +157,7 @@ class FaultySocket:
         return sent
 
     def close(self) -> None:
-        """Close. If the peer must not see it yet, the system's side of the connection stays open."""
+        """Close, but keep the system's connection open if the peer must not see it yet."""
         if self._closed_at is not None:
             return
         self._closed_at = self._now()
@@ -171,7 +171,7 @@ class FaultySocket:
             self._close_raw()
 
     def abandon(self) -> None:
-        """Close at once, whatever is in flight."""
+        """Close at once, and drop bytes in flight."""
         self._closed_at = self._closed_at or self._now()
         self._close_raw()
 
@@ -252,7 +252,7 @@ class FaultySocket:
         self._go_on(0)
 
     def _go_on(self, ready: int) -> None:
-        """Send what is due, and call the owner back with the events that are ready."""
+        """Send the bytes that are due, and call the owner back with the ready events."""
         if self.raw.fileno() >= 0:
             self._push_out(self._now())
         ready |= self._ready() & self._wanted

@@ -31,7 +31,10 @@ MAX_LIMBO = 1000
 
 @attrs.frozen
 class Ends:
-    """How rules know a connection: the peer's IP address, where the peer serves if it does, and the served port."""
+    """Identifies a connection for rules by the peer's IP address and serving ends.
+
+    `address` is where the peer serves, if it does; `port` is the served port.
+    """
 
     host: str
     address: str
@@ -39,7 +42,7 @@ class Ends:
 
 
 class LinkFaults:
-    """All connections of one event loop, and the link faults in force at them (a `LinkHook`)."""
+    """All connections of one event loop and their link faults (a `LinkHook`)."""
 
     def __init__(
         self,
@@ -199,7 +202,7 @@ class LinkFaults:
         return any(rule.fault.refuses_connections and rule.is_outbound is is_outbound for rule in self._rules_of(ends))
 
     def _is_blocked(self, ends: Ends) -> bool:
-        """True if connects hang: a blackhole in either direction loses the SYN or its answer."""
+        """True if connects hang: a blackhole either way loses the SYN or its reply."""
         return any(rule.fault.loses_connections for rule in self._rules_of(ends))
 
     def _ends_of(self, sock: socket.socket) -> Ends | None:

@@ -54,7 +54,7 @@ UNIMPAIRED: Final = Impairment()
 
 
 def next_retransmission(lost_at: float, now: float) -> float:
-    """Return the first moment, not before now, at which TCP retransmits what was sent and lost at `lost_at`."""
+    """Return when TCP next retransmits, not before now, what was lost at `lost_at`."""
     moment, wait = lost_at, FIRST_RETRANSMISSION
     while moment + wait < now:
         moment += wait

@@ -1,1 +1,1 @@
-"""Faults of requests: one file for each kind, and the dispatcher's hook that plays them."""
+"""Faults of requests: one file for each kind, and the dispatcher's hook."""

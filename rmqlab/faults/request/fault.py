@@ -17,7 +17,7 @@ class HeldRequest(Protocol):
         """Send this reply."""
 
     def handle_after(self, seconds: float) -> None:
-        """Handle it so many seconds of the cluster's clock later, unless its sender is gone by then."""
+        """Handle it so many cluster seconds later, unless its sender is gone by then."""
 
 
 def code_of(name: str, codes: type[enum.IntEnum]) -> int:
@@ -38,7 +38,7 @@ def code_of(name: str, codes: type[enum.IntEnum]) -> int:
 
 @attrs.frozen(kw_only=True)
 class RequestFault(TargetedFault):
-    """Answer requests of one code unhandled, handle them late, or drop them.
+    """Reply to requests of one code unhandled, handle them late, or drop them.
 
     A node that is started again counts anew.
     """

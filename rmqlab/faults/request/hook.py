@@ -59,7 +59,7 @@ class RequestFaults:
     def follow(self, rules: NodeRules) -> None:
         """Put these rules in force instead of those before.
 
-        A fault that stays goes on counting.
+        A fault that remains in force keeps its count.
         """
         self._faults = rules.own_faults(RequestFault)
         self._left = {

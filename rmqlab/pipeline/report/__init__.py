@@ -1,1 +1,4 @@
-"""The report of an audited run: one self-contained page built from the audit's tables, without Spark."""
+"""The report of an audited run: one self-contained page, made without Spark.
+
+It is built from the audit's tables.
+"""

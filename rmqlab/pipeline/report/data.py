@@ -84,7 +84,7 @@ class RunData:
         return {row["node"]: row["fields"] for row in self.events if row["kind"] == "node_ready"}
 
     def role_of(self, node: str, at: int | None = None) -> str:
-        """Return `master` or `slave`, at a time or at the end; empty for nodes that are not brokers."""
+        """Return `master` or `slave`, at a time or at the end; empty for other nodes."""
         broker_id = self._roles.id_at(node, self.ended_at if at is None else at)
         return "" if broker_id is None else "slave" if broker_id else "master"
 
@@ -97,7 +97,7 @@ class RunData:
         return int(self.findings.get(metric, {}).get("value") or 0)
 
     def values(self, prefix: str) -> list[tuple[str, float]]:
-        """Return the known values of the metrics with a prefix, without those of single queues."""
+        """Return the known values of metrics with a prefix, except for single queues."""
         return [
             (metric, float(one["value"]))
             for metric, one in self.findings.items()

@@ -1,4 +1,7 @@
-"""The findings of the page: non-zero ones first, then those that are zero or unknown, folded."""
+"""The findings of the page: non-zero ones first, then the others, folded.
+
+The others are zero or unknown.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -38,7 +41,10 @@ def value_of(finding: Finding | None) -> str:
 
 
 def is_violating(data: RunData, metric: str) -> bool:
-    """True if the verdict is `violated` because of this metric, or of the metric that it is a class of."""
+    """True if the verdict is `violated` because of this metric or its parent.
+
+    Its parent is the metric that it is a class of.
+    """
     violating: Sequence[str] = data.summary.get("violating", ())
     return metric in violating or metric.partition(".")[0] in violating
 

@@ -39,7 +39,7 @@ def anchor_of(metric: str) -> str:
 
 
 def write_story(data: RunData) -> list[Sentence]:
-    """Return sentences about the cluster, the faults, their effect on clients, the messages, and advice."""
+    """Return sentences: cluster, faults, effect on clients, messages, and advice."""
     return [_setting(data), _faults(data), _service(data), _messages(data), _advice(data)]
 
 

@@ -76,7 +76,10 @@ class Plot:
         return self.height - BOTTOM
 
     def y(self, high: float, *, is_log: bool = False) -> Axis:
-        """Return a value axis from 0 (or 1) at the floor to `high` at the top, and draw its grid."""
+        """Draw the grid of a value axis, and return the axis.
+
+        It has 0 (or 1 if logarithmic) at the floor, and `high` at the top.
+        """
         axis = Axis(1.0 if is_log else 0.0, max(high, 10.0 if is_log else 1e-9), self.floor, TOP, is_log)
         for tick in log_ticks(high) if is_log else ticks(0, high, 4):
             if tick <= axis.high:
@@ -176,5 +179,5 @@ def stacked(plot: Plot, bins: Sequence[tuple[float, Sequence[float]]], kinds: Se
 
 
 def since(began_at: int) -> Callable[[int], float]:
-    """Return a function from milliseconds of the cluster's clock to seconds of the run."""
+    """Return a function from cluster-clock milliseconds to seconds of the run."""
     return lambda millis: (millis - began_at) / 1000

@@ -1,4 +1,4 @@
-"""Every metric of a run: unit, definition, what it cannot see, and when it is unknown.
+"""Every metric of a run: unit, definition, limits, and conditions for `unknown`.
 
 Both judges compute these; `rmqlab check --metrics` prints them. Seconds are of the cluster's clock. BROKER is a
 broker name (`broker-a`), NODE and SLAVE a node (`broker-a-s`), QUEUE is `topic@broker-a:0`, GROUP a consumer group,

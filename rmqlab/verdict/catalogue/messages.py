@@ -1,4 +1,4 @@
-"""Metrics of messages: what was lost, repeated or out of order."""
+"""Metrics of messages: losses, repetitions, inversions of order."""
 
 from typing import Final
 

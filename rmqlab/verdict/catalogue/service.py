@@ -1,4 +1,4 @@
-"""Metrics of the service that clients got: outages, routes, consumer offsets, clocks."""
+"""Metrics of the service to clients: outages, routes, consumer offsets, clocks."""
 
 from typing import Final
 

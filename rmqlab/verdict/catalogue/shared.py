@@ -1,4 +1,4 @@
-"""Units, and what several declarations share: the journals that metrics rest on, and reasons to be unknown."""
+"""Units, and parts that metrics share: journals they need, reasons for `unknown`."""
 
 from typing import Final
 

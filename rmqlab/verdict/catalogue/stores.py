@@ -1,4 +1,4 @@
-"""Metrics of the stores: logs against each other, and queues, index and tables against the log."""
+"""Metrics of stores: compared logs; queues, index and tables against the log."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""SQL92 expressions: what they take, and which messages they let through (broker-requests section 2.3).
+"""Parsing and evaluation of SQL92 expressions (broker-requests section 2.3).
 
 The expressions of the tables below were given to SqlFilter of 4.9.7, too, with many thousands of random ones: each is
 an error there and here, or lets the same messages through.

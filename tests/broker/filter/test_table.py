@@ -1,4 +1,4 @@
-"""Registered expressions: who lives, who is dead, what the file says."""
+"""Registered expressions: live and dead clients, and the file's content."""
 
 import json
 import pathlib

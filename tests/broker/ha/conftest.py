@@ -1,4 +1,4 @@
-"""The parts that tests of both sides run: a reactor in the background, and a recorder of events."""
+"""Common parts of tests of both HA sides: a background reactor, an event recorder."""
 
 from collections.abc import AsyncIterator, Callable
 

@@ -129,7 +129,7 @@ def log_bytes(store: MessageStore, start: int = 0) -> bytes:
 def part_ways(pair: Pair, *, slave_has: int = 30, master_keeps: int = 20, master_adds: int = 0) -> int:
     """Scenario 16: the slave has records that its master lost.
 
-    Answers where they part.
+    Returns the offset of the first difference.
     """
     send(pair.master, master_keeps, "common")
     common = pair.source.max_commit_log_offset

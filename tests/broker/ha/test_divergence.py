@@ -1,4 +1,4 @@
-"""The search for the place where two logs part, over logs that are lists of record sizes."""
+"""The search for the divergence of two logs, given as lists of record sizes."""
 
 from bisect import bisect_right
 from itertools import accumulate
@@ -11,7 +11,7 @@ from rmqlab.broker.ha.divergence import Span, common_end
 
 
 def search(sizes: list[int], same: int, *, end: int | None = None, start: int = 0) -> tuple[int | None, list[Span]]:
-    """Search in a log of such records from `start` on, the first `same` of which the other log has, too."""
+    """Search a log of such records from `start`; the other log has the first `same`."""
     ends = list(accumulate(sizes, initial=start))[1:]
 
     def record_before(offset: int) -> Span | None:

@@ -1,4 +1,4 @@
-"""What a real master and a real slave of RocketMQ 4.9.4 said to each other, replayed into either side of ours."""
+"""Streams of a real 4.9.4 master and slave, replayed to either side of ours."""
 
 import itertools
 import json
@@ -80,7 +80,7 @@ class Sent:
 
 
 def slave_log_before(lines: list[Line]) -> MemoryLog:
-    """The slave's log as its first report tells it; what is in it does not matter."""
+    """The slave's log of the length in its first report; its content is irrelevant."""
     end = lines[0].offset
     return MemoryLog(FILE, first=0, data=bytearray(end)) if end else MemoryLog(FILE)
 
@@ -126,7 +126,7 @@ def test_recorded_slaves_kept_the_time_between_reports_that_ours_keeps(lines: li
 
 @pytest.mark.parametrize("lines", CONNECTIONS)
 def test_our_master_begins_where_the_recorded_one_did_and_sends_the_same_bytes(lines: list[Line]) -> None:
-    """store-ha#36, #37, #38: heartbeats aside, also in the same frames where the log is read at one go."""
+    """store-ha#36, #37, #38: heartbeats aside, frames are equal too if read at once."""
     frames = [line for line in lines if not line.is_report]
     bodies = log_bytes(lines)
     end = max([offset + len(body) for offset, body in bodies.items()], default=frames[0].offset)

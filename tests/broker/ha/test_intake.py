@@ -1,4 +1,4 @@
-"""What a slave does with what it received, in virtual time (section 3.4)."""
+"""Handling of received bytes by a slave, in virtual time (section 3.4)."""
 
 import shutil
 from collections.abc import Callable

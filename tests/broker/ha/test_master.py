@@ -36,7 +36,7 @@ class Slave:
         return offset, await self._exactly(size)
 
     async def is_at_end(self) -> bool:
-        """Wait for what comes next; True if it is the end of the stream."""
+        """Wait for the next bytes; return True at the end of the stream."""
         try:
             return await self.stream.receive_some(1) == b""
         except trio.BrokenResourceError:  # closed with bytes of ours unread
@@ -189,7 +189,7 @@ async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
 async def test_a_second_report_beyond_our_end_closes_the_connection(
     connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
-    """store-ha#41: the first raises the common offset all the same, for good (section 4.9)."""
+    """store-ha#41: the first raises the common offset for good (section 4.9)."""
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(150)
@@ -203,7 +203,7 @@ async def test_a_second_report_beyond_our_end_closes_the_connection(
 async def test_a_slave_ahead_of_us_gets_bytes_as_soon_as_our_log_has_passed_it(
     connect: Connect, master: HaMaster, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
-    """Section 4.9: from where it stands, whatever lies there."""
+    """Section 4.9: from its offset, even in the middle of a record."""
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(103)
@@ -321,7 +321,7 @@ def test_so_many_slaves_have_the_log_up_to_there(acks: list[int], copies: int, o
 async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of_in_a_line(
     nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Half-open connections by the hundred: two stay, the log gets one line, another address is served."""
+    """Two of hundreds of half-open connections stay; one log line; others are served."""
     settings = HaSettings(ha_max_connections=3, ha_max_connections_per_address=2)
     seconds = 0.0
     master = HaMaster(reactor, log, settings, on_ack=recorder.acked, emit=recorder.emit, now=lambda: seconds)

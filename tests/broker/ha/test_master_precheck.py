@@ -1,4 +1,7 @@
-"""A slave's master_check before it follows, and what comes without it: pairs of 4.9 and the switches, on real stores."""
+"""A slave's check of its master before it follows, on real stores.
+
+The tests also run without the check: on pairs of 4.9, and of the switches.
+"""
 
 from collections.abc import Callable
 
@@ -23,7 +26,7 @@ Opener = Callable[..., TalkingBroker]
 
 
 async def test_in_4_9_a_slave_ahead_of_its_master_diverges_silently(pair: Pair) -> None:
-    """Scenario 16, section 4.9: connected, caught up, acknowledged, and other bytes than the master's."""
+    """Scenario 16, section 4.9: caught up and acknowledged, but with other bytes."""
     part_ways(pair, master_adds=15)
     pair.follow()
     await pair.until_caught_up()
@@ -54,7 +57,10 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
 
 
 async def test_a_slave_that_diverged_before_the_switch_was_on_is_mended_at_its_end(pair: Pair) -> None:
-    """Its last records are the master's other ones cut in two, and its dispatch is stuck there: a real 4.9 slave's fate."""
+    """Its last records are master records cut in two, and its dispatch is stuck.
+
+    A real 4.9 slave has the same fate.
+    """
     common = part_ways(pair, master_adds=3)
     pair.copy.append_raw(pair.copy.max_commit_log_offset, b"\x11" * 700)
     pair.copy.dispatch()
@@ -75,7 +81,7 @@ async def test_equal_logs_are_left_alone_for_two_requests(pair: Pair) -> None:
 
 
 async def test_a_record_cut_in_two_is_fetched_again(pair: Pair) -> None:
-    """Nobody can tell whether the master has the rest of that one."""
+    """It is unknown whether the master has the rest of that record."""
     send(pair.master, 20, "common")
     whole = pair.source.max_commit_log_offset
     send(pair.master, 1, "last")
@@ -119,7 +125,10 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
 
 
 def expire_all_but_an_empty_file(pair: Pair) -> int:
-    """The slave's disk is full when its log rolls: the next file gets no byte, all others expire. Returns where it begins."""
+    """Roll the log on a full disk, expire all older files, and return the new offset.
+
+    The new file gets no byte, and begins at this offset.
+    """
     send(pair.master, 150, "before")
     copy = pair.copy
     end = 2 * FILE
@@ -155,7 +164,7 @@ async def test_a_slave_whose_files_all_expired_follows_on_where_it_was(pair: Pai
 
 
 async def test_half_a_record_behind_expired_files_is_fetched_again_from_there(pair: Pair) -> None:
-    """Not from the begin of the master's last file: what lies between would be missing."""
+    """From the begin of the master's last file, the bytes before it would be missing."""
     end = expire_all_but_an_empty_file(pair)
     pair.copy.append_raw(end, pair.source.read_log(end, 300))
     assert await pair.is_fit(ha_truncate_diverged=True)
@@ -174,7 +183,7 @@ async def test_an_empty_log_beyond_its_masters_end_begins_again(pair: Pair) -> N
 
 
 async def test_of_a_log_that_expired_in_part_only_what_is_left_is_compared(pair: Pair) -> None:
-    """Its first files are gone, and what is left differs from the master's: nothing says that they ever were one."""
+    """Its first files are gone and the rest differs: they may never have been equal."""
     send(pair.master, 80, "ours")
     replicate(pair.source, pair.copy)
     pair.copy.log.files.drop_first()

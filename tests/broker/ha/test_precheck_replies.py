@@ -1,4 +1,4 @@
-"""What a slave makes of masters that do not answer its questions, or not properly."""
+"""A slave's checks with masters whose replies are missing or invalid."""
 
 import pytest
 

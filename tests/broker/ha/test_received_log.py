@@ -1,4 +1,4 @@
-"""A slave that verifies what it receives keeps whole, correct records only (`ha_verify_received`)."""
+"""A slave with `ha_verify_received` keeps only whole, correct records."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def test_in_4_9_a_slave_writes_what_is_no_record_and_its_queues_stop_there
 
 @pytest.mark.parametrize("at", [0, 3, 5, 8, 30, 90, 500])
 async def test_with_ha_verify_received_nothing_is_kept_that_is_no_record(pair: Pair, at: int) -> None:
-    """Size, magic, checksum, offset, lengths, body: the link is closed, and what is good stays."""
+    """Size, magic, checksum, offset, lengths, body: the link closes, good bytes stay."""
     send(pair.master, 10, "good")
     good = pair.source.max_commit_log_offset
     send(pair.master, 10, "bad")

@@ -1,4 +1,4 @@
-"""Frames into a log, from a socket that gives what it likes."""
+"""Frames received into a log from a socket with arbitrary chunks."""
 
 import errno
 import struct
@@ -18,7 +18,7 @@ from rmqlab.broker.ha.testing import FileSize, MemoryLog
 class Wire:
     """A socket.
 
-    `wire` is what is still to come; a call gives at most `gives` bytes, and 0 stands for blocking.
+    `wire` has the remaining bytes; a call returns at most `gives` bytes, and blocks if that is 0.
     """
 
     wire: bytes
@@ -56,7 +56,7 @@ def receiver_of(log: MemoryLog) -> LogReceiver:
     st.lists(st.integers(0, 400), max_size=60),
 )
 def test_cuts_in_the_stream_change_nothing(sizes: list[tuple[int, bool]], gives: list[int]) -> None:
-    """store-ha#46, #45: from master to slave, heartbeats between frames, calls that block anywhere."""
+    """store-ha#46, #45: with heartbeats between frames, and calls that block anywhere."""
     wire, expected = b"", b""
     for size, is_beat in sizes:
         wire += frame(len(expected)) if is_beat else b""
@@ -137,7 +137,7 @@ def test_an_empty_slave_begins_where_the_master_does(first: int, log_first: int)
 
 
 def test_a_stream_that_began_inside_a_file_contradicts_itself_next() -> None:
-    """store-ha#43: only a file-aligned start goes on."""
+    """store-ha#43: only a file-aligned start is accepted."""
     log = MemoryLog()
     receiver = receiver_of(log)
     with pytest.raises(StreamError, match="from 65610 on, our log ends at 65546"):
@@ -192,7 +192,7 @@ def test_the_end_of_the_stream_is_told(cut: int) -> None:
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 40), max_size=60), st.integers(0, 3))
 def test_whatever_a_master_sends_is_frames_or_the_end(data: bytes, gives: list[int], frames: int) -> None:
-    """Size fields, offsets, halves: what stands in the log came in whole frames that continue it, and nothing else."""
+    """The log contains only whole frames that continue it, for any size and offset."""
     log = MemoryLog(FileSize(2**20))
     receiver = receiver_of(log)
     sock = Wire(framed(b"x" * 10 * frames, 10) + data, gives, ends=True)
@@ -209,7 +209,7 @@ def test_whatever_a_master_sends_is_frames_or_the_end(data: bytes, gives: list[i
 
 
 def _bodies(data: bytes, end: int, *, empty: bool) -> list[bytes]:
-    """What a log may have gained by frames at the start of `data` that go on from `end`."""
+    """Return the possible gains of a log by frames in `data` that continue at `end`."""
     gained = [b""]
     while len(data) >= 12:
         offset, size = struct.unpack(">qi", data[:12])

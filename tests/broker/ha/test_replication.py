@@ -87,7 +87,7 @@ class Run:
     async def follow(
         self, store: MessageStore, address: str, push: Callable[[], None] = lambda: None
     ) -> trio.CancelScope:
-        """Start a slave; answer what stops it."""
+        """Start a slave; return the scope that stops it."""
 
         def received() -> None:
             store.dispatch()
@@ -131,7 +131,10 @@ async def run(nursery: trio.Nursery, reactor: Reactor, recorder: Recorder, open_
 async def test_the_slave_s_log_and_queues_equal_the_master_s_across_files(
     run: Run, open_store: OpenStore, frame_size: int
 ) -> None:
-    """store-ha#45, #38, #42, #48: blanks included, records cut by frames, before and after the slave joins."""
+    """store-ha#45, #38, #42, #48: with blanks, and records cut by frames.
+
+    They are sent before and after the slave joins.
+    """
     source, copy = open_store("master"), open_store("slave", is_slave=True)
     put(source, 30)
     master, address = run.serve(source, attrs.evolve(AT_ONCE, ha_transfer_batch_size=frame_size))
@@ -179,7 +182,10 @@ async def test_a_slave_that_returns_goes_on_where_it_stopped(run: Run, open_stor
 async def test_a_slave_that_stopped_inside_a_record_restarts_at_the_record_s_start(
     run: Run, open_store: OpenStore
 ) -> None:
-    """store-ha#49, #48: the half record waits undispatched, is cut at the restart, and comes again."""
+    """store-ha#49, #48: the half record is cut at the restart, and is received again.
+
+    Until then it waits undispatched.
+    """
     source, copy = open_store("master"), open_store("slave", is_slave=True)
     put(source, 3)
     whole = source.max_commit_log_offset // 3 * 2
@@ -214,7 +220,10 @@ async def test_a_slave_can_be_replicated_from(run: Run, open_store: OpenStore) -
 
 
 async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(run: Run, open_store: OpenStore) -> None:
-    """store-ha#43, section 4.5: the body that does not fit is dropped, the next header shows it."""
+    """store-ha#43, section 4.5: the next header reveals a body that was dropped.
+
+    The body did not fit.
+    """
     source, copy = open_store("master"), open_store("slave", is_slave=True, mapped_file_size_commit_log=FILE // 4)
     put(source, 40)
     _, address = run.serve(source, attrs.evolve(AT_ONCE, ha_transfer_batch_size=10_000))
@@ -266,9 +275,9 @@ async def exactly(stream: trio.SocketStream, size: int) -> bytes:
 
 
 async def test_memory_stays_flat_while_a_long_log_is_replicated(run: Run, open_store: OpenStore) -> None:
-    """Both sides in this process, 48 MB after the first 8: what they hold besides the mapped files does not grow.
+    """Unmapped memory does not grow in 48 MB of replication, after the first 8 MB.
 
-    The bound is generous: a copy of one pass would be 1 MB, of the log 40.
+    Both sides run in this process. The bound is generous: a copy of one pass would be 1 MB, of the log 40.
     """
     big = {"mapped_file_size_commit_log": 4 * 2**20, "max_hash_slot_num": 1000, "max_index_num": 100_000}
     source = open_store("master", **big)

@@ -85,7 +85,7 @@ def frame(offset: int, body: bytes = b"") -> bytes:
 async def test_the_slave_connects_5_s_after_its_start_and_reports_5_s_later(
     start: Start, master: Master, mock_clock: MockClock
 ) -> None:
-    """store-ha#47, #39: the address came while it waited (section 4.5)."""
+    """store-ha#47, #39: the address arrived while it waited (section 4.5)."""
     known_master = KnownMaster()
     start(HaSettings(), known_master)
     await wait_all_tasks_blocked()
@@ -260,7 +260,10 @@ async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
 async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_and_comes_back_at_once(
     start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
-    """As measured at a real slave with haHousekeepingInterval=3000: its heartbeat, of 5 s, never leaves."""
+    """As measured at a real slave with haHousekeepingInterval=3000.
+
+    Its heartbeat, of 5 s, is never sent.
+    """
     start(
         attrs.evolve(AT_ONCE, ha_report_at_once=False, ha_master_address=master.address, ha_housekeeping_interval=3000)
     )

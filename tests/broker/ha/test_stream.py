@@ -248,9 +248,9 @@ def test_an_empty_log_does_not_begin_at_what_is_no_offset(offset: int) -> None:
 
 
 def test_a_slave_gives_up_when_no_report_left_for_the_housekeeping_interval() -> None:
-    """HAClient.run: what is written counts, and the connect.
+    """HAClient.run: written bytes count, and the connect.
 
-    What is received does not.
+    Received bytes do not.
     """
     stream = SlaveStream.connected(attrs.evolve(SETTINGS, ha_housekeeping_interval=3000), 300, 100.0)
     assert stream.unreported_at == 103.0

@@ -112,7 +112,7 @@ class Wire:
         return len(self.pending)
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Return what is on its way; 0 after the connection was cut."""
+        """Return the bytes in flight; 0 after the connection was cut."""
         if not self.pending and not self.is_closed:
             raise BlockingIOError
         got = min(len(buffer), len(self.pending))

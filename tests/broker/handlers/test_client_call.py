@@ -26,7 +26,7 @@ def consumer(talk: TalkingBroker) -> ScriptedPeer:
 
 
 async def passed_on(talk: TalkingBroker, code: RequestCode, fields: dict[str, str]) -> Command:
-    """Send a request that is answered later, and wait for its answer."""
+    """Send a request with a deferred reply, and wait for this reply."""
     assert talk.exchange(code, fields) == []
     await talk.tasks.run_all()
     return talk.peer.replies[-1]
@@ -59,7 +59,7 @@ async def test_a_consumer_that_does_not_answer_is_a_consume_timeout(
 
 
 async def test_a_message_is_consumed_directly(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """Section 6.3, recording b4: the broker adds its name, and the stored message as body."""
+    """Section 6.3, recording b4: the broker adds its name and the stored message."""
     message_id = talk.send("T", body=b"to consume").ext_fields["msgId"]
     result = b'{"autoCommit":true,"consumeResult":"CR_SUCCESS","order":false,"spentTimeMills":4}'
     consumer.answers[309] = Command(0, body=result)
@@ -111,7 +111,7 @@ def targets(reply: Command) -> list[int]:
 
 
 def test_consumers_are_told_where_to_go_on(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """broker-requests#58, recording b6: the broker's own offsets stay, and isForce goes on as false."""
+    """broker-requests#58, recording b6: broker offsets stay, isForce is sent as false."""
     began = talk.clock.now_millis()
     for _ in range(3):
         talk.send("T")
@@ -143,7 +143,7 @@ def test_without_force_no_queue_moves_on(
 def test_the_form_for_consumers_is_chosen_by_the_tools_language(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
     """Recording b6: `mqadmin resetOffsetByTime -c` says CPP.
 
-    The answer to the tool is the usual one.
+    The tool's reply is the usual one.
     """
     talk.send("T")
     commit_all(talk, 1)
@@ -170,7 +170,7 @@ def test_a_group_without_offsets_or_a_topic_unknown_is_a_system_error(talk: Talk
 
 
 async def test_the_status_of_consumers_is_collected(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """Section 6.3: one that does not answer is left out."""
+    """Section 6.3: a consumer without a reply is omitted."""
     silent = ScriptedPeer("127.0.0.1:50010")
     talk.heartbeat("G", "T", peer=silent)
     body = b'{"messageQueueTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:7}}'

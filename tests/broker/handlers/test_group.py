@@ -1,4 +1,7 @@
-"""Group administration and who is connected (broker-requests section 6.3, #57, #60, #64)."""
+"""Group administration and connected clients (broker-requests section 6.3).
+
+Items: broker-requests#57, #60, #64.
+"""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Whatever arrives at request 25: what is saved is what was legally changed, and no other file is touched (issue 12.1)."""
+"""Hostile requests 25: only legal changes are saved, no other file changes.
+
+Source: issue 12.1.
+"""
 
 import itertools
 import pathlib
@@ -33,7 +36,7 @@ def all_lines(loaded: BrokerSettings) -> dict[str, str]:
 
 
 class Target:
-    """A broker, and what it is set to before each request.
+    """A broker, and its settings before each request.
 
     No attrs class: hypothesis would print all of the broker.
     """

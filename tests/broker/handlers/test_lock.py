@@ -65,7 +65,7 @@ def test_groups_lock_apart(talk: TalkingBroker) -> None:
 
 
 def test_a_queue_named_twice_by_reference_is_understood(talk: TalkingBroker) -> None:
-    """fastjson writes a repeated instance as a reference (broker-requests section 0.3)."""
+    """fastjson writes repeated instances as references (broker-requests section 0.3)."""
     text = body("a", 0)[:-2] + b',{"$ref":"$.mqSet[0]"}]}'
     assert talk.ask(RequestCode.LOCK_BATCH_MQ, None, text).code == ResponseCode.SUCCESS
 

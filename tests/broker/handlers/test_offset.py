@@ -1,4 +1,7 @@
-"""Consumer offsets and queue bounds (broker-requests sections 3.7 to 3.9, #43 to #45)."""
+"""Consumer offsets and queue bounds (broker-requests sections 3.7 to 3.9).
+
+Items: broker-requests#43 to #45.
+"""
 
 import pytest
 
@@ -41,7 +44,7 @@ def test_a_young_queue_starts_at_0_even_one_that_is_not_there(talk: TalkingBroke
 
 
 def test_a_queue_that_lost_its_beginning_is_not_found(talk: TalkingBroker) -> None:
-    """broker-requests#43: with 22 and no other code, for any other makes a consumer skip messages."""
+    """broker-requests#43: any other code than 22 makes a consumer skip messages."""
     talk.send("T")
     talk.broker.store.queues.table["T", 0].min_position = 20
     reply = query(talk)

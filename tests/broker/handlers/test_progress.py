@@ -1,4 +1,4 @@
-"""How far groups have come (broker-requests section 6.3, #54, #56, #60)."""
+"""Progress of groups (broker-requests section 6.3, #54, #56, #60)."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 def lagging(talk: TalkingBroker) -> TalkingBroker:
     """Topic T has 3 messages in queue 0, 10 s apart; group g has consumed 2 of them.
 
-    U has one, and nobody reads it.
+    U has one, which no group reads.
     """
     for number in range(3):
         talk.send("T", body=b"%d" % number)
@@ -80,7 +80,7 @@ def test_consume_tps_is_that_of_the_last_minute(lagging: TalkingBroker) -> None:
 
 
 def test_progress_of_all_groups_at_once(lagging: TalkingBroker) -> None:
-    """broker-requests#56 (brokerConsumeStats): groups without offsets are there, empty."""
+    """broker-requests#56 (brokerConsumeStats): groups without offsets are empty."""
     lagging.broker.subscriptions.find("g")
     body = ConsumeStatsList.decode(lagging.ask(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}).body)
     groups = {name: stats for one in body.consume_stats_list for name, stats in one.items()}
@@ -119,7 +119,10 @@ def test_time_span_of_what_is_consumed(lagging: TalkingBroker) -> None:
 
 
 def test_correction_offsets_are_the_lowest_of_all_groups(lagging: TalkingBroker) -> None:
-    """broker-requests section 6.3: a queue where all others are ahead of the compared group gets the greatest number."""
+    """broker-requests section 6.3: a queue gets the maximum if all others are ahead.
+
+    They are ahead of the compared group.
+    """
     offsets = lagging.broker.offsets
     offsets.commit("h", "T", 0, 1)
     offsets.commit("h", "T", 1, 4)
@@ -148,7 +151,7 @@ def test_offsets_are_cloned(lagging: TalkingBroker, topic: str, cloned: set[str]
 def test_offsets_of_a_group_whose_key_does_not_split_in_two_are_kept_and_listed_nowhere(
     lagging: TalkingBroker, group: str
 ) -> None:
-    """As ConsumerOffsetManager reads its keys: `T@` and `T@a@b` are nobody's."""
+    """As ConsumerOffsetManager reads its keys: `T@` and `T@a@b` belong to no group."""
     lagging.broker.offsets.commit(group, "T", 0, 1)
     reply = lagging.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"})
     assert GroupList.decode(reply.body).group_list == ["g"]

@@ -1,4 +1,7 @@
-"""Pulling and long polling (broker-requests section 2, #25 to #36, #65; store-and-ha #65 to #70)."""
+"""Pulling and long polling (broker-requests section 2; store-and-ha).
+
+Items: broker-requests#25 to #36, #65; store-ha#65 to #70.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -137,7 +140,7 @@ def test_the_subscription_of_the_heartbeat_counts_unless_the_pull_has_one(talk: 
     ("expression", "found"), [("A", 2), ("A || B", 5), (" A||", 2), (" ", None), (" || ", None), (" * ", None)]
 )
 def test_tags_are_cut_as_the_java_client_cuts_them(talk: TalkingBroker, expression: str, found: int | None) -> None:
-    """broker-requests section 2.3: blanks are no tag, and a star among others is no star."""
+    """broker-requests section 2.3: blanks are no tags, nor is a star among others."""
     for tag in "ABABB":
         talk.send("T", TAGS=tag)
     reply = pull(talk, "T", subscription=expression)
@@ -235,7 +238,7 @@ def test_a_pull_is_counted_by_group_and_a_miss_as_a_miss(filled: TalkingBroker) 
 def test_a_slave_never_moves_an_offset(
     filled: TalkingBroker, slave: TalkingBroker, offset: int, code: ResponseCode, following: int
 ) -> None:
-    """broker-requests#65, #66, store-ha#65, #66: found ones are served though slaveReadEnable is off."""
+    """broker-requests#65, #66, store-ha#65, #66: it serves with slaveReadEnable off."""
     replicate(filled, slave)
     reply = pull(slave, "T", offset)
     assert outcome(reply) == (code, following)
@@ -261,7 +264,7 @@ def test_a_slave_that_checks_offsets_moves_them(filled: TalkingBroker, open_brok
 def test_which_broker_a_consumer_is_sent_to(
     open_broker: Opener, suggested: int, *, is_enabled: bool, is_far_behind: bool
 ) -> None:
-    """store-ha#66, #67: with slaveReadEnable, by how far the reader is behind against memory."""
+    """store-ha#66, #67: with slaveReadEnable, by the reader's lag against memory."""
     memory = 1000 if is_far_behind else 1 << 40
     talk = open_broker(slave_read_enable=is_enabled, total_memory=memory)
     group = SubscriptionGroupConfig(group_name="g", broker_id=2, which_broker_when_consume_slowly=3)
@@ -275,7 +278,7 @@ def test_which_broker_a_consumer_is_sent_to(
 def test_a_slave_that_lacks_the_offset_sends_the_consumer_to_the_groups_broker(
     filled: TalkingBroker, slave: TalkingBroker
 ) -> None:
-    """store-and-ha section 6.4: whatever slaveReadEnable says."""
+    """store-and-ha section 6.4: independent of slaveReadEnable."""
     replicate(filled, slave)
     slave.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", broker_id=2))
     assert pull(slave, "T", 9, consumerGroup="g").ext_fields["suggestWhichBrokerId"] == "2"

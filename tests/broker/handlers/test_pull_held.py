@@ -23,7 +23,7 @@ def hold(talk: TalkingBroker, offset: int, *, peer: ScriptedPeer | None = None, 
 
 
 def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBroker) -> None:
-    """broker-requests#31. The answer has the opaque of the pull, not of the send."""
+    """broker-requests#31. The reply has the opaque of the pull, not of the send."""
     peer = ScriptedPeer("127.0.0.1:50002")
     hold(filled, 5, peer=peer, subscription="A")
     filled.send("T", body=b"not this", TAGS="B")
@@ -103,7 +103,10 @@ def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, mo
 def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Issue 12.6: of 2,000 pulls of a peer that takes nothing, those that are not answered go on being held."""
+    """Issue 12.6: of 2,000 pulls of a peer that does not read, most remain held.
+
+    They are those without a response.
+    """
     monkeypatch.setattr("rmqlab.broker.held_pulls.LONG_WAKE", math.inf)  # on a busy machine, any pull may take long
     talk.turns.is_collecting = True
     talk.send("T")
@@ -161,7 +164,7 @@ def test_with_wake_held_pulls_on_slave_it_is_answered_when_the_message_arrives(
 ) -> None:
     """The pair of the test before.
 
-    A delayed message in its schedule queue is nobody's business on a slave.
+    A delayed message in its schedule queue wakes no pull on a slave.
     """
     slave = open_broker("woken", broker_role="SLAVE", broker_id=1, wake_held_pulls_on_slave=True)
     replicate(filled, slave)

@@ -48,7 +48,7 @@ def test_nothing_found_still_has_both_fields(talk: TalkingBroker) -> None:
 
 
 def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBroker, slave: TalkingBroker) -> None:
-    """Section 3.4: what is in the queues is found.
+    """Section 3.4: messages in the queues are found.
 
     The index is taken along then, to where the queues were.
     """
@@ -73,7 +73,7 @@ def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBr
 
 
 def test_a_query_is_bound_by_time_and_number(talk: TalkingBroker) -> None:
-    """Section 5.1: the newest are kept, and come in the order of the log."""
+    """Section 5.1: the newest are returned, in the order of the log."""
     for number in range(4):
         talk.send("T", body=b"%d" % number, KEYS="k")
         talk.clock.advance(10)
@@ -84,7 +84,7 @@ def test_a_query_is_bound_by_time_and_number(talk: TalkingBroker) -> None:
 
 @pytest.mark.parametrize(("flag", "count"), [("false", 64), ("true", 32)])
 def test_a_query_by_unique_key_gives_at_most_32(talk: TalkingBroker, flag: str, count: int) -> None:
-    """Section 5.1; by key 64, whatever is asked for."""
+    """Section 5.1; by key 64, independent of the requested number."""
     for _ in range(70):
         talk.send("T", KEYS="k")
     assert len(found(query(talk, "k", max_num=1000, _UNIQUE_KEY_QUERY=flag))) == count

@@ -31,7 +31,7 @@ def asker(talk: TalkingBroker) -> ScriptedPeer:
 
 
 def register_asker(talk: TalkingBroker, answer: int = ResponseCode.SUCCESS) -> ScriptedPeer:
-    """A producer with the client id `asker`, which answers what is pushed to it."""
+    """A producer with the client id `asker`, which replies to pushed requests."""
     peer = ScriptedPeer("127.0.0.1:50009", {RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: Command(answer)})
     body = b'{"clientID":"asker","consumerDataSet":[],"producerDataSet":[{"groupName":"PG_Request"}]}'
     talk.ask(RequestCode.HEART_BEAT, None, body, peer=peer)

@@ -1,4 +1,7 @@
-"""Messages handed back by consumers (broker-requests section 3.11, #47; store-ha#75)."""
+"""Messages handed back by consumers (broker-requests section 3.11).
+
+Items: broker-requests#47; store-ha#75.
+"""
 
 from collections.abc import Callable
 
@@ -30,7 +33,7 @@ def last(talk: TalkingBroker, topic: str, queue_id: int = 0) -> StoredMessage:
 
 
 def tried(talk: TalkingBroker, times: int, topic: str = "T", **properties: str) -> int:
-    """Store a message that was tried so often; answer where it lies."""
+    """Store a message with this number of tries; return its offset."""
     fields = send_fields(topic, 0, **properties) | {"j": str(times)}
     reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"body")
     return parse_offset_message_id(reply.ext_fields["msgId"])[2]
@@ -105,7 +108,7 @@ def test_the_retry_topic_is_made_with_the_queues_of_its_group(talk: TalkingBroke
 
 
 def test_a_group_without_retry_queues_drops_what_comes_back(talk: TalkingBroker) -> None:
-    """Section 3.11: answered 0."""
+    """Section 3.11: the reply has code 0."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
     talk.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", retry_queue_nums=0))
@@ -175,7 +178,10 @@ def test_a_dead_letter_of_a_group_whose_retry_topic_is_too_long_is_stored(talk: 
 def test_reconsume_times_that_nobody_can_mean_are_counted_as_in_java(
     talk: TalkingBroker, times: int, expected: int
 ) -> None:
-    """A level that wraps around, or lies below 1, delays nothing: the copy goes to the retry topic at once."""
+    """A level that wraps around or is below 1 does not delay the copy.
+
+    The copy is stored in the retry topic at once.
+    """
     assert send_back(talk, tried(talk, times), maxReconsumeTimes=str(2**31 - 1)).code == ResponseCode.SUCCESS
     assert last(talk, "%DLQ%g" if times == 2**31 - 1 else "%RETRY%g").reconsume_times == expected
 

@@ -1,4 +1,7 @@
-"""Runtime info, statistics and housekeeping (broker-requests sections 6.5, 6.6, #55)."""
+"""Runtime info, statistics and housekeeping (broker-requests sections 6.5, 6.6).
+
+Item: broker-requests#55.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Sending (broker-requests section 1, #11 to #24; store-and-ha #14 to #18, #31 to #33)."""
+"""Sends (broker-requests section 1, store-and-ha).
+
+Items: broker-requests#11 to #24; store-ha#14 to #18, #31 to #33.
+"""
 
 from collections.abc import Callable
 
@@ -244,19 +247,19 @@ def test_numbers_are_read_as_java_reads_them(talk: TalkingBroker, field: str, va
 
 @pytest.mark.parametrize(("field", "value"), [("e", "2147483648"), ("e", "0.0"), ("j", " 1"), ("h", "1_0"), ("g", "")])
 def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, value: str) -> None:
-    """remoting#7: the headers that 4.9 reads fast (310, 11) may hold no such thing, needed or not."""
+    """remoting#7: headers of the fast codes (310, 11) reject it in every field."""
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_the_first_header_of_a_send_does_without_what_nobody_asks_for(talk: TalkingBroker) -> None:
-    """remoting#7: there a number that is none is as if it were missing."""
+    """remoting#7: an invalid number there counts as missing."""
     talk.send("T")
     fields = {"topic": "T", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "reconsumeTimes": "x"}
     assert talk.ask(RequestCode.SEND_MESSAGE, fields, b"x").code == ResponseCode.SUCCESS
 
 
 def test_what_is_stored_of_a_plain_message(talk: TalkingBroker) -> None:
-    """Born host, flags, times and the tag's hash come from the request."""
+    """Born host, flags, times and the tag's hash are those of the request."""
     fields = send_fields("T", TAGS="TagA", KEYS="k1 k2", colour="red") | {"f": "1", "h": "7", "j": "2"}
     talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"zipped")
     (pulled,) = talk.pull("T")
@@ -297,7 +300,7 @@ def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"cut", ITEMS])
 def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
-    """store-ha#31, #33: as a real slave, to which every send of the differential test is sent."""
+    """store-ha#31, #33: as a real slave, which the differential test compares."""
     assert slave.send("T", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert slave.send("T", TRAN_MSG="true", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
     batch = send_fields("T", DELAY="1") | {"m": "true"}
@@ -305,7 +308,7 @@ def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave:
 
 
 def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:
-    """broker-requests#64, store-ha#33, #76: it runs the checks, and may even make the topic."""
+    """broker-requests#64, store-ha#33, #76: it checks, and may create the topic."""
     assert slave.send("a b").code == ResponseCode.SYSTEM_ERROR
     reply = slave.send("T")
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE

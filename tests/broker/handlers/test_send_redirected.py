@@ -1,4 +1,4 @@
-"""Sends whose message goes to another topic first: delayed and half messages, retries, dead letters."""
+"""Sends stored in another topic first: delayed, half, retried and dead messages."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Opener = Callable[..., TalkingBroker]
 
 
 def test_a_delayed_message_waits_in_the_queue_of_its_level(talk: TalkingBroker) -> None:
-    """store-ha#18, #74: level 99 is 18; the answer names the queue that was asked for."""
+    """store-ha#18, #74: level 99 is 18; the reply names the requested queue."""
     reply = talk.send("T", 2, DELAY="99", TAGS="A").ext_fields
     assert (reply["queueId"], reply["queueOffset"]) == ("2", "0")
     assert talk.broker.store.max_queue_offset("T", 2) == 0
@@ -36,7 +36,7 @@ def test_a_delay_that_is_none_is_ignored_and_one_that_is_no_number_refused(
 
 
 def test_a_half_message_is_hidden_in_its_own_topic(talk: TalkingBroker) -> None:
-    """store-ha#71, #18: the transaction bits go, the answer names the queue that was asked for."""
+    """store-ha#71, #18: without transaction bits; the response names the asked queue."""
     fields = send_fields("T", 1, TRAN_MSG="true", PGROUP="P", UNIQ_KEY="u") | {"f": "4"}
     reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"half").ext_fields
     assert (reply["queueId"], reply["queueOffset"]) == ("1", "0")
@@ -75,7 +75,10 @@ def test_a_retry_sent_too_often_becomes_a_dead_letter(
 
 
 def test_a_dead_letter_that_is_sent_keeps_its_delay(talk: TalkingBroker) -> None:
-    """broker-requests#22: 4.9.8 clears the level, and then sets the request's properties. Measured against 4.9.7."""
+    """broker-requests#22: 4.9.8 clears the level, then sets the request's properties.
+
+    Measured with 4.9.7.
+    """
     fields = send_fields("%RETRY%g", DELAY="19", RETRY_TOPIC="T") | {"j": "16"}
     talk.ask(RequestCode.SEND_MESSAGE_V2, fields)
     (pulled,) = talk.pull("SCHEDULE_TOPIC_XXXX", queueId=17)

@@ -1,4 +1,7 @@
-"""Sends that are answered when disk and slave have them (broker-requests #23; store-ha #29, #32, #50 to #56)."""
+"""Sends whose responses wait for disk and slave.
+
+Sources: broker-requests#23; store-ha#29, #32, #50 to #56.
+"""
 
 import gc
 from collections.abc import Callable
@@ -22,7 +25,7 @@ def test_a_sync_master_without_a_slave_keeps_the_message_and_says_so(open_broker
 
 
 def test_a_sync_send_is_answered_when_the_slave_has_it(open_broker: Opener) -> None:
-    """store-ha#52: one ack answers all the sends that it covers."""
+    """store-ha#52: one ack ends all the sends that it covers."""
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
     for _ in range(2):
@@ -95,7 +98,10 @@ def test_the_disk_alone_does_not_answer_a_send_that_waits_for_a_slave_too(open_b
 
 
 def test_a_send_leaves_nothing_for_the_garbage_collector(open_broker: Opener) -> None:
-    """A cycle for each send costs a tenth of the rate: what is freed at once is still in the processor's cache."""
+    """A reference cycle per send costs a tenth of the rate.
+
+    Memory that is freed at once is still in the processor's cache.
+    """
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
     talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))  # what is made once is made

@@ -1,4 +1,4 @@
-"""SQL92 filters as consumers meet them: checked, registered, pulled by, waited for."""
+"""SQL92 filters of consumers: checked, registered, used by pulls and held pulls."""
 
 import json
 import pathlib
@@ -86,7 +86,10 @@ def test_a_pull_can_bring_its_own_expression(sql: TalkingBroker) -> None:
 
 
 def test_a_pull_waits_for_a_message_that_matches(sql: TalkingBroker) -> None:
-    """broker-requests#31, #32: what does not match wakes nobody, but the sweep moves the pull past it."""
+    """broker-requests#31, #32: only the sweep moves the pull past other messages.
+
+    A message that does not match does not wake the pull.
+    """
     consumer = ScriptedPeer("127.0.0.1:50002")
     sql.send("T", a="0")
     join(sql, "a > 1 AND b IS NULL", peer=consumer)

@@ -1,4 +1,4 @@
-"""The table of all requests: what is served, by whom, and what stands in the list of those that are not."""
+"""The table of all requests: served ones with their handlers, and unserved ones."""
 
 from collections.abc import Callable
 
@@ -39,7 +39,7 @@ def test_the_vip_port_serves_all_but_pulls(open_broker: OpenBroker, *, serves_5x
 def test_requests_of_5x_are_served_only_where_that_is_switched_on(
     talk: TalkingBroker, open_broker: OpenBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Issue 12, fidelity: an application on the client of 5.0.0 must not be green here and fail at a real 4.9.8."""
+    """Issue 12, fidelity: a 5.0.0 client must not pass here and fail at a real 4.9.8."""
     fields = {351: {"topic": "T"}, 352: {"group": "g"}, 361: pull_fields("T")}
     assert fields.keys() == HANDLERS_OF_5X.keys()
     with_5x = open_broker("for-5x", serve_requests_of_5x=True)
@@ -87,12 +87,12 @@ NEEDS_NO_HEADER = {
     RequestCode.DELETE_ACL_CONFIG: ResponseCode.DELETE_ACL_CONFIG_FAILED,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
 }
-"""These look at no field before they answer; the last three, because access control is off."""
+"""These read no field before they reply; the last three, because access control is off."""
 
 
 @pytest.mark.parametrize("code", WITHOUT_HEADER)
 def test_a_request_without_its_header_is_a_system_error(talk: TalkingBroker, code: RequestCode) -> None:
-    """broker-requests section 0.1: whatever it asks for; no task, no crash."""
+    """broker-requests section 0.1: for any request; no task, no crash."""
     assert talk.ask(code).code == NEEDS_NO_HEADER.get(code, ResponseCode.SYSTEM_ERROR)
 
 

@@ -151,7 +151,7 @@ def test_a_slave_leaves_topics_to_its_master(slave: TalkingBroker) -> None:
     ],
 )
 def test_a_slave_refuses_before_it_reads_what_is_asked(slave: TalkingBroker, code: RequestCode) -> None:
-    """broker-requests#64: so the answer is its handler's, in the codec of the request."""
+    """broker-requests#64: so the reply is its handler's, in the codec of the request."""
     (reply,) = slave.serve(Command(code, serialize_type=ROCKETMQ))
     assert (reply.code, reply.serialize_type) == (ResponseCode.SYSTEM_ERROR, ROCKETMQ)
     assert "slave" in (reply.remark or "")

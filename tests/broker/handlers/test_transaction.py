@@ -20,7 +20,7 @@ def stored(talk: TalkingBroker, topic: str, queue_id: int = 0) -> list[StoredMes
 
 
 def end_fields(half: Command, decision: int, **changes: object) -> dict[str, str]:
-    """Ext fields that end the transaction of a send, by what the send was answered."""
+    """Ext fields that end the transaction of a send, by the send's reply."""
     fields = {
         "producerGroup": "P",
         "tranStateTableOffset": half.ext_fields["queueOffset"],
@@ -76,7 +76,7 @@ def test_a_rollback_leaves_an_op_record_and_nothing_else(talk: TalkingBroker) ->
 
 @pytest.mark.parametrize("from_check", ["true", "false"])
 def test_what_is_neither_commit_nor_rollback_is_silence(talk: TalkingBroker, from_check: str) -> None:
-    """broker-requests#50: also towards one who waits for an answer."""
+    """broker-requests#50: also if the client waits for a reply."""
     half = send_half(talk)
     assert end(talk, half, 0, fromTransactionCheck=from_check) == []
     assert stored(talk, names.OP_HALF_TOPIC) == []
@@ -141,7 +141,7 @@ def test_a_plain_message_is_no_half_message(talk: TalkingBroker) -> None:
 
 
 def test_a_transaction_that_is_committed_twice_is_delivered_twice(talk: TalkingBroker) -> None:
-    """Section 4.2: nobody looks whether it was resolved before."""
+    """Section 4.2: a previous resolution is not checked."""
     half = send_half(talk)
     end(talk, half, COMMIT)
     end(talk, half, COMMIT)
@@ -250,7 +250,7 @@ def test_a_slave_brings_nothing_back(slave: TalkingBroker) -> None:
 def test_a_message_that_does_not_say_where_it_belongs_is_not_committed(
     talk: TalkingBroker, properties: dict[str, str]
 ) -> None:
-    """Issue 12.3: any client can send a plain message with these properties, and commit it."""
+    """Issue 12.3: any client can send and commit a message with these properties."""
     sent = talk.ask(
         RequestCode.SEND_MESSAGE_V2, send_fields("orders", 0, PGROUP="P", **properties) | {"f": "4"}, b"x"
     )  # a half message by its flag: DELAY is not looked at yet

@@ -1,6 +1,7 @@
-"""A program with one more entry in the table of actions, which it then uses in every way that there is.
+"""A program with an additional action, which it uses by every interface.
 
-A program of its own: the other tables are made from this one when their modules are imported.
+It adds the action to the table of actions. A program of its own: the other tables are made from this one when their
+modules are imported.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The table of actions: one entry is all that a new action needs, and the methods made from it are typed."""
+"""The table of actions: one entry per action, and typed methods made from it."""
 
 import inspect
 import os

@@ -17,7 +17,7 @@ _NEXT = {
 
 @attrs.define
 class World:
-    """One broker and one nameserver: a run, and what was true in each interval of the grid."""
+    """A run of one broker and one nameserver, with the truth in each grid interval."""
 
     run: MadeUpRun = attrs.field(factory=lambda: MadeUpRun(nodes=("namesrv-1", "broker-a")))
     state: str = "ready"

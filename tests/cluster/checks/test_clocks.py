@@ -1,4 +1,4 @@
-"""Clocks that disagree: moved journals and stores, and who is named for them."""
+"""Clocks that disagree: moved journals and stores, and the named nodes."""
 
 import attrs
 import pytest

@@ -1,4 +1,4 @@
-"""Issue 14.2: journals of a run that are cut, garbled or gone make verdict and metrics unknown."""
+"""Issue 14.2: cut, garbled or missing journals make verdict and metrics unknown."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ Damage = Callable[[Path], object]
 
 
 def written(directory: Path) -> Path:
-    """A run without stores, whose producer sent 20 refused messages and stopped in good order."""
+    """Write a run without stores: 20 rejected sends and a clean stop of the producer."""
     run = MadeUpRun()
     for number in range(20):
         run.send(number, "refused")

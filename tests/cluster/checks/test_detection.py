@@ -1,4 +1,7 @@
-"""How long absences went unnoticed: planted for nameservers and clients, and what makes them unknown."""
+"""Detection times of absences, planted for nameservers and clients.
+
+The tests also cover conditions that make them unknown.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Divergence: planted in real files and found at its first byte, and compared with comparing byte by byte."""
+"""Divergence planted in real files, found at its first byte, as byte comparison."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Writes two logs with a message for each id, and judges.
 
-    Answers the written bytes of both, too.
+    Returns the written bytes of both, too.
     """
 
     def judge(master: list[str], slave: list[str]) -> tuple[Findings, list[bytes]]:
@@ -56,7 +56,7 @@ def test_a_slave_that_ends_earlier_is_behind_and_does_not_diverge(judge: Judge) 
 
 
 def test_other_messages_at_the_same_offsets_are_found_with_those_of_either_side(judge: Judge) -> None:
-    """As after a power loss: the master wrote new messages where the slave has the lost ones."""
+    """As after a power loss: the master stored new messages in place of lost ones."""
     findings, (master, slave) = judge(["A", "B", "NEW1"], ["A", "B", "OLD1", "OLD2"])
     finding = findings["divergence broker-a-s"]
     first = next(at for at, (ours, theirs) in enumerate(zip(master, slave, strict=False)) if ours != theirs)

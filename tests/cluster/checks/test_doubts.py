@@ -1,10 +1,10 @@
-"""What is left of findings about a consumer group whose clock disagrees with others."""
+"""Findings of a consumer group whose clock disagrees with others'."""
 
 from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def test_a_clock_that_was_moved_makes_its_group_s_findings_unknown() -> None:
-    """Issue 14.8: two members of a group commit in turn, and the journal of one of them is 20 s behind."""
+    """Issue 14.8: two members commit in turn; the journal of one is 20 s behind."""
     run = MadeUpRun()
     for number in range(4):
         run.send(number)

@@ -1,4 +1,4 @@
-"""Duplicates: each cause planted and found under its own name, and compared with counting by hand."""
+"""Duplicates: each cause planted and found by name, compared with manual counting."""
 
 import collections
 
@@ -120,7 +120,7 @@ def test_the_highest_offset_that_was_committed_counts_and_not_the_last() -> None
 
 
 def test_a_rollback_explains_no_message_at_the_offset_that_it_left() -> None:
-    """From 10 to 7: 7, 8 and 9 come again, and 10 had not been consumed."""
+    """From 10 to 7: 7, 8 and 9 are delivered again, and 10 had not been consumed."""
     run = MadeUpRun()
     run.send(0)
     for offset in (7, 10):

@@ -1,4 +1,4 @@
-"""What is read from a journal's entries, and what is left out."""
+"""Entries of a journal that the history reads, and those that it omits."""
 
 import pytest
 

@@ -25,7 +25,7 @@ Write = Callable[[MadeUpRun], Path]
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Writes a made-up run as a directory: journals, and the stores of its logs, as brokers would."""
+    """Return a function that writes a made-up run: journals, and stores of its logs."""
 
     def writer(run: MadeUpRun) -> Path:
         directory = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Loss: planted and found, absent and not found, and compared with counting by hand."""
+"""Loss: found if planted, not found if absent, compared with manual counting."""
 
 import attrs
 from hypothesis import given
@@ -106,7 +106,10 @@ def test_a_message_in_doubt_or_refused_is_never_lost_and_told_where_it_is_stored
 
 
 def test_a_message_under_a_system_topic_is_not_lost() -> None:
-    """A delayed message waits in SCHEDULE_TOPIC_XXXX, a half message in RMQ_SYS_TRANS_HALF_TOPIC."""
+    """Delayed messages wait in SCHEDULE_TOPIC_XXXX, half messages in their own topic.
+
+    The half topic is RMQ_SYS_TRANS_HALF_TOPIC.
+    """
     run = MadeUpRun()
     message_id = run.send(1, at=())
     run.store(message_id, Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 0), ["broker-a"])

@@ -1,4 +1,4 @@
-"""Offsets in brokers' files: set back and found, and what explains that a file has less."""
+"""Offsets in brokers' files: found if set back, with explanations of lower ones."""
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_broker_saves_first_ten_seconds_after_its_start() -> None:
 
 
 def test_only_the_last_life_of_a_broker_counts() -> None:
-    """What it had not saved when it was killed is gone, and the next life begins without it."""
+    """Offsets not saved before a kill are lost, and the next run begins without them."""
     run = consumed_run(seconds=1)
     run.end("broker-a")
     run.ready("broker-a")

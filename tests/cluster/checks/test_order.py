@@ -1,4 +1,4 @@
-"""Order: an inversion planted in a log or in deliveries is found, and compared with looking at every pair."""
+"""Order: inversions planted in logs and deliveries, compared with checking pairs."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_a_late_copy_of_a_message_that_was_acknowledged_elsewhere_is_no_disorder
 
 
 def test_a_delayed_message_comes_to_its_queue_when_it_is_due() -> None:
-    """Though the queue that its acknowledgement names, that of the schedule, has the number of the one it comes to."""
+    """The acknowledged queue is the schedule's, with the same number as the final one."""
     run = MadeUpRun()
     run.send(1)
     run.send(2)

@@ -7,7 +7,10 @@ A, S = "broker-a", "broker-a-s"
 
 
 def promoted_run(role: str = "ASYNC_MASTER") -> MadeUpRun:
-    """The master has three messages, two of them replicated; it dies, and the slave is promoted."""
+    """Return a run whose master dies, and whose slave is promoted.
+
+    The master has three messages, two of them replicated.
+    """
     run = MadeUpRun()
     run.add("", "cluster_starting", role=role, profile="4.9")
     run.send(1)

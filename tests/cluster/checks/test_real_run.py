@@ -1,4 +1,4 @@
-"""A real cluster whose master is killed under load, and judged: what RocketMQ promises, and what must follow from it."""
+"""A real cluster whose master is killed under load, and the judged consequences."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Consumer offsets that went back: planted at each place where they can, and compared with a model."""
+"""Offsets that moved back, planted at each possible place, compared with a model."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def test_a_commit_that_a_broker_saw_going_back_counts_once() -> None:
 
 
 def test_a_group_that_begins_anew_from_an_older_offset_is_seen_by_its_commits() -> None:
-    """The master came back with what it knew before it died: no broker tells, for each saw its own only rise."""
+    """The master returned with old offsets: no broker's own offsets decreased."""
     run = MadeUpRun()
     run.commit(20)
     run.commit(8, node="consume-2")

@@ -1,4 +1,7 @@
-"""Beliefs against the truth: planted lies are measured, and spans are compared with counting instant by instant."""
+"""Route beliefs against the truth: planted ones are measured, spans are compared.
+
+The comparison counts instant by instant.
+"""
 
 import itertools
 

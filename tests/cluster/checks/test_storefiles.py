@@ -1,4 +1,4 @@
-"""Damage to queues, index and tables of a real store, and what the checks say of it."""
+"""Damage to queues, index and tables of a real store, and the resulting findings."""
 
 import shutil
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Damage = Callable[[Path], None]
 
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[..., Findings]:
-    """Judges one broker with messages in two queues of `orders`, after damage to its store."""
+    """Return a judge of one broker with messages in two queues of `orders`, damaged."""
 
     def judge(damage: Damage = lambda _: None, end: str = "node_stopped") -> Findings:
         run = MadeUpRun(nodes=("namesrv-1", "broker-a"))
@@ -50,7 +50,7 @@ def write_tables(root: Path, *, offset: int, topic: str = "orders") -> None:
 
 
 def values(findings: Findings) -> dict[str, float | None]:
-    """What is not zero, of the metrics of a store's files."""
+    """Return the non-zero metrics of a store's files."""
     names = ("corrupt", "dangling", "unqueued", "unindexed", "topics_missing", "offset_file_ahead")
     found = {name: findings[f"{name} broker-a"].value for name in names}
     return {name: value for name, value in found.items() if value != 0}

@@ -1,4 +1,7 @@
-"""Write and read unavailability: windows planted and measured to the millisecond, and compared with a slow model."""
+"""Unavailability: planted windows measured to the millisecond, and a slow model.
+
+Tests are of writes and reads.
+"""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Scenarios that do not hold: which are played again, how, and what CI reads of it."""
+"""Scenarios that do not hold: selection of retries, their run, and output for CI."""
 
 import pathlib
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ equals = "0 messages"
 
 
 class Script:
-    """Stands for `rmqlab run`: verdicts by scenario, one for each time that it is played."""
+    """Replaces `rmqlab run` by scripted verdicts, one for each run of a scenario."""
 
     def __init__(self, directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch, **verdicts: str) -> None:
         self.directory, self.verdicts = directory, {name: words.split() for name, words in verdicts.items()}

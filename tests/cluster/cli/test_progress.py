@@ -1,4 +1,4 @@
-"""A line that moves while somebody waits, and is gone afterwards."""
+"""A progress line that is updated during a wait, and removed afterwards."""
 
 import io
 import re

@@ -27,7 +27,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def rmqlab(home: pathlib.Path) -> Iterator[Run]:
-    """Run a command of a home that has one cluster, which lets nobody in unsigned."""
+    """Run a command of a home that has one cluster, which rejects unsigned requests."""
     accounts = home / "rocketmq" / "conf" / "plain_acl.yml"
     accounts.parent.mkdir(parents=True)
     accounts.write_text(_ACCOUNTS)
@@ -80,7 +80,10 @@ def test_keys_that_no_account_can_have_are_told_without_repeating_them(
 
 
 def test_the_secret_stays_in_no_file(rmqlab: Run, home: pathlib.Path) -> None:
-    """It stands in the settings of the workload's process, its owner's alone, until the process has read them."""
+    """Only the workload's settings file has it, until the process has read it.
+
+    Only its owner can read this file.
+    """
     assert rmqlab("produce", "-t", "orders", "-c", "1", "-r", "0", **KEYS).exit_code == 0
     secret = KEYS["RMQLAB_SECRET_KEY"].encode()
     assert rmqlab("down").exit_code == 0  # or a file that a broker replaces is gone before it is read

@@ -1,4 +1,4 @@
-"""Actions of scenario steps on a cluster that only records what is asked of it, and the end of a scenario."""
+"""Actions of scenario steps on a recording cluster, and the end of a scenario."""
 
 from typing import TYPE_CHECKING, cast
 
@@ -28,7 +28,7 @@ class Process:
 
 @attrs.define(eq=False)
 class RecordingCluster:
-    """Stands in for a cluster, its supervisor and its table of processes."""
+    """Replaces a cluster, its supervisor and its table of processes."""
 
     lives: dict[str, Process] = attrs.field(factory=dict)
     calls: list[str] = attrs.field(factory=list)

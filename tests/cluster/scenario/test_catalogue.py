@@ -1,4 +1,4 @@
-"""The canonical scenarios: all can be played, each says why and where from, and each is found."""
+"""The canonical scenarios: playable, with reason and source, and listed."""
 
 import pytest
 

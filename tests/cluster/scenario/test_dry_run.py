@@ -1,4 +1,4 @@
-"""Steps gone through in thought: what cannot be is found, and what can be is let pass."""
+"""Dry runs of steps: impossible ones are rejected, possible ones accepted."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ LATE = Workload(name="late", kind="produce", is_early=False)
 
 
 def complaints(*steps: str) -> list[str]:
-    """What is wrong with steps such as `kill broker-a`, or `wait killed broker-a`."""
+    """Return the errors of steps such as `kill broker-a`, or `wait killed broker-a`."""
 
     def all_of(dry_run: DryRun) -> Iterator[str]:
         for step in steps:

@@ -1,4 +1,4 @@
-"""Bounds against findings: what holds, what is violated, and what nobody can tell."""
+"""Bounds against findings: holding, violated and unknown ones."""
 
 from typing import Any
 

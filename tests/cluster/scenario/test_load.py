@@ -1,4 +1,4 @@
-"""Scenario files that cannot be played: each error names the file, the line, the key, and what was expected."""
+"""Invalid scenario files: errors name file, line, key and the expected value."""
 
 import pathlib
 

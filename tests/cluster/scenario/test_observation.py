@@ -1,4 +1,4 @@
-"""What is counted of a journal, and when the answer is that nobody can tell."""
+"""Counts of journal events, and their unknown values."""
 
 from typing import Any
 

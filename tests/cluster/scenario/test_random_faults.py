@@ -1,4 +1,4 @@
-"""Random faults of a scenario: what follows from the seed, and what is made of it on real processes."""
+"""Random faults of a scenario: effect of the seed, and runs on real processes."""
 
 import pathlib
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ async def bad_day(root: pathlib.Path, seed: int) -> tuple[Run, list[JournalEntry
 
 
 def plans(entries: Sequence[JournalEntry]) -> list[tuple[object, ...]]:
-    """What was done to whom, and when it was to be."""
+    """Return action, node and planned time of each fault."""
     keys = ("planned", "action", "target", "undoes", "error")
     return [tuple(entry.fields[key] for key in keys) for entry in entries if entry.kind == "random_fault"]
 

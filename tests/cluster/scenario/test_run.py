@@ -1,4 +1,4 @@
-"""Scenarios run as a user runs them, on real processes: what they leave, how they end, what they tell."""
+"""Scenarios on real processes: their files, their ends, and their output."""
 
 import json
 import os
@@ -320,14 +320,20 @@ async def facts(rate: float, root: pathlib.Path) -> Run:
 
 
 def first_report_seconds(run: Run) -> float:
-    """From a slave's connection to its first report, which is due after 5 s to the tick (store-and-ha section 4.2)."""
+    """Return seconds from a slave's connection to its first report (5 s to the tick).
+
+    Source: store-and-ha section 4.2.
+    """
     entries = reversed(read_journals(run.directory.cluster.journal_dir))  # it may connect again: the first counts
     at = {entry.kind: entry.at_millis for entry in entries}
     return (at["ha_first_report"] - at["ha_connected"]) / 1000
 
 
 async def test_the_same_facts_at_rate_1_and_at_rate_30(tmp_path: pathlib.Path) -> None:
-    """Each fact within its own tolerance, and both runs' stated allowance: what the machine needs, times the rate."""
+    """Facts agree within their tolerance and both runs' stated allowance.
+
+    The allowance is the time that the machine needs, times the rate.
+    """
     slow, fast = await facts(1, tmp_path), await facts(30, tmp_path)
     assert slow.verdict == "holds", slow.reasons()
     assert fast.verdict == "holds", fast.reasons()

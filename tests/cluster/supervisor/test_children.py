@@ -51,7 +51,7 @@ class Stage:
         )
 
     async def started(self, number: int = 1) -> tuple[int, trio.SocketStream]:
-        """Start a node and answer its process id and its end of the control channel, once it is ready."""
+        """Start a node; return its process id and control channel once it is ready."""
         await self.server.spawn(self.birth(number))
         birth, report = await self.reports.receive()
         assert isinstance(report, Spawned)
@@ -65,7 +65,7 @@ class Stage:
 
 
 async def receive(stream: trio.SocketStream, until: type[Message]) -> list[Message]:
-    """All messages until one of this type has come."""
+    """Return all messages up to the first of this type."""
     got: list[Message] = []
     with trio.CancelScope() as scope:
 

@@ -38,7 +38,7 @@ def directory(tmp_path: pathlib.Path) -> ClusterDirectory:
 
 @pytest.fixture
 def precious(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Somebody's files, which look like those of a store and of a nameserver."""
+    """Files of a user, named like those of a store and of a nameserver."""
     path = tmp_path / "precious"
     for folder in ("commitlog", "consumequeue", "config"):
         (path / folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Who holds a port."""
+"""The process that holds a port."""
 
 import pathlib
 import socket

@@ -70,7 +70,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
     monkeypatch: pytest.MonkeyPatch,
     deed: str,
 ) -> None:
-    """That the process is gone is known at once; what it had said is still under way."""
+    """The end of the process is known at once; its last messages arrive later."""
     del autojump_clock
     ours, its = memory_stream_pair()
 

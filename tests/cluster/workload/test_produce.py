@@ -1,4 +1,4 @@
-"""What a producer's journal records of each send: the outcome that its client knows, never a safer or a worse one."""
+"""The journal's outcome of each send is the client's own, neither safer nor worse."""
 
 import collections
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ Send = Callable[[], Awaitable[SendResult]]
 
 
 class Link:
-    """Takes the place of the control link, and keeps what is emitted."""
+    """Replaces the control link, and keeps the emitted events."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
 """One request of the corpus, played at one cluster.
 
-What came of it, made comparable.
+Their outcomes are normalised for comparison.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ from tests.interop.differential.wire import (
 )
 
 PATIENCE = 20.0
-"""Seconds for an answer that is due."""
+"""Seconds for an expected reply."""
 SILENCE = 0.15
-"""Seconds without an answer, after later requests were answered, that count as silence where silence is expected."""
+"""Seconds without a reply, after replies to later requests, that count as silence if silence is expected."""
 _PROBES = 3
 _SHOWN = 500  # characters of a body that differs
 _RECORD_BODIES = {11, 12, 33, 361}
@@ -47,9 +47,9 @@ class Case:
     raw: Callable[[int], bytes] | None = None
     """Makes the bytes themselves, for an opaque that an answer to them would have."""
     opaque: int | None = None
-    """Of the answer, where it is not the request's."""
+    """Of the reply, if it is not the request's."""
     is_silent: bool = False
-    """No answer is due."""
+    """No reply is expected."""
     show: Callable[[Any], Any] | None = None
     """What of a body that is JSON is compared; all of it by default."""
 
@@ -60,7 +60,10 @@ class Case:
 
 @attrs.frozen
 class Outcome:
-    """What came of a case: `answered`, `silent` or `closed`, and the answer with names for the cluster's own values."""
+    """Outcome of a case: `answered`, `silent` or `closed`, with a normalised response.
+
+    The cluster's own values have names.
+    """
 
     end: str
     code: int | None = None
@@ -72,7 +75,7 @@ class Outcome:
 
 
 class Site:
-    """One cluster while the corpus is played: connections, and the answers so far by the cases' names."""
+    """A cluster during the corpus: connections, and responses by the cases' names."""
 
     def __init__(self, addresses: Mapping[str, str], names: Names) -> None:
         self.addresses = addresses
@@ -125,7 +128,7 @@ class Site:
         return frame(case.codec, make(case.code, opaque, fields, **case.members), body)
 
     def _probe(self, case: Case, connection: Connection) -> None:
-        """Requests that are always answered: what was to be said before them has been said."""
+        """Send requests that always get a response: earlier responses precede theirs."""
         code, fields = (105, {"topic": "NoSuchTopic"}) if case.to.startswith("namesrv") else (9999, None)
         for _ in range(_PROBES):
             opaque = self.next_opaque()
@@ -147,7 +150,7 @@ class Site:
 
 
 def body_of(case: Case, answer: Command, names: Names) -> Any:
-    """The body as what it is: records, JSON, or bytes."""
+    """The parsed body: records, JSON, or bytes."""
     if case.code in _RECORD_BODIES and answer.body:
         return records(answer.body, names)
     if answer.body[:1] in (b"{", b"["):

@@ -1,4 +1,4 @@
-"""The two clusters of the comparison: the same settings, the same names, and nothing in them that works by itself."""
+"""The two compared clusters: same settings and names, no background activity."""
 
 import contextlib
 import functools
@@ -36,7 +36,10 @@ def _log_end(broker: BrokerServer) -> str:
 
 @attrs.frozen
 class Pair:
-    """One system's cluster: an ASYNC_MASTER, for a slave's acknowledgement takes its own time, and a slave."""
+    """A system's cluster: an ASYNC_MASTER and a slave.
+
+    A SYNC_MASTER's acknowledgements would take their own time.
+    """
 
     nameserver: Server
     master: BrokerServer

@@ -1,7 +1,7 @@
-"""`python -m tests.interop.differential.compare frames`: one corpus at a real cluster and at ours, and what differs.
+"""Plays one corpus at a real cluster and at ours, and prints the differences.
 
-For who looks into it. Frames take ten minutes: one after which the server says nothing is waited for; so they are not
-in test_differential.py.
+Run it: `python -m tests.interop.differential.compare frames`. It is for investigations. Frames take ten minutes,
+because each one without a reply is waited for; so they are not in test_differential.py.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What tools ask of a broker: topics, groups, progress, settings, and unsupported codes."""
+"""Requests of tools to brokers: topics, groups, progress, settings, unknown codes."""
 
 import json
 from collections.abc import Iterator, Mapping

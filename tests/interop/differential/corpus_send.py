@@ -92,7 +92,7 @@ def cases() -> Corpus:
 
 
 def at_slave() -> Corpus:
-    """The same at a slave, after they were played at its master: it refuses most, each in its way."""
+    """Return the same at a slave, after the master: it rejects most, in various ways."""
     return [attrs.evolve(case, name=f"slave: {case.name}", to="slave") for case in cases() if case.to == _TO]
 
 

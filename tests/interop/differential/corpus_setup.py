@@ -6,7 +6,7 @@ from tests.interop.differential.case import Case, Corpus
 
 
 def set_up() -> Corpus:
-    """Topics and groups that the corpus stands on."""
+    """Topics and groups that the corpus requires."""
 
     def topic(name: str, read: int, write: int, perm: int) -> Case:
         fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": read, "writeQueueNums": write, "perm": perm}

@@ -1,4 +1,4 @@
-"""Where ours answers otherwise on purpose, or 4.9.8 otherwise than the 4.9.7 that these tests run."""
+"""Intended differences of ours, and of 4.9.8 from 4.9.7, which these tests run."""
 
 import re
 
@@ -20,5 +20,5 @@ _ANY = re.compile("|".join(_DEPARTURES))
 
 
 def departs(name: str) -> bool:
-    """True for a case whose answers differ for a reason."""
+    """True for a case whose replies differ for a known reason."""
     return _ANY.search(name) is not None

@@ -23,7 +23,7 @@ class Names:
     """What one cluster's own values are called in a comparison."""
 
     texts: Mapping[str, str]
-    """Addresses and so on, by what stands for them."""
+    """Addresses and other values, by their placeholders."""
 
     def text(self, text: str) -> str:
         for own, name in self.texts.items():
@@ -35,7 +35,7 @@ class Names:
         return "MILLIS" if abs(time.time() * 1000 - value) < DAY else value
 
     def plain(self, value: Any) -> Any:
-        """A JSON value with names for what is a cluster's own.
+        """Return a JSON value with names for the cluster's own values.
 
         Lists in an order of their own, for most are sets.
         """
@@ -103,7 +103,7 @@ def read_json(body: bytes) -> Any:
 
 @attrs.frozen
 class Record:
-    """A stored message without what differs from broker to broker: hosts and store time."""
+    """A stored message without broker-specific values: hosts and store time."""
 
     topic: str
     queue: int

@@ -1,4 +1,4 @@
-"""Frames in both header codecs, and a connection that tells what became of a request.
+"""Frames in both header codecs, and a connection that reports request outcomes.
 
 What is compared must not be read by the code under test, so this knows nothing of `remoting/`.
 """
@@ -24,7 +24,7 @@ Fields = Mapping[str, object] | None
 
 @attrs.frozen
 class Command:
-    """What came over the wire: an answer, or a request of the server."""
+    """A received command: a reply, or a request of the server."""
 
     codec: int
     code: int
@@ -46,7 +46,7 @@ def frame(codec: int, header: bytes, body: bytes = b"") -> bytes:
 
 
 def json_header(request_code: int, number: int, fields: Fields, **members: object) -> bytes:
-    """`number` is the opaque; more members replace what is there."""
+    """`number` is the opaque; further members replace existing ones."""
     head: dict[str, object] = {"code": request_code, "flag": 0, "language": "JAVA", "opaque": number, "version": 409}
     if fields is not None:
         head["extFields"] = fields
@@ -101,7 +101,7 @@ def read_command(codec: int, header: bytes, body: bytes) -> Command:
 class Connection:
     """One socket.
 
-    Answers are kept by their opaque, what the server asks of its own in order.
+    Replies are kept by their opaque, requests of the server in order.
     """
 
     def __init__(self, address: str) -> None:
@@ -124,7 +124,7 @@ class Connection:
             raise Closed from exc
 
     def wait(self, opaque: int, timeout: float) -> Command | None:
-        """The answer to one request, or None if it has not come in time.
+        """Return the reply to one request, or None if it does not arrive in time.
 
         Closed at the end of the connection.
         """

@@ -1,4 +1,4 @@
-"""What a consumer tells of itself."""
+"""The running info of a consumer."""
 
 import pytest
 

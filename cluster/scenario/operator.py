@@ -1,0 +1,84 @@
+"""An operator beside a scenario, who promotes a slave by hand when its master has been away for a while.
+
+What people did before DLedger (issue 16): somebody is alerted, decides, and restarts the slave as master. The operator
+sees a master that has ended or is paused, not one that is only cut off.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+import attrs
+import trio
+
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
+from rmqlab.cluster.supervisor.roles import acting_master
+from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.runtime.clock import real_seconds
+
+
+@attrs.define(eq=False)
+class Operator:
+    """Watches the masters of a cluster."""
+
+    cluster: Cluster
+    patience: float
+    """Seconds of the cluster's clock that a master may be away."""
+    on_line: Callable[[str], object] = lambda _: None
+    """Called with a line for each promotion."""
+    _away_since: dict[str, int] = attrs.field(factory=dict, init=False)
+    """By broker name: when its master was first seen away, in milliseconds of the cluster's clock."""
+
+    async def watch_forever(self) -> NoReturn:
+        """Promote the first ready slave of each group whose master has been away for `patience`."""
+        events = self.cluster.supervisor.events
+        while True:
+            self._look()
+            with trio.move_on_after(self._seconds_left()):
+                await events.wait_changed()
+            await self._promote_due()
+
+    def _look(self) -> None:
+        nodes = self.cluster.supervisor.nodes.values()
+        for group in {node.group for node in nodes if node.group}:
+            master = acting_master(group, nodes)
+            if master is None or self._is_served(master):
+                self._away_since.pop(group, None)
+            else:
+                self._away_since.setdefault(group, self._now())
+
+    def _is_served(self, master: Node) -> bool:
+        life = self.cluster.supervisor.life(master.name)
+        return life.is_alive and not life.is_paused
+
+    def _now(self) -> int:
+        return self.cluster.supervisor.clock.wall_millis()
+
+    def _due_at(self, group: str) -> float:
+        return self._away_since[group] + self.patience * 1000
+
+    def _seconds_left(self) -> float:
+        """Return seconds of this process's clock until the next promotion is due; infinite without one."""
+        due = min(map(self._due_at, self._away_since), default=None)
+        if due is None:
+            return float("inf")
+        return real_seconds(max(due - self._now(), 0.0) / 1000 / self.cluster.supervisor.spec.rate)
+
+    async def _promote_due(self) -> None:
+        self._look()
+        for group in [group for group in self._away_since if self._due_at(group) <= self._now()]:
+            slave = self._ready_slave(group)
+            if slave is None:
+                self._away_since[group] = self._now()  # looks again after the same time
+                continue
+            self.on_line(f"promote {slave.name}, by the operator")
+            try:
+                await self.cluster.promote(slave.name)
+            except (NodeFailedError, WrongStateError) as exc:
+                self.on_line(f"{slave.name} was not promoted: {exc}")
+            self._away_since.pop(group, None)
+
+    def _ready_slave(self, group: str) -> Node | None:
+        supervisor = self.cluster.supervisor
+        slaves = (node for node in supervisor.nodes.values() if node.group == group and node.is_slave)
+        return next((node for node in slaves if supervisor.life(node.name).state is NodeState.READY), None)
