@@ -1,4 +1,4 @@
-"""The command compare: one scenario, played with and without what people do about a dead master."""
+"""The command compare: one scenario, with different remedies for a dead master."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +27,7 @@ def compare(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Play a scenario on a master/slave group, on a hardened one, and with a promotion by hand.
+    """Play a scenario in 4.9, hardened, and with a promotion by hand.
 
     Prints what each cost the clients. Exit status 0, or 2 if a run did not reach its end.
     """
@@ -50,7 +50,7 @@ def compare(
 
 
 def _play(path: Path, variant: Variant, patience: float, rate: float | None, output: LineOutput) -> dict[str, Any]:
-    """Run the scenario in a process of its own; return the figures, and why the run is incomplete."""
+    """Run the scenario in its own process; return figures and what is missing."""
     options = ["--keep-stores", *(["--rate", f"{rate:g}"] if rate is not None else [])]
     options += ["--promote-after", f"{patience:g}"] if variant.promotes else []
     output.show_progress(lambda: f"playing {path.stem}: {variant.name}")

@@ -1,4 +1,4 @@
-"""Violations of the evidence itself: journals that are cut, garbled, deleted or inconsistent."""
+"""Violations in evidence: cut, garbled, deleted or inconsistent journals."""
 
 from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat
 from rmqlab.cluster.plant.logs import overwrite

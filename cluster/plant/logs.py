@@ -1,4 +1,4 @@
-"""One node's commit log, changed in place: records are found by their commit log offset."""
+"""One node's commit log, changed in place at commit log offsets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +61,10 @@ def with_body(record: StoredMessage, body: bytes) -> StoredMessage:
 
 
 def as_stranger(record: StoredMessage, stranger_id: str) -> StoredMessage:
-    """A record of the same size and place that is of another message: its unique id and its body differ."""
+    """Return another message's record of the same size and place.
+
+    Its unique id and its body differ.
+    """
     text = record.properties_text.replace(unique_id(record), stranger_id)
     return with_body(attrs.evolve(record, properties_text=text), record.body[::-1])
 

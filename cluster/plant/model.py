@@ -1,4 +1,4 @@
-"""What a kind of violation is, what one change of it did, and what a judge must then report."""
+"""Kinds of violations, the change that one made, and its expected findings."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any

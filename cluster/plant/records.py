@@ -41,7 +41,10 @@ def cut_tail(site: Site, nodes: Nodes) -> Change:
 
 
 def _only_behind(site: Site, node: str, start: int) -> list[StoredMessage]:
-    """Acknowledged messages of which a log has no record before an offset: one that was delayed has several."""
+    """Return acknowledged messages without a record before an offset.
+
+    A delayed message has several records.
+    """
     first_records: dict[str, StoredMessage] = {}
     for record in site.log(node).records():
         first_records.setdefault(unique_id(record), record)

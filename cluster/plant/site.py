@@ -1,4 +1,4 @@
-"""The copy of a run in which a violation is planted: its nodes and messages, and random choices among them."""
+"""The copy of a run to plant a violation in: nodes, messages, random choices."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Site:
     # ---- choices ---------------------------------------------------------------------------------
 
     def pick(self, candidates: Iterable[str], what: str) -> str:
-        """Choose a node: the one that was asked for, else one after the other as the seed counts.
+        """Choose a node: the requested one, else by the seed.
 
         NothingToPlantError where there is none, or where it is not the one that was asked for.
         """
@@ -111,7 +111,7 @@ class Site:
     # ---- messages --------------------------------------------------------------------------------
 
     def acknowledged(self, nodes: Sequence[str]) -> list[StoredMessage]:
-        """Records of acknowledged messages that each of these nodes has exactly once, in the order of the log."""
+        """Return acknowledged messages that each node has once, in log order."""
         sends = {send.ids[0]: send for send in self.history.sends if send.is_acknowledged and len(send.ids) == 1}
         found = [self._by_id(node) for node in nodes]
         return [
@@ -224,6 +224,6 @@ def _journalling(site: Site) -> list[str]:
 
 
 def _by_turns(*lists: Sequence[str]) -> list[str]:
-    """Take the first of each list, then the second of each: few seeds then reach every kind of node."""
+    """Take the first of each list, then the second: few seeds reach all kinds."""
     longest = max(map(len, lists), default=0)
     return [names[index] for index in range(longest) for names in lists if index < len(names)]

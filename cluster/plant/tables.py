@@ -1,4 +1,4 @@
-"""Violations in a broker's tables: consumerOffset.json, topics.json, delayOffset.json, subscriptionGroup.json."""
+"""Violations in a broker's tables, such as consumerOffset.json."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -38,7 +38,10 @@ def _write(site: Site, node: str, path: Path, table: Body, says: str, *, group: 
 
 
 def _committed(site: Site, node: str) -> dict[tuple[str, Queue], int]:
-    """Last offsets above 0 that consumers committed to a node's broker name, by group and queue."""
+    """Return the last offsets above 0 committed to a node's broker name.
+
+    The keys are group and queue.
+    """
     broker = site.broker_of(node)
     last = {(one.group, one.queue): one.offset for one in site.history.commits if one.queue.broker == broker}
     return {place: offset for place, offset in last.items() if offset > 0}

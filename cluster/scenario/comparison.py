@@ -1,4 +1,4 @@
-"""What a run cost its clients and what it kept, as figures that can be set beside those of other runs. Pure.
+"""Figures of a run that can be compared with those of other runs. Pure.
 
 Source: issue 16, "The comparison". Times are seconds of the cluster's clock. A figure that a run has no evidence for is
 None, never 0.
@@ -79,7 +79,7 @@ def first_death(history: History) -> Absence | None:
 
 
 def _rate(history: History, at: int, until: int) -> float | None:
-    """Return the stored messages per second of an interval; None for an empty interval."""
+    """Return stored messages per second of an interval; None if it is empty."""
     stored = sum(len(send.ids) or 1 for send in history.sends if send.outcome in STORED and at <= send.ended_at < until)
     return round(stored * 1000 / (until - at), 1) if until > at else None
 

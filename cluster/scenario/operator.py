@@ -1,4 +1,4 @@
-"""An operator beside a scenario, who promotes a slave by hand when its master has been away for a while.
+"""An operator beside a scenario, who promotes a slave of an absent master.
 
 What people did before DLedger (issue 16): somebody is alerted, decides, and restarts the slave as master. The operator
 sees a master that has ended or is paused, not one that is only cut off.
@@ -30,7 +30,7 @@ class Operator:
     """By broker name: when its master was first seen away, in milliseconds of the cluster's clock."""
 
     async def watch_forever(self) -> NoReturn:
-        """Promote the first ready slave of each group whose master has been away for `patience`."""
+        """Promote a ready slave of each group whose master was away for `patience`."""
         events = self.cluster.supervisor.events
         while True:
             self._look()
@@ -58,7 +58,7 @@ class Operator:
         return self._away_since[group] + self.patience * 1000
 
     def _seconds_left(self) -> float:
-        """Return seconds of this process's clock until the next promotion is due; infinite without one."""
+        """Return real seconds until the next promotion is due; infinite without one."""
         due = min(map(self._due_at, self._away_since), default=None)
         if due is None:
             return float("inf")

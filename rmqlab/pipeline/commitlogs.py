@@ -1,4 +1,4 @@
-"""Commit logs on disk, cut into ranges for independent tasks. No Spark; Arrow only for remote files.
+"""Commit logs on disk, cut into ranges for independent tasks. No Spark, no Arrow.
 
 Each record contains its commit log offset, which is the base of its file plus its position: so a reader that starts at
 any position reliably finds the next record. A range owns the records that *begin* in it. Reading does not lock, change
@@ -124,10 +124,7 @@ def log_files(log: Log[P]) -> list[P]:
 
 
 def ranges_of(log: Log[AnyPath], range_bytes: int) -> list[Range]:
-    """Cut a log into ranges of about this size, without the holes at the end of files.
-
-    These holes were never written.
-    """
+    """Cut a log into ranges of about this size, without unwritten ends of files."""
     files = log_files(log)
     last = max((path.name for path in files if _has_begun(path)), default="")
     ranges = []

@@ -1,7 +1,7 @@
-"""Errors with a problem and its solution for users, shown without a traceback.
+"""Errors that explain a problem and its solution to a user.
 
-Spark prints the traceback of every exception of a Python data source. For these errors it would print a screen of
-internal frames above the relevant line.
+They are shown without a traceback. Spark prints the traceback of every exception of a Python data source. For these
+errors it would print a screen of internal frames above the relevant line.
 """
 
 import functools

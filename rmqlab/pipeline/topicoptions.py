@@ -256,7 +256,10 @@ class TopicOptions:
         return bool(getattr(self, field) != attrs.fields_dict(TopicOptions)[field].default)
 
     def check_for_read(self) -> None:
-        """Raise OptionError for options that no reader supports, and unless exactly one topic option is set."""
+        """Check the options of a reader.
+
+        OptionError for options that no reader supports, and unless exactly one topic option is set.
+        """
         given = [name for name in ("topic", "topics", "topic_pattern", "assign") if getattr(self, name)]
         if len(given) != 1:
             raise OptionError(f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed")

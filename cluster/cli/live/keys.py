@@ -105,7 +105,7 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
 def _act(
     selection: Selection, actions: Sequence[NodeAction[Any]], document: Document
 ) -> tuple[Selection, KeyCommand | None]:
-    """Return the first of a key's actions that makes sense on the selected node, or say why none does."""
+    """Return the key's first action that suits the selected node, or say why none."""
     node = next(node for node in document["nodes"] if node["name"] == selection.node)
     for action in actions:
         if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
@@ -120,7 +120,7 @@ def _act(
 
 
 def _can_change_role(node: Document, action: NodeAction[Any]) -> bool:
-    """Return False for an action that sets the role that the node has, or a role of a node without one."""
+    """Return False if the action sets a role that the node has or cannot have."""
     role = "slave" if node["broker_id"] else "master"
     return action.sets_role is None or (node["kind"] == "broker" and role != action.sets_role)
 

@@ -1,4 +1,4 @@
-"""The cluster of a live view: one of this process, or one that another process supervises."""
+"""The cluster of a live view, supervised by this process or another one."""
 
 import contextlib
 import signal
@@ -168,7 +168,7 @@ class OthersCluster:
         return value
 
     async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | Answer, None]:
-        """Send a command, yield items and then the answer, as `rmqlab.cluster.supervisor.command.ask_stream` does."""
+        """Send a command; yield items, then the reply (see `supervisor.command`)."""
         try:
             stream = await trio.open_unix_socket(self.directory.command_socket)
         except OSError:

@@ -1,4 +1,4 @@
-"""The live view on a terminal: draws, reads keys and runs their commands, until cancelled."""
+"""The live view on a terminal: draws, reads keys, runs their commands."""
 
 import collections
 import contextlib
@@ -86,7 +86,10 @@ class LiveView:
                 self._changed.set()
 
     async def _paint_forever(self, live: Live) -> NoReturn:
-        """Draw after each change, in a thread: a terminal that is stopped (Ctrl-S) must not block the supervisor."""
+        """Draw after each change, in a thread.
+
+        A terminal that is stopped (Ctrl-S) must not block the supervisor.
+        """
         try:
             live.start()
             while True:

@@ -131,7 +131,10 @@ def size(byte_count: int) -> str:
 
 
 def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
-    """Render the routes of each nameserver with the names of nodes: stale ones, and ready brokers that are missing."""
+    """Render each nameserver's route by node names.
+
+    Stale addresses, and ready brokers that are missing, are marked.
+    """
     brokers = {node["address"]: node for node in document["nodes"] if node["kind"] == "broker"}
     lines = []
     for nameserver, view in document["routes"].items():
@@ -186,7 +189,7 @@ def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
 
 
 def _counts(messages: Document) -> list[str]:
-    """Return the counters of a workload: sends by outcome, and the sum of failed attempts."""
+    """Return a workload's counters: sends by outcome, and failed attempts."""
     failed = sum(number for kind, number in messages.items() if kind.startswith("attempt_failed"))
     counts = [
         f"{kind.removeprefix('sent.')} {number:,}"

@@ -1,4 +1,4 @@
-"""Audit a run: read the facts, compute the metrics of each question, write one summary.
+"""Audit a run: read facts, compute each question's metrics, write a summary.
 
     audit_run(spark, Path("~/.rmqlab/demo").expanduser())
 

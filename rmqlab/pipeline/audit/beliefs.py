@@ -45,7 +45,7 @@ def first_ready(happenings: Sequence[Happening]) -> dict[str, int]:
 
 
 def find_absences(run: Run) -> list[Absence]:
-    """Return the absences of each node: dead, stopped, frozen, or cut off from all others."""
+    """Return each node's absences: dead, stopped, frozen, or isolated."""
     found: list[Absence] = []
     away: dict[str, Absence] = {}
     ordered: dict[str, int] = {}
@@ -76,7 +76,7 @@ def find_absences(run: Run) -> list[Absence]:
 
 
 def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
-    """Yield the beliefs of nameservers: from a registration to its removal, or to the nameserver's end."""
+    """Yield nameservers' beliefs, from a registration to its removal or their end."""
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in happenings:
         if one.kind == "broker_registered":
@@ -90,7 +90,7 @@ def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
 
 
 def client_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
-    """Yield the beliefs of clients: an address is believed while any of their routes contains it."""
+    """Yield clients' beliefs: an address counts while any of their routes has it."""
     routes_of: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in happenings:

@@ -62,7 +62,7 @@ from pairs group by behind, ahead
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the table, and yield a finding for every node that can be compared with another."""
+    """Write the table, and yield a finding for each node that can be compared."""
     masters = [
         {"broker": broker, "node": node, "at": at, "until": until}
         for broker in run.roles.brokers

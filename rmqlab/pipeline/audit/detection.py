@@ -68,7 +68,7 @@ def _was_away(known: Known, watcher: str, absence: Absence, belief: Belief) -> b
 
 
 def _is_followed(known: Known, absence: Absence) -> bool:
-    """Return True if another absence starts as this one ends, as when a frozen broker is killed.
+    """Return True if another absence follows at once: a frozen broker is killed.
 
     Watchers must notice the later absence then.
     """

@@ -62,7 +62,7 @@ _FOLLOWED: Final = (
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A run whose facts are tables of this Spark session, named as above, and the facts about its nodes."""
+    """A run: its facts as tables of this Spark session, and the facts about nodes."""
 
     spark: SparkSession
     directory: Path
@@ -101,7 +101,7 @@ class Run:
             self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(name)
 
     def fact(self, name: str, frame: DataFrame) -> None:
-        """Register part of a table as a view: evaluated by each query, or only once in a small run.
+        """Register part of a table as a view, which a small run evaluates only once.
 
         The queries of a small run mostly cost planning time, which grows with each nested view.
         """
@@ -132,7 +132,7 @@ class Run:
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(name)
 
     def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
-        """Return the rows of a data source: read by Spark's workers, or by this process in a small run.
+        """Return a data source's rows, which this process reads in a small run.
 
         The readers are the same. Spark would start four Python processes before its first row.
         """
@@ -244,7 +244,7 @@ def _read_happenings(run: Run) -> None:
 
 
 def _conditions(run: Run) -> Conditions:
-    """Return the run's conditions, from events of its supervisor and the surveys of its journals."""
+    """Return the run's conditions, from its supervisor and its journals' surveys."""
     kinds = ", ".join(map(literal, (*CONDITION_KINDS, SURVEY_KIND)))
     rows = run.rows(f"select at, node, kind, fields from raw_happenings where kind in ({kinds}) order by seq")
     surveys = [survey_of_fields(json.loads(row.fields)) for row in rows if row.kind == SURVEY_KIND]

@@ -87,7 +87,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _sent(run: Run) -> dict[str, Any]:
-    """Return the number of sends and of sends without a unique id by outcome, and the topics sent to."""
+    """Return sends, and those without a unique id, by outcome; and all topics."""
     rows = run.rows(
         "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
         " from sends group by outcome"
@@ -210,7 +210,7 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
 
 
 def _removals(run: Run, metric: str, send: Any) -> str:
-    """Return the events after the send that removed records from the node of `missing NODE`."""
+    """Return later events that removed records from the node of `missing NODE`."""
     node = metric.removeprefix("missing ")
     found = {
         one.kind: round((one.at - run.began_at) / 1000, 1)

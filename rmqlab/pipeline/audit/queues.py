@@ -1,4 +1,4 @@
-"""Events of each queue: order, outages (RTO), offsets that moved back, and repeated deliveries.
+"""Questions about queues: order, outages (RTO), rolled back offsets, repeats.
 
 Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
 BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP,
@@ -179,7 +179,7 @@ from followed where failures > 0
 
 
 def judge_outages(run: Run) -> Iterator[Finding]:
-    """Write the tables `attempts` and `outages`, and yield the longest outage of each target."""
+    """Write the tables `attempts` and `outages`; yield each target's longest outage."""
     run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
     run.table("attempts", run.sql(_TELLING))
     run.table("outages", run.sql(_OUTAGES))
@@ -259,7 +259,7 @@ where nth > coalesce(reports, 0)
 
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
-    """Yield the findings about offsets that moved back, and about duplicates, which they partly explain."""
+    """Yield findings about rolled back offsets, and the duplicates they explain."""
     yield from judge_rollbacks(run)
     yield from offsetfiles.judge(run)
     yield from judge_duplicates(run)

@@ -1,4 +1,4 @@
-"""Unreadable records, and records and consume queue entries that do not match each other.
+"""Unreadable records, and records and queue entries that do not match.
 
 Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by commit log offset; the rules are those
 of cluster/checks/records.py.
@@ -42,7 +42,7 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the tables `dangling_entries` and `unqueued_records`, and yield the findings of every store."""
+    """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
     run.table("unqueued_records", run.sql(_UNQUEUED))
     run.table("dangling_entries", run.sql(_DANGLING))
     damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
@@ -80,7 +80,7 @@ def _judge_unqueued(run: Run) -> Iterator[Finding]:
 
 
 def ended_in_good_order(run: Run, node: str) -> bool:
-    """Return True if a node shut down cleanly, alone or with the cluster, and was not restarted."""
+    """Return True if a node's last end was clean, alone or with the cluster."""
     kinds = [one.kind for one in run.happenings if one.node == node and one.kind in _CHANGES]
     return node in run.stopped or kinds[-1:] == ["node_stopped"]
 

@@ -1,4 +1,4 @@
-"""Masters and slaves: the replication lag of a slave, and whether its log equals its master's.
+"""Replication lag of slaves, and whether their logs equal their masters'.
 
 After a promotion the log of the master before it is compared, too.
 
@@ -102,7 +102,7 @@ order by log_offset
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the tables `lag`, `behind_spans` and `divergences`, and yield the findings of every slave."""
+    """Write `lag`, `behind_spans` and `divergences`; yield each slave's findings."""
     slaves = [member.name for member in run.members.values() if member.broker_id]
     _share_roles(run)
     run.table("lag", run.sql(_LAG))
@@ -120,7 +120,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _share_roles(run: Run) -> None:
-    """Register the pairs of slaves and masters over time, and those at the end, as Spark views."""
+    """Register pairs of slaves and masters, over time and at the end, as views."""
     pairs = [
         {"slave": pair.slave, "master": pair.master, "paired_at": pair.at, "paired_until": pair.until}
         for pair in run.roles.pairs
@@ -182,7 +182,7 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
 
 
 def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:
-    """Return how many offsets of [low, high) have different bytes in the logs of two nodes."""
+    """Return how many bytes in [low, high) differ between two nodes' logs."""
     files = {log.node: log_files(log) for log in find_logs(run.directory)}
     parts = [_Part(files[one], files[other], at, min(at + _PART_BYTES, high)) for at in range(low, high, _PART_BYTES)]
     if run.is_small or not parts:

@@ -17,7 +17,7 @@ Wrong = tuple[Span, str]
 
 
 def judge(known: Known) -> Iterator[Finding]:
-    """Yield findings for every nameserver, and for every client that reported its routes."""
+    """Yield findings for each nameserver, and each client that reported routes."""
     clients = dict.fromkeys(belief.watcher for belief in known.of_clients)
     for watchers, beliefs in ((known.nameservers, known.of_nameservers), (clients, known.of_clients)):
         for watcher in watchers:

@@ -62,7 +62,7 @@ def _judge_index(run: Run, node: str, found: int) -> Finding:
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
-    """Return the commit log offsets of the first and last message, from the header of each index file."""
+    """Return each index file's first and last commit log offset, from its header."""
     for path in sorted((run.directory / node / "store" / "index").glob("*")):
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD_SIZE)

@@ -1,4 +1,4 @@
-"""Some hundred points for each plot: throughput and latency of sends, group offsets, deliveries."""
+"""A few hundred points per plot: throughput, latency, offsets, deliveries."""
 
 from collections.abc import Iterator
 

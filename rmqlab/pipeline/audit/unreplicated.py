@@ -1,4 +1,4 @@
-"""Messages with SEND_OK from a SYNC_MASTER that none of its slaves of that time has."""
+"""Messages with SEND_OK from a SYNC_MASTER that none of its slaves has."""
 
 import itertools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Absences and beliefs, as input of the metrics about routes and detection, and spans of time. No I/O.
+"""Absences and beliefs, input of the metrics about routes and detection. No I/O.
 
 Times are milliseconds of the cluster's clock; an end of None means open: the end of the run or later.
 """
@@ -115,7 +115,7 @@ def shared(one: Span, other: Span) -> Span | None:
 
 
 def uncovered(span: Span, covers: Iterable[Span]) -> Iterator[Span]:
-    """Return the parts of a span outside all others: a sweep over all borders that counts open spans."""
+    """Return the parts of a span that no other span covers, by a sweep of borders."""
     begin, end = span
     met = [one for one in covers if shared(one, span)]
     borders = [(at, 1) for at, _ in met] + [(until, -1) for _, until in met if until is not None]

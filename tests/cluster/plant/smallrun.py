@@ -1,4 +1,4 @@
-"""A small run made up as files: journals, the stores of a master and its slave, tables. It is written in a moment."""
+"""A small run as files: journals, stores of a master and a slave, tables."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 
 
 def made_up_run() -> MadeUpRun:
-    """Sends one after the other into two queues, each delivered and committed, then an end in good order."""
+    """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
     run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
     _sample_logs(run)

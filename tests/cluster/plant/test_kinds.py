@@ -1,4 +1,4 @@
-"""Every kind changes what it says and nothing else, the same way for the same seed, and is found by `check`."""
+"""Each kind changes only what it says, equally for one seed; `check` finds it."""
 
 import hashlib
 from pathlib import Path

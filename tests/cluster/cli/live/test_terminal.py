@@ -1,4 +1,4 @@
-"""The live view on a pseudo-terminal: somebody presses keys, and real processes die and come back."""
+"""The live view on a pseudo-terminal: keys end and start real processes."""
 
 import contextlib
 import fcntl
