@@ -1,7 +1,7 @@
 """The environment variables that PySpark and its JVM read at their start.
 
 Spark runs one Python, PYSPARK_PYTHON, for tasks on workers and on this machine to plan reads. A bare name such as
-python3.11 is searched on each machine: here it is this interpreter, if it has that name.
+python3.11 is searched on each machine. Here the name of this interpreter's version is this interpreter.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from typing import Final
 
 from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import NoJavaError, find_java
-from rmqlab.pipeline.spark_home import Machine, make_log_settings, make_overlay
+from rmqlab.pipeline.spark_home import Machine, make_log_settings, make_overlay, make_python
 
 PYTHON_VERSION: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHON_NAME: Final = f"python{PYTHON_VERSION}"
@@ -53,7 +53,7 @@ def cluster_environment(*, ship: bool) -> dict[str, str]:
         raise NoSparkError(str(exc)) from None
     options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
     # Workers to which the package is shipped hardly have an interpreter at this one's path.
-    default = PYTHON_NAME if ship and Path(sys.executable).with_name(PYTHON_NAME).exists() else sys.executable
+    default = PYTHON_NAME if ship else sys.executable
     return {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or default,
@@ -63,11 +63,15 @@ def cluster_environment(*, ship: bool) -> dict[str, str]:
 
 @contextlib.contextmanager
 def set_environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Set variables for the block, with this interpreter's directory first in PATH.
+    """Set variables for the block, with PYTHON_NAME as this interpreter.
 
     Raises NoSparkError if this machine cannot run the Python of tasks.
     """
-    wanted = wanted | {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
+    try:
+        programs = make_python(PYTHON_NAME).parent
+    except OSError as exc:
+        raise NoSparkError(str(exc)) from None
+    wanted = wanted | {"PATH": os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath)])}
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:

@@ -1,7 +1,7 @@
 """Journals of a run on disk, cut into ranges for independent tasks.
 
-No Spark, no Arrow. A range owns the entries that begin in it, and its reader reads the last of them to its end
-(`scan_journal`).
+No Spark; Arrow only for remote files. A range owns the entries that begin in it, and its reader reads the last of them
+to its end (`scan_journal`).
 """
 
 from collections.abc import Iterator, Sequence

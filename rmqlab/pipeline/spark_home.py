@@ -111,13 +111,27 @@ def make_log_settings(cache: Path | None = None) -> Path:
 
     Creates it if missing. Raises OSError.
     """
-    key = hashlib.sha1(_QUIET.encode(), usedforsecurity=False).hexdigest()[:16]
-    made = (cache or _cache()) / f"log4j2-{key}.properties"
+    return _make_file("log4j2", "log4j2.properties", _QUIET, 0o600, cache)
+
+
+def make_python(name: str, cache: Path | None = None) -> Path:
+    """Return a program of this name that runs this interpreter, with our daemon.
+
+    Creates it if missing. Raises OSError.
+    """
+    return _make_file("python", name, _python(), 0o700, cache)
+
+
+def _make_file(folder: str, name: str, content: str, mode: int, cache: Path | None) -> Path:
+    """Return a file in a folder of its own, whose name depends on the content."""
+    key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:16]
+    made = (cache or _cache()) / f"{folder}-{key}" / name
     if not made.exists():
         made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as scratch:
-            fresh = Path(scratch) / made.name
-            fresh.write_text(_QUIET)
+            fresh = Path(scratch) / name
+            fresh.write_text(content)
+            fresh.chmod(mode)
             fresh.replace(made)
     return made
 

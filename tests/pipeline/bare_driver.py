@@ -9,10 +9,12 @@ import json
 import os
 import pathlib
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+import rmqlab
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit import size
 from rmqlab.pipeline.errors import NoSparkError
@@ -39,9 +41,7 @@ def main(master: str, store: str, name_server: str, run: str, scratch: str) -> N
     found: dict[str, Any] = {"unshipped": refusal(master), "audit": audit(master, run)}
     session = open_session(master, settings=_SETTINGS, ship=True)
     spark = session.__enter__()  # still open at the exit of this program, which must stay silent
-    found["workers"] = sorted(
-        spark.sparkContext.parallelize(range(2), 2).map(lambda _: str(pathlib.Path.cwd())).collect()
-    )
+    found["shipped"] = shipped_packages(spark, executors=2)
     found["batch"] = spark.read.format("rocketmq-store").load(store).count()
     options = {"nameServer": name_server, "topic": "orders"}
     rows = spark.createDataFrame([(f"row {number}",) for number in range(20)], "body string").repartition(2)
@@ -50,6 +50,20 @@ def main(master: str, store: str, name_server: str, run: str, scratch: str) -> N
         rows.write.format("rocketmq").mode("append").options(**options).save()
         found["streams"].append(stream(spark, options, pathlib.Path(scratch)))
     print(json.dumps(found))
+
+
+def shipped_packages(spark: "SparkSession", executors: int) -> list[str]:
+    """Return from where executors import this package, once so many have started."""
+
+    def import_path(_: int) -> str:
+        assert rmqlab.__file__ is not None
+        return str(pathlib.Path(rmqlab.__file__).resolve().parents[1])
+
+    found: set[str] = set()
+    deadline = time.monotonic() + 120
+    while len(found) < executors and time.monotonic() < deadline:
+        found.update(spark.sparkContext.parallelize(range(4), 4).map(import_path).collect())
+    return sorted(found)
 
 
 def refusal(master: str) -> str:

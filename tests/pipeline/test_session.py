@@ -1,6 +1,5 @@
 import os
 import pathlib
-import shutil
 import socket
 import subprocess
 import sys
@@ -88,14 +87,14 @@ def test_without_the_users_choice_workers_run_their_python_of_the_same_version_i
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    own = tmp_path / "python"
-    (tmp_path / environment.PYTHON_NAME).touch(mode=0o755)
-    monkeypatch.setattr(sys, "executable", str(own))
-    assert environment.cluster_environment(ship=False)["PYSPARK_PYTHON"] == str(own)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert environment.cluster_environment(ship=False)["PYSPARK_PYTHON"] == sys.executable
     wanted = environment.cluster_environment(ship=True)
     assert wanted["PYSPARK_PYTHON"] == environment.PYTHON_NAME
     with environment.set_environment(wanted):
-        assert shutil.which(environment.PYTHON_NAME) == str(tmp_path / environment.PYTHON_NAME)
+        # On this machine the name is this interpreter.
+        asked = [environment.PYTHON_NAME, "-c", "import sys; print(sys.prefix)"]
+        assert subprocess.run(asked, check=True, capture_output=True, text=True).stdout == f"{sys.prefix}\n"
     assert "PYSPARK_PYTHON" not in os.environ
 
 

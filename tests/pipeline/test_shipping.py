@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from tests.pipeline.conftest import Lab
 
 DRIVER = pathlib.Path(__file__).with_name("bare_driver.py")
+IDLE_PLANNER = re.compile(
+    r"Traceback [^\n]+\n(  [^\n]+\n)*  File [^\n]+pyspark/daemon\.py.+\n(  .+\n)*BrokenPipeError: .+\n"
+)
+"""What PySpark prints a minute after a read, by a Python that is not this interpreter (rmqlab/pipeline/daemon.py)."""
 CHECKOUT = DRIVER.parents[2]
 
 
@@ -37,12 +42,12 @@ def test_workers_without_this_package_read_stream_write_and_audit(
         check=False, capture_output=True, text=True, timeout=600,
         env=cluster.environment | {"PYSPARK_PYTHON": str(cluster.python), "PYTHONPATH": str(CHECKOUT)},
     )  # fmt: skip
-    assert (done.stderr, done.returncode) == ("", 0)
+    assert (IDLE_PLANNER.sub("", done.stderr), done.returncode) == ("", 0)
     found: dict[str, Any] = json.loads(done.stdout)
     assert f"({cluster.python}" in found["unshipped"]
     assert "cannot import rmqlab. Ship it with --ship" in found["unshipped"]
     assert found["audit"]["verdict"] == "holds"
-    assert len({pathlib.Path(place).parents[1] for place in found["workers"]}) == 2
+    assert [pathlib.Path(place).name for place in found["shipped"]] == ["rmqlab-shipped"] * 2
     assert found["batch"] == 2161
     assert found["streams"] == [[20], [20]]
     assert sorted(lab.bodies("copies")) == sorted(2 * [f"row {number}".encode() for number in range(20)])
