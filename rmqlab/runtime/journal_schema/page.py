@@ -32,9 +32,9 @@ sent.where("outcome is not null").groupBy("outcome").count().show()
 | `kind` | `string` | kind of the event, see below |
 | `fields` | `string` | its fields, as one JSON text |
 
-`process` and `place` say where an entry is. With a schema of yours each other column is the field of that name: null if the
-event does not have it, or has another type. `int`, `bigint`, `double`, `boolean` and `string` are possible. Only the
-columns of the schema are decoded. Bytes that are not an event are a row of kind `journal_torn`.
+`process` and `place` say where an entry is. With a schema of yours each other column is the field of that name: null
+if the event does not have it, or has another type. `int`, `bigint`, `double`, `boolean` and `string` are possible. Only
+the columns of the schema are decoded. Bytes that are not an event are a row of kind `journal_torn`.
 
 A field may be null where its value is unknown. The source is the process that records the event.
 """
