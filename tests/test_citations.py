@@ -19,10 +19,11 @@ PAGE_OF = {
     "store-and-ha": "store-and-ha.md",
     "store-ha": "store-and-ha.md",
     "broker-requests": "broker-requests.md",
+    "dledger": "dledger.md",
     "spark.md": "spark.md",
 }
 SECTION = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, PAGE_OF))}) sections? (\d+(?:\.\d+)?)(?: to (\d+))?")
-ITEMS = re.compile(r"(?<![\w-])(remoting|store-ha|broker-requests)#(\d+)(?!\.?\d)((?:, #\d+)*)(?: to #(\d+))?")
+ITEMS = re.compile(r"(?<![\w-])(remoting|store-ha|broker-requests|dledger)#(\d+)(?!\.?\d)((?:, #\d+)*)(?: to #(\d+))?")
 BARE_SECTION = re.compile(r"(?:\(|, )section (\d+(?:\.\d+)?)")
 DEFAULT_PAGES = [
     ("broker/ha/", "store-and-ha"),
@@ -31,6 +32,8 @@ DEFAULT_PAGES = [
     ("broker/registration.py", "remoting-and-nameserver"),
     ("broker/handlers/", "broker-requests"),
     ("tests/broker/handlers/", "broker-requests"),
+    ("rmqlab/dledger/", "dledger"),
+    ("tests/dledger/", "dledger"),
 ]
 """What a section without a page belongs to, by where it is cited."""
 
@@ -84,7 +87,7 @@ def test_every_section_that_is_cited_exists() -> None:
 
 
 def test_every_checklist_item_that_is_cited_exists() -> None:
-    known = {page: items_of(page) for page in ("remoting", "store-ha", "broker-requests")}
+    known = {page: items_of(page) for page in ("remoting", "store-ha", "broker-requests", "dledger")}
     cited = [*cited_items()]
     assert len(cited) > 100
     assert [citation for citation in cited if citation.number not in known[citation.page]] == []
@@ -96,6 +99,7 @@ def test_every_checklist_item_that_is_cited_exists() -> None:
         ("remoting", "conformance_remoting.md"),
         ("store-ha", "conformance_store_ha.md"),
         ("broker-requests", "conformance_broker_requests.md"),
+        ("dledger", "conformance_dledger.md"),
     ],
 )
 def test_the_checklists_have_the_items_of_their_tables(page: str, table: str) -> None:
