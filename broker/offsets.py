@@ -1,7 +1,7 @@
 """Committed offsets of consumer groups by queue (class ConsumerOffsetManager).
 
-With 100,000 groups the file has 10 MB. It is encoded key by key, only where something changed and in slices, and written
-by a thread, so that no client waits for it (issue 12.6).
+With 100,000 groups the file has 10 MB. It is encoded key by key, only where something changed and in slices, and
+written by a thread, so that no client waits for it (issue 12.6).
 """
 
 import collections

@@ -1,7 +1,7 @@
 """The snapshot of a broker for the supervisor.
 
-The supervisor asks up to 20 times a second while it waits for a condition, so the cost is limited: of tables that clients
-can grow, the snapshot has the oldest entries and the number of all.
+The supervisor asks up to 20 times a second while it waits for a condition, so the cost is limited: of tables that
+clients can grow, the snapshot has the oldest entries and the number of all.
 """
 
 from collections.abc import Callable, Mapping

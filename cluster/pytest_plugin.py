@@ -4,9 +4,9 @@
         rmq_cluster.kill("broker-a:master")
         ...
 
-`rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master and a slave, in real
-time. `@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` sets keys of `rmqlab.cluster.supervisor.topology.ClusterSpec`.
-For another scope, make a fixture of your own in conftest.py:
+`rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master and a slave, in
+real time. `@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` sets keys of
+`rmqlab.cluster.supervisor.topology.ClusterSpec`. For another scope, make a fixture of your own in conftest.py:
 
     from rmqlab.cluster.pytest_plugin import cluster_fixture
 

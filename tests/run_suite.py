@@ -3,8 +3,8 @@
     python -m tests.run_suite NAME [--jobs N] [PATH...] [-- PYTEST_OPTION...]
 
 A test that passes alone is printed as `FLAKY node-id` and counts as passed. Nothing runs again after a collection
-error, a crash, an interruption, or more than five failures: then something is broken. Run it in pytest's root directory.
-Exit status: 0 when every test passed, at once or alone; otherwise pytest's own, or 1.
+error, a crash, an interruption, or more than five failures: then something is broken. Run it in pytest's root
+directory. Exit status: 0 when every test passed, at once or alone; otherwise pytest's own, or 1.
 """
 
 import argparse

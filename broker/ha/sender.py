@@ -1,7 +1,7 @@
 """Log bytes out: frames for one slave, sent from the mapped files without copying.
 
-One call sends many frames. Between two passes only the offset of a frame and the number of sent bytes are kept; its bytes
-are read again from the log, because the mapped file may be closed meanwhile.
+One call sends many frames. Between two passes only the offset of a frame and the number of sent bytes are kept; its
+bytes are read again from the log, because the mapped file may be closed meanwhile.
 """
 
 from collections.abc import Sequence

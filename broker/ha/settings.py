@@ -57,16 +57,18 @@ class HaSettings:
     rule: one slave, measured by the highest offset that any slave ever reported (store-ha#52).
     """
     ha_fail_lost_slave_at_once: bool = False
-    """A master fails waiting sends, with the cause, as soon as their slave is lost; in 4.9 they time out without a cause."""
+    """A master fails waiting sends, with the cause, as soon as their slave is lost; in 4.9 they time out without a
+    cause."""
     ha_report_trouble: bool = False
-    """A slave reports to its master what stops replication, and a master names it to senders; 4.9's master sees only that
-    the connection ended.
+    """A slave reports to its master what stops replication, and a master names it to senders; 4.9's master sees only
+    that the connection ended.
     """
     ha_bootstrap_from_first_byte: bool = False
     """A master sends an empty slave its whole log; 4.9 sends the last file only (store-ha#36)."""
     ha_refuse_false_reports: bool = False
-    """A master closes a connection that reports bytes it cannot have: a first report beyond the log's end, or beyond the
-    log at the start and the bytes sent since; a later report beyond the sent bytes. 4.9 accepts every first report.
+    """A master closes a connection that reports bytes it cannot have: a first report beyond the log's end, or beyond
+    the log at the start and the bytes sent since; a later report beyond the sent bytes. 4.9 accepts every first
+    report.
     """
     ha_restart_expired_slave: bool = False
     """A slave whose next byte has expired on its master drops its log and copies again, and a master closes the

@@ -1,7 +1,7 @@
 """Troubles that slaves reported, with `ha_report_trouble`.
 
-A master itself sees only that a connection ended. The reported text goes into the remarks of sends that miss a copy. A trouble
-is forgotten once its slave is back, or if the slave does not repeat it for LIFETIME.
+A master itself sees only that a connection ended. The reported text goes into the remarks of sends that miss a copy. A
+trouble is forgotten once its slave is back, or if the slave does not repeat it for LIFETIME.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """What a stored message waits for before its send gets a reply: disk and slaves.
 
-The role, the flush type and `in_sync_replicas` decide that for all messages. With `obey_min_copies`, a message can demand
-more copies (`MIN_COPIES`), of an asynchronous master too, but never fewer.
+The role, the flush type and `in_sync_replicas` decide that for all messages. With `obey_min_copies`, a message can
+demand more copies (`MIN_COPIES`), of an asynchronous master too, but never fewer.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,8 @@ from rmqlab.runtime.validators import shown
 log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-"""Keys that no tool may change, independent of the configured black list. So are all paths (rmqlab.runtime.validators.FIXED)."""
+"""Keys that no tool may change, independent of the configured black list. So are all paths
+(rmqlab.runtime.validators.FIXED)."""
 _KNOWN = frozenset(setting_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""

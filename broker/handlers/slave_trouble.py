@@ -1,7 +1,8 @@
 """REPORT_SLAVE_TROUBLE, a request of ours (docs/departures.md).
 
-A slave reports what stops its replication. The text goes into remarks that producers get, so a report is accepted only from a slave of this group: from the address
-of an HA connection that has reported, or from the host that a nameserver has for the broker id.
+A slave reports what stops its replication. The text goes into remarks that producers get, so a report is accepted only
+from a slave of this group: from the address of an HA connection that has reported, or from the host that a nameserver
+has for the broker id.
 """
 
 import logging

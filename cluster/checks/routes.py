@@ -1,9 +1,9 @@
 """Routes of nameservers and clients, compared with the nodes that really served.
 
-`stale_route` is the longest time with the address of a broker that was dead, stopped or frozen. A broker registers before
-it is ready: a route with a starting broker is correct. `missing_route` is the longest time without a broker that was ready,
-`route_disagreement` the longest time in which two running nameservers had different brokers. Time in which a nameserver
-itself is away does not count.
+`stale_route` is the longest time with the address of a broker that was dead, stopped or frozen. A broker registers
+before it is ready: a route with a starting broker is correct. `missing_route` is the longest time without a broker that
+was ready, `route_disagreement` the longest time in which two running nameservers had different brokers. Time in which a
+nameserver itself is away does not count.
 """
 
 import itertools

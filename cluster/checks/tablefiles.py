@@ -1,7 +1,7 @@
 """Small tables of masters, compared with what their logs and the journal prove.
 
-A broker saves a group at its first heartbeat, before it serves it. It saves delay offsets every 10 s and at a clean stop:
-after any other end `delay_offset_behind` is unknown.
+A broker saves a group at its first heartbeat, before it serves it. It saves delay offsets every 10 s and at a clean
+stop: after any other end `delay_offset_behind` is unknown.
 """
 
 from collections.abc import Callable, Iterator, Mapping

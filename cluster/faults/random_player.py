@@ -23,8 +23,8 @@ OnAction = Callable[[dict[str, Any]], Awaitable[None]]
 async def play_random_faults(cluster: Cluster, faults: RandomFaults, on_action: OnAction, label: str = "") -> None:
     """Play until the count is reached or cancellation, then undo the faults in force.
 
-    `on_action` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and why
-    it failed, for example because the node was already killed. The journal records them under the label; if their
+    `on_action` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and
+    why it failed, for example because the node was already killed. The journal records them under the label; if their
     number is known, it records all that were drawn before the first is played.
     """
     player = _Player(cluster)

@@ -1,8 +1,8 @@
 """The verdict on a run: compares each expectation with its finding. Pure.
 
-A claim *holds* if every expectation holds, is *violated* if one is, and otherwise *unknown*, with what is missing. Times
-have an allowance for the machine (process starts, disk syncs), multiplied by the rate. It makes times longer; shorter
-ones are possible only between two moments that different processes noticed.
+A claim *holds* if every expectation holds, is *violated* if one is, and otherwise *unknown*, with what is missing.
+Times have an allowance for the machine (process starts, disk syncs), multiplied by the rate. It makes times longer;
+shorter ones are possible only between two moments that different processes noticed.
 """
 
 from typing import Any

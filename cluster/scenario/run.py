@@ -177,9 +177,8 @@ async def run_scenario(
     BindingError, before anything starts, for one that cannot be played.
 
     Also raises the errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
-    with the verdict `unknown`. `on_line` gets
-    a line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called when
-    the cluster is, before the first step.
+    with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
+    function of what is waited for; `ready` is called when the cluster is, before the first step.
     """
     review(scenario, is_single=not has_loopback_network())
     seed = draw_seed() if options.seed is None else options.seed

@@ -1,7 +1,7 @@
 """The message property `MIN_COPIES`: the number of logs that must have a message.
 
-A property of ours: with fewer copies the send is not SEND_OK. Brokers of RocketMQ store it and ignore it. Counted as `in_sync_replicas`, the master's log included,
-so 2 means one slave.
+A property of ours: with fewer copies the send is not SEND_OK. Brokers of RocketMQ store it and ignore it. Counted as
+`in_sync_replicas`, the master's log included, so 2 means one slave.
 """
 
 import re

@@ -85,7 +85,8 @@ def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
 
     Values that msgpack does not support are written as text.
 
-    Fields are bounded (`rmqlab.runtime.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an entry.
+    Fields are bounded (`rmqlab.runtime.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an
+    entry.
     """
     packed: bytes = msgpack.packb(
         {

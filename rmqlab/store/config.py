@@ -123,7 +123,8 @@ class StoreConfig:
 
     access_message_in_memory_max_ratio: int = attrs.field(default=40, validator=_percent)  # percent of total_memory
     total_memory: int = attrs.field(factory=machine_memory, validator=within(0, INT64))
-    """Assumed physical memory, in bytes (ours: RocketMQ reads the machine's). A small value makes pulls move to the slave."""
+    """Assumed physical memory, in bytes (ours: RocketMQ reads the machine's). A small value makes pulls move to the
+    slave."""
     max_transfer_bytes_on_message_in_memory: int = attrs.field(default=262_144, validator=_bytes_of_reply)
     max_transfer_count_on_message_in_memory: int = attrs.field(default=32, validator=within(0, INT32))
     max_transfer_bytes_on_message_in_disk: int = attrs.field(default=65_536, validator=_bytes_of_reply)

@@ -27,7 +27,8 @@ class FileQueue:
 
         Files count as full until recovery truncates them (section 3.5).
 
-        An empty last file was being created when its process died: it is deleted. StoreCorrupt for a file of another length.
+        An empty last file was being created when its process died: it is deleted. StoreCorrupt for a file of another
+        length.
         """
         sizes = self.disk.file_sizes(self.directory)
         names = sorted(name for name in sizes if name.isdecimal())

@@ -1,12 +1,12 @@
 """Flushing: a worker thread syncs, and the loop applies the result.
 
 The synced offsets must survive `kill -9`, so that a power loss can be simulated: kill the process, then erase what was
-never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit log offsets up
-to which records, and up to which their queue entries, were synced.
+never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit log offsets
+up to which records, and up to which their queue entries, were synced.
 
 The kernel reports a failed fsync once and may then mark the pages as clean: the next fsync succeeds and writes nothing.
-So a range whose fsync failed counts as synced only after it was rewritten and its records checked. RocketMQ 4.9 counts it
-with the next success (issue 12.14).
+So a range whose fsync failed counts as synced only after it was rewritten and its records checked. RocketMQ 4.9 counts
+it with the next success (issue 12.14).
 """
 
 import contextlib

@@ -170,8 +170,8 @@ class _Alike:
 class KeyReader:
     """Reads the keys of records.
 
-    Successive records come from few producers, each of which sets the same properties. A record that equals the last one
-    but for the end of its unique key needs only a comparison and a short sum, as h(ab) = h(a) * 31^len(b) + h(b).
+    Successive records come from few producers, each of which sets the same properties. A record that equals the last
+    one but for the end of its unique key needs only a comparison and a short sum, as h(ab) = h(a) * 31^len(b) + h(b).
     """
 
     _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)

@@ -1,9 +1,9 @@
 """A bounded number of mapped queue files for all queues of a store.
 
 A mapping needs a descriptor and counts against the system's limit of mappings. Clients decide how many queue files a
-broker has, so a file is mapped when it is used, and the file that was mapped longest ago is unmapped for it. The order of
-use is not recorded: that would cost time at each entry, and would save a file in use at most one mapping for each `limit`
-others.
+broker has, so a file is mapped when it is used, and the file that was mapped longest ago is unmapped for it. The order
+of use is not recorded: that would cost time at each entry, and would save a file in use at most one mapping for each
+`limit` others.
 """
 
 import contextlib

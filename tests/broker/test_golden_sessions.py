@@ -1,8 +1,8 @@
 """Replays requests of mqadmin and Java clients, and compares our responses.
 
-The recordings b1 to b7 are one session; b8 and two more are another, against a master without a slave; the others
-stand alone, with the topics that they found there. Compared are the response code, the names of the ext fields, and the form of the body: members by name and type; for pulls and queries the
-messages themselves.
+The recordings b1 to b7 are one session; b8 and two more are another, against a master without a slave; the others stand
+alone, with the topics that they found there. Compared are the response code, the names of the ext fields, and the form
+of the body: members by name and type; for pulls and queries the messages themselves.
 """
 
 import json

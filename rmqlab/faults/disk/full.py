@@ -13,8 +13,8 @@ from rmqlab.faults.specification import option
 class DiskFull(DiskFault):
     """No space is left for new blocks and for tables.
 
-    The disk shows 100 % used once nothing is left. Space already allocated to files accepts some more sends, until it is used up or the broker checks its disk, every
-    10 s as in 4.9.
+    The disk shows 100 % used once nothing is left. Space already allocated to files accepts some more sends, until it
+    is used up or the broker checks its disk, every 10 s as in 4.9.
     """
 
     kind = "full"

@@ -1,8 +1,8 @@
 """The link faults in force at the connections of one event loop.
 
 A link is known by the address of the peer. Rules apply at once to live connections: a `FaultySocket` replaces their
-socket, which returns once no direction is impaired and no bytes are in flight. Without rules a connection costs an entry
-here when it is made, and is free afterwards.
+socket, which returns once no direction is impaired and no bytes are in flight. Without rules a connection costs an
+entry here when it is made, and is free afterwards.
 """
 
 import contextlib
