@@ -71,7 +71,7 @@ def test_a_killed_master_is_named_with_what_it_cost(tmp_path: pathlib.Path) -> N
     sentences = [text_of(one) for one in write_story(run_data(tmp_path, killed, found))]
     assert sentences[1:4] == [
         "At 10.0 s broker-a (the master) was killed and was back 11.0 s later.",
-        "Nobody could write to broker-a for 11.0 s; 120 sends were refused; reads were away for at least 1.0 s.",
+        "No workload could write to broker-a for 11.0 s; 120 sends were refused; reads were away for at least 1.0 s.",
         "No acknowledged message was lost; 1 delivery was a repeat.",
     ]
     assert "promotes no slave" in sentences[4]
