@@ -19,6 +19,7 @@ HOSTILE = (
     "broker",
     "client",
     "cluster",
+    "dledger",
     "faults",
     "nameserver",
     "pipeline",

@@ -1,0 +1,233 @@
+"""The log of one member: entries in data files, their places in index files.
+
+Sections 1 and 7. Roles and terms are checked by the caller: the store only keeps entries in order. Methods raise DLedgerError with the
+code that DLedger's own store has, and OSError where the disk fails; both leave the log as it was.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+import attrs
+
+from rmqlab.dledger import keyvalues
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError
+from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
+from rmqlab.dledger.recovery import cut, recover, unit_at
+from rmqlab.store.disk import Disk
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.logfile import LogFile
+
+INDEX_FILE_SIZE: Final = 5 * 1024 * 1024 * UNIT.size
+"""Bytes; a broker has no setting for it."""
+CHECKPOINT: Final = "checkpoint"
+
+Prepare = Callable[[int, bytes], bytes]
+"""Returns the body to store, from the entry's position and the given body: the AppendHook of a broker."""
+
+
+@attrs.define(eq=False)
+class EntryStore:
+    """Entries from `begin_index` to `end_index`; both are -1 while the log is empty."""
+
+    directory: Path
+    data: FileQueue
+    index: FileQueue
+    disk: Disk
+    begin_index: int = -1
+    end_index: int = -1
+    end_term: int = -1
+    committed_index: int = -1
+    """The last committed entry that is known here. A truncate does not lower it (dledger#46)."""
+    committed_end: int = -1
+    """Position behind that entry: readers see bytes before it."""
+    _begin_position: int = 0
+    """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
+    _unsynced: dict[LogFile, None] = attrs.field(factory=dict)
+    """Files that were written since the last flush."""
+
+    @classmethod
+    def open(
+        cls, directory: Path, data_file_size: int, index_file_size: int = INDEX_FILE_SIZE, disk: Disk | None = None
+    ) -> Self:
+        """Open and recover the log below `dledger-<selfId>` (dledger#1).
+
+        StoreCorrupt for a file of another length, DLedgerError(DISK_ERROR) for a gap between files, OSError.
+        """
+        disk = disk or Disk()
+        data = FileQueue(directory / "data", data_file_size, disk)
+        index = FileQueue(directory / "index", index_file_size, disk)
+        data.load()
+        index.load()
+        store = cls(directory, data, index, disk)
+        end = recover(data, index)
+        store.end_index, store.end_term = end.index, end.term
+        store._begin_position = data.min_offset
+        if end.index >= 0:
+            store._find_begin()
+        store._load_checkpoint()
+        return store
+
+    def close(self) -> None:
+        """Sync the files, write the checkpoint, unmap."""
+        self.flush()
+        self.save_checkpoint()
+        self.data.close()
+        self.index.close()
+
+    # ---- reads ----
+
+    def get(self, number: int) -> Entry:
+        """Return an entry, committed or not. DLedgerError outside of the log (dledger#45)."""
+        if number < 0 or number > self.end_index:
+            raise DLedgerError(DLedgerCode.INDEX_OUT_OF_RANGE, f"{number} is not in {self._range}")
+        if number < self.begin_index:
+            raise DLedgerError(DLedgerCode.INDEX_LESS_THAN_LOCAL_BEGIN, f"{number} is not in {self._range}")
+        unit = unit_at(self.index, number)
+        file = self.data.file_at(unit.pos) if unit else None
+        if unit is None or file is None or unit.number != number:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} has no place in the files")
+        at = unit.pos - file.first_offset
+        entry = Entry.decode(file.view[at : at + unit.size])
+        if entry.unit != unit:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} at {unit.pos} is entry {entry.index}")
+        return entry
+
+    @property
+    def _range(self) -> str:
+        return f"{self.begin_index} to {self.end_index}"
+
+    # ---- appends ----
+
+    def append(self, term: int, body: bytes, prepare: Prepare | None = None) -> Entry:
+        """Append a body as the next entry of a leader's term (dledger#45).
+
+        Return the entry. `prepare` may change the body, not its length.
+        """
+        position = self._position_for(Entry(index=0, term=term, pos=0, body=body).size)
+        stored = prepare(position, body) if prepare else body
+        entry = Entry(index=self.end_index + 1, term=term, pos=position, body=stored)
+        self._write(entry)
+        return entry
+
+    def append_entry(self, entry: Entry) -> None:
+        """Append a leader's entry as it is (dledger#45).
+
+        DLedgerError: INCONSISTENT_INDEX if it is not the next one, DISK_ERROR if it is for another position.
+        """
+        if entry.index != self.end_index + 1:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_INDEX, f"entry {entry.index} after {self.end_index}")
+        position = self._position_for(entry.size)
+        if entry.pos != position:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
+        self._write(entry)
+
+    def truncate(self, entry: Entry) -> None:
+        """Make a leader's entry the last one (section 7.2).
+
+        An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
+        not reach there, it begins anew with this entry. Cut bytes are not zeroed, so a start before they are written
+        again finds entries that were cut; they still wait for a leader's comparison.
+        """
+        is_own = self._has(entry)
+        end = entry.end if is_own else entry.pos
+        if cut(self.data, end) or end < self._begin_position:
+            self._begin_position = end
+        if not is_own:
+            self._append_to(self.data, entry.encode())
+        cut(self.index, entry.index * UNIT.size)
+        self._append_to(self.index, entry.unit.encode())
+        self.end_index, self.end_term = entry.index, entry.term
+        self._find_begin()
+
+    def _has(self, entry: Entry) -> bool:
+        try:
+            return self.get(entry.index) == entry
+        except DLedgerError:
+            return False
+
+    def _position_for(self, size: int) -> int:
+        """Return the position of the next entry, in a new file if needed (dledger#3)."""
+        if size + MIN_BLANK > self.data.file_size:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"{size} bytes do not fit into a file of {self.data.file_size}")
+        file = self.data.file_to_write()
+        left = file.size - file.wrote
+        if size + MIN_BLANK > left:
+            self._append_to(self.data, blank(left))
+            file = self.data.file_to_write()
+        return file.end_offset
+
+    def _write(self, entry: Entry) -> None:
+        self._append_to(self.data, entry.encode())
+        try:
+            self._append_to(self.index, entry.unit.encode())
+        except OSError:
+            self.data.trim(entry.pos)
+            raise
+        self.end_index, self.end_term = entry.index, entry.term
+        if self.begin_index == -1:
+            self.begin_index = entry.index
+            self._begin_position = entry.pos
+
+    def _append_to(self, files: FileQueue, raw: bytes) -> None:
+        file = files.file_to_write()
+        file.append(raw)
+        self._unsynced[file] = None
+
+    # ---- begin ----
+
+    def drop_first_file(self) -> None:
+        """Delete the oldest data file, and index files before the new begin.
+
+        OSError keeps all files.
+        """
+        self.data.drop_first()
+        self._begin_position = self.data.min_offset
+        self._find_begin()
+
+    def _find_begin(self) -> None:
+        file = self.data.files[0]
+        self.begin_index = EntryHeader.decode(file.view, self._begin_position - file.first_offset).number
+        begin = self.begin_index * UNIT.size
+        while self.index.files[0].first_offset + self.index.file_size <= begin:
+            self.index.drop_first()
+
+    # ---- committed index, checkpoint ----
+
+    def commit(self, number: int) -> bool:
+        """Raise the committed index, at most to the end. True if it changed (dledger#47).
+
+        The caller ignores reports of terms before its own.
+        """
+        if self.end_index == -1 or number in (-1, self.committed_index):
+            return False
+        if number < max(self.committed_index, self.begin_index):
+            return False
+        number = min(number, self.end_index)
+        unit = unit_at(self.index, number)
+        if unit is None:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {number} has no place in the files")
+        self.committed_index, self.committed_end = number, unit.pos + unit.size
+        return True
+
+    def flush(self) -> None:
+        """Sync all files that were written since the last call (dledger#51).
+
+        Blocks, so it runs in a worker thread. OSError; the files then count as unsynced.
+        """
+        files, self._unsynced = self._unsynced, {}
+        try:
+            for file in files:
+                file.sync()
+        except OSError:
+            self._unsynced |= files
+            raise
+
+    def save_checkpoint(self) -> None:
+        """Write end and committed index (dledger#6, #51). OSError."""
+        pairs = {"committedIndex": self.committed_index, "endIndex": self.end_index}
+        keyvalues.save(self.disk, self.directory / CHECKPOINT, pairs)
+
+    def _load_checkpoint(self) -> None:
+        path = self.directory / CHECKPOINT
+        self.commit(keyvalues.number(keyvalues.load(self.disk, path), "committedIndex", path, -1))

@@ -1,0 +1,43 @@
+"""The two text files of a member: `checkpoint` and `currterm` (section 1.5)."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rmqlab.store.disk import Disk, StoreCorrupt
+
+
+def save(disk: Disk, path: Path, pairs: Mapping[str, str | int]) -> None:
+    """Replace the file; the old content stays in `NAME.bak` (dledger#6).
+
+    OSError leaves the file as it was.
+
+    DLedger deletes the old file before it renames the new one. A kill in between loses term and vote, so this renames
+    over the old file.
+    """
+    new = path.with_name(f"{path.name}.tmp")
+    disk.make_directory(path.parent)
+    disk.write_file(new, "".join(f"{key}={value}\n" for key, value in pairs.items()).encode())
+    if disk.exists(path):
+        disk.write_file(path.with_name(f"{path.name}.bak"), disk.read_file(path))
+    disk.rename(new, path)
+
+
+def load(disk: Disk, path: Path) -> dict[str, str]:
+    """Return the pairs of a file, empty if it is missing."""
+    if not disk.exists(path):
+        return {}
+    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def number(pairs: Mapping[str, str], key: str, path: Path, default: int) -> int:
+    """Return a number of a file, or the default without the key.
+
+    StoreCorrupt for other text: a member that forgets its term could vote twice in it.
+    """
+    text = pairs.get(key, "")
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise StoreCorrupt(f"{path}: {key}={text[:40]}, expected a number") from None

@@ -1,0 +1,134 @@
+"""Finds the end of a log after any stop, and mends its index.
+
+Section 7.4, DLedgerMmapFileStore.recover.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError
+from rmqlab.dledger.entry import BLANK_MAGIC, HEADER, UNIT, EntryHeader, IndexUnit
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.logfile import LogFile
+
+_CHECKED_FILES: Final = 3
+"""The last files, which recovery reads as a whole."""
+_MAGIC = struct.Struct(">i")
+
+
+@attrs.frozen
+class LogEnd:
+    """The last valid entry, and the position behind it.
+
+    Index and term are -1 in an empty log.
+    """
+
+    index: int
+    term: int
+    position: int
+
+
+def recover(data: FileQueue, index: FileQueue) -> LogEnd:
+    """Cut both file lists behind the last valid entry, and mend the index.
+
+    DLedgerError(DISK_ERROR) if a file in the middle is missing; OSError if units cannot be written.
+    """
+    _check_continuous(data)
+    _check_continuous(index)
+    end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
+    data.trim(end.position)
+    index.trim((end.index + 1) * UNIT.size)
+    return end
+
+
+def cut(files: FileQueue, offset: int) -> bool:
+    """Make an offset the end of the files (dledger#46). OSError.
+
+    If they do not reach it, all are deleted and they begin there, in the file that contains it. True then.
+    """
+    files.trim(offset)
+    if files.max_offset == offset:
+        return False
+    files.destroy()
+    files.add(offset - offset % files.file_size).wrote = offset % files.file_size
+    return True
+
+
+def unit_at(index: FileQueue, number: int) -> IndexUnit | None:
+    """Return the unit of an entry, or None if no file has it."""
+    offset = number * UNIT.size
+    file = index.file_at(offset)
+    if file is None or file.end_offset < offset + UNIT.size:
+        return None
+    return IndexUnit.decode(file.view, offset - file.first_offset)
+
+
+def _check_continuous(files: FileQueue) -> None:
+    for before, after in zip(files.files, files.files[1:], strict=False):
+        if after.first_offset - before.first_offset != files.file_size:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"{before.path} is not followed by the next file")
+
+
+@attrs.define
+class _Recovery:
+    data: FileQueue
+    index: FileQueue
+    is_index_broken: bool = False
+    """True after the first unit that does not fit its entry: all later ones are written anew."""
+
+    def run(self) -> LogEnd:
+        first = self._first_file()
+        end = LogEnd(-1, -1, self.data.files[first].first_offset)
+        for file in self.data.files[first:]:
+            is_complete = False
+            for header in self._headers(file):
+                if header is None:
+                    is_complete = True
+                elif not _continues(header, end):
+                    break
+                else:
+                    self._mend_index(header)
+                    end = LogEnd(header.number, header.term, header.pos + header.size)
+            if not is_complete:
+                break
+            end = attrs.evolve(end, position=file.first_offset + file.size)
+        return end
+
+    def _first_file(self) -> int:
+        """Return the number of the file to begin with; entries before it are trusted."""
+        start = max(len(self.data.files) - _CHECKED_FILES, 0)
+        return next((number for number in range(start, -1, -1) if self._is_sound(self.data.files[number])), 0)
+
+    def _is_sound(self, file: LogFile) -> bool:
+        header = EntryHeader.decode(file.view)
+        return header.is_valid_at(file.first_offset) and unit_at(self.index, header.number) == header.unit
+
+    def _headers(self, file: LogFile) -> Iterator[EntryHeader | None]:
+        """Yield each valid header of a file, and None at a blank."""
+        at = 0
+        while at + _MAGIC.size <= file.size:
+            if _MAGIC.unpack_from(file.view, at)[0] == BLANK_MAGIC:
+                yield None
+                return
+            if at + HEADER.size > file.size:
+                return
+            header = EntryHeader.decode(file.view, at)
+            if not header.is_valid_at(file.first_offset + at) or at + header.size > file.size:
+                return
+            yield header
+            at += header.size
+
+    def _mend_index(self, header: EntryHeader) -> None:
+        if not self.is_index_broken and unit_at(self.index, header.number) != header.unit:
+            cut(self.index, header.number * UNIT.size)
+            self.is_index_broken = True
+        if self.is_index_broken:
+            self.index.file_to_write().append(header.unit.encode())
+
+
+def _continues(header: EntryHeader, end: LogEnd) -> bool:
+    """True if an entry may follow the last valid one. Any entry may be the first."""
+    return header.term >= end.term and (end.index == -1 or header.number == end.index + 1)

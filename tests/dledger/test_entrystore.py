@@ -1,0 +1,301 @@
+"""The entry store against files and recoveries of a real DLedger, and properties."""
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError
+from rmqlab.dledger.entry import BODY_OFFSET, Entry
+from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.store.disk import Disk, StoreCorrupt
+from rmqlab.store.filequeue import FileQueue
+
+Recorded = Callable[[str], list[dict[str, Any]]]
+
+DATA_FILE = 1024
+INDEX_FILE = 16 * 32
+
+
+def body_of(number: int) -> bytes:
+    return bytes([number + 1]) * (1 + number * 37 % 200)
+
+
+def open_small(directory: Path, disk: Disk | None = None) -> EntryStore:
+    return EntryStore.open(directory, DATA_FILE, INDEX_FILE, disk)
+
+
+def with_golden_entries(directory: Path) -> EntryStore:
+    """A store with the recorded leader's 40 entries; entry 33 is committed."""
+    store = open_small(directory)
+    for number in range(40):
+        store.append(1 + number // 10, body_of(number))
+    store.commit(33)
+    return store
+
+
+def files_below(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def digest(files: FileQueue) -> str:
+    end = files.max_offset
+    parts = [path.read_bytes()[: max(0, end - int(path.name))] for path in sorted(files.directory.glob("*"))]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def state_of(store: EntryStore) -> dict[str, Any]:
+    """The members that a recording has, too."""
+    return {
+        "begin": store.begin_index,
+        "end": store.end_index,
+        "end_term": store.end_term,
+        "committed": store.committed_index,
+        "committed_pos": store.committed_end,
+        "data_end": store.data.max_offset,
+        "index_end": store.index.max_offset,
+        "data_digest": digest(store.data),
+        "index_digest": digest(store.index),
+    }
+
+
+def apply(damage: list[Any], directory: Path) -> None:
+    for name, at, length, value in damage:
+        path = directory / name
+        if not length:
+            path.unlink()
+            continue
+        raw = bytearray(path.read_bytes())
+        raw[at : at + length] = bytes([value]) * min(length, len(raw) - at)
+        path.write_bytes(raw)
+
+
+# ---- a real DLedger ----
+
+
+def test_a_store_of_the_same_entries_has_the_same_bytes(tmp_path: Path, golden_store: Path) -> None:
+    """dledger#1 to #4, #6"""
+    with_golden_entries(tmp_path / "ours").close()
+    theirs = files_below(golden_store)
+    del theirs["currterm"]
+    assert files_below(tmp_path / "ours") == theirs
+
+
+def test_every_entry_of_a_real_store_is_read(golden_store: Path) -> None:
+    """dledger#2, #4"""
+    store = open_small(golden_store)
+    assert [store.get(number).body for number in range(40)] == [body_of(number) for number in range(40)]
+    assert [store.get(number).term for number in (0, 9, 10, 39)] == [1, 1, 2, 4]
+
+
+def test_recovery_finds_what_a_real_one_finds(golden_store: Path, tmp_path: Path, recorded: Recorded) -> None:
+    """dledger#48 to #50"""
+    original = files_below(golden_store)
+    for number, row in enumerate(recorded("recoveries.jsonl")):
+        directory = tmp_path / str(number)
+        for name, raw in original.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(raw)
+        apply(row["damage"], directory)
+        assert {"damage": row["damage"], **state_of(open_small(directory))} == row
+
+
+def test_truncate_leaves_what_a_real_one_leaves(tmp_path: Path, recorded: Recorded) -> None:
+    """dledger#46"""
+    for number, row in enumerate(recorded("truncates.jsonl")):
+        store = with_golden_entries(tmp_path / str(number))
+        if row["own"]:
+            entry = store.get(row["index"])
+        else:
+            entry = Entry(index=row["index"], term=row["term"], pos=row["pos"], body=b"other")
+        store.truncate(entry)
+        assert state_of(store) == {key: row[key] for key in state_of(store)}, row
+        assert store.get(entry.index) == entry
+
+
+# ---- appends and reads ----
+
+
+def test_positions_are_known_before_the_body_is_stored(tmp_path: Path) -> None:
+    """dledger#5: a broker writes the position behind the header into its record."""
+    store = open_small(tmp_path)
+    store.append(1, bytes(100))
+    entry = store.append(1, bytes(8), lambda position, _: (position + BODY_OFFSET).to_bytes(8, "big"))
+    assert int.from_bytes(store.get(1).body, "big") == entry.pos + BODY_OFFSET == 148 + 48
+
+
+@pytest.mark.parametrize(("size", "is_next_file"), [(DATA_FILE - 8, False), (DATA_FILE - 7, True)])
+def test_an_entry_leaves_eight_bytes(tmp_path: Path, size: int, *, is_next_file: bool) -> None:
+    """dledger#3"""
+    store = open_small(tmp_path)
+    store.append(1, bytes(100))
+    entry = store.append(1, bytes(size - 148 - 48))
+    assert (entry.pos == DATA_FILE) is is_next_file
+
+
+def test_errors_have_the_codes_of_a_real_store(tmp_path: Path) -> None:
+    """dledger#45"""
+    store = with_golden_entries(tmp_path)
+    store.drop_first_file()
+
+    def code_of(call: Callable[[], object]) -> DLedgerCode:
+        with pytest.raises(DLedgerError) as caught:
+            call()
+        return caught.value.code
+
+    following = Entry(index=40, term=4, pos=store.data.max_offset, body=b"x")
+    assert code_of(lambda: store.get(-1)) is DLedgerCode.INDEX_OUT_OF_RANGE
+    assert code_of(lambda: store.get(40)) is DLedgerCode.INDEX_OUT_OF_RANGE
+    assert code_of(lambda: store.get(0)) is DLedgerCode.INDEX_LESS_THAN_LOCAL_BEGIN
+    assert code_of(lambda: store.append(4, bytes(DATA_FILE))) is DLedgerCode.DISK_ERROR
+    assert code_of(lambda: store.append_entry(attrs.evolve(following, index=41))) is DLedgerCode.INCONSISTENT_INDEX
+    assert code_of(lambda: store.append_entry(attrs.evolve(following, pos=1))) is DLedgerCode.DISK_ERROR
+    assert (store.begin_index, store.end_index) == (7, 39)
+    store.append_entry(following)
+    assert store.get(40) == following
+
+
+def test_an_empty_store_has_no_entry(tmp_path: Path) -> None:
+    """dledger#45"""
+    store = open_small(tmp_path)
+    with pytest.raises(DLedgerError) as caught:
+        store.get(0)
+    assert caught.value.code is DLedgerCode.INDEX_OUT_OF_RANGE
+    assert (store.begin_index, store.end_index, store.end_term, store.committed_index) == (-1, -1, -1, -1)
+
+
+def test_a_file_of_another_length_or_a_gap_prevents_the_start(tmp_path: Path) -> None:
+    """dledger#1"""
+    with_golden_entries(tmp_path).close()
+    path = tmp_path / "data" / f"{2 * DATA_FILE:020}"
+    path.write_bytes(b"short")
+    with pytest.raises(StoreCorrupt, match=r"5 bytes, expected 1024"):
+        open_small(tmp_path)
+    path.unlink()
+    with pytest.raises(DLedgerError, match="not followed by the next file"):
+        open_small(tmp_path)
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_small(tmp_path)
+    store.append(1, b"first")
+    before = state_of(store)
+
+    def full(_file: object, _raw: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(store.index.files[0]), "append", full)
+    with pytest.raises(OSError, match="No space"):
+        store.append(1, b"second")
+    assert state_of(store) == before
+
+
+# ---- committed index ----
+
+
+@pytest.mark.parametrize(
+    ("number", "committed"), [(-1, 20), (20, 20), (19, 20), (21, 21), (39, 39), (1000, 39), (3, 20)]
+)
+def test_the_committed_index_only_rises_and_stays_in_the_log(tmp_path: Path, number: int, committed: int) -> None:
+    """dledger#47"""
+    store = open_small(tmp_path)
+    for each in range(40):
+        store.append(1, body_of(each))
+    assert store.commit(20)
+    assert store.commit(number) is (committed != 20)
+    assert (store.committed_index, store.committed_end) == (committed, store.get(committed).end)
+
+
+def test_an_empty_log_commits_nothing(tmp_path: Path) -> None:
+    """dledger#47"""
+    assert not open_small(tmp_path).commit(5)
+
+
+def test_an_unreadable_checkpoint_is_named(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_text("committedIndex=many\n")
+    with pytest.raises(StoreCorrupt, match="committedIndex=many, expected a number"):
+        open_small(tmp_path)
+
+
+def test_a_checkpoint_keeps_its_former_content(tmp_path: Path) -> None:
+    """dledger#6"""
+    store = with_golden_entries(tmp_path)
+    store.save_checkpoint()
+    store.commit(35)
+    store.save_checkpoint()
+    assert (tmp_path / "checkpoint").read_text() == "committedIndex=35\nendIndex=39\n"
+    assert (tmp_path / "checkpoint.bak").read_text() == "committedIndex=33\nendIndex=39\n"
+    assert not (tmp_path / "checkpoint.tmp").exists()
+
+
+def test_a_flush_syncs_what_was_written_since(tmp_path: Path) -> None:
+    """dledger#51"""
+    synced: list[int] = []
+
+    class Counting(Disk):
+        def sync(self, descriptor: int) -> None:
+            synced.append(descriptor)
+
+    store = open_small(tmp_path, Counting())
+    store.append(1, b"first")
+    store.flush()
+    store.flush()
+    assert len(synced) == 2  # one data file, one index file
+
+
+# ---- properties ----
+
+bodies = st.lists(st.binary(max_size=300), min_size=1, max_size=40)
+
+
+@given(bodies=bodies, cut_at=st.integers(0, 3000), at_index=st.booleans())
+@settings(max_examples=60)
+def test_a_torn_tail_leaves_a_prefix(bodies: list[bytes], cut_at: int, *, at_index: bool) -> None:
+    """dledger#48, #49: entries before the lost bytes are read byte for byte."""
+    with tempfile.TemporaryDirectory() as name:
+        store = open_small(Path(name))
+        entries = [store.append(1 + number // 7, body) for number, body in enumerate(bodies)]
+        store.close()
+        files = store.index if at_index else store.data
+        for file in files.files:
+            keep = max(0, files.max_offset - cut_at - file.first_offset)
+            raw = file.path.read_bytes()
+            file.path.write_bytes(raw[:keep] + bytes(len(raw) - len(raw[:keep])))
+        again = open_small(Path(name))
+        assert again.end_index == len(entries) - 1 if at_index else again.end_index < len(entries)
+        kept = [again.get(number) for number in range(again.end_index + 1)]
+        assert kept == entries[: len(kept)]
+        if not at_index:
+            whole = [each for each in entries if each.end <= files.max_offset - cut_at]
+            assert len(kept) >= len(whole)
+        following = again.append(100, b"next")
+        assert open_small(Path(name)).get(len(kept)) == following
+
+
+@given(bodies=bodies, keep=st.integers(0, 39), is_own=st.booleans(), more=bodies)
+@settings(max_examples=60)
+def test_a_follower_that_is_cut_ends_with_the_leaders_bytes(
+    bodies: list[bytes], keep: int, more: list[bytes], *, is_own: bool
+) -> None:
+    """dledger#46: files are equal up to the end, before and after a start."""
+    with tempfile.TemporaryDirectory() as name:
+        leader, follower = open_small(Path(name) / "leader"), open_small(Path(name) / "follower")
+        for body in bodies:
+            entry = leader.append(1, body)
+            follower.append_entry(entry)
+        common = min(keep, len(bodies) - 1)
+        leader.truncate(leader.get(common) if is_own else attrs.evolve(leader.get(common), term=2, body=b"new"))
+        follower.truncate(leader.get(common))
+        for body in more:
+            follower.append_entry(leader.append(3, body))
+        assert state_of(follower) == state_of(leader)
+        follower.close()
+        again = open_small(Path(name) / "follower")
+        expected = [leader.get(number) for number in range(leader.end_index + 1)]
+        assert [again.get(number) for number in range(leader.end_index + 1)] == expected
