@@ -1,0 +1,119 @@
+"""The state of one member: role, term, vote, end of its log.
+
+Section 4.1, class MemberState.
+"""
+
+import enum
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.dledger import keyvalues
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError
+from rmqlab.dledger.group import GroupSettings
+from rmqlab.store.disk import Disk
+
+TERM_FILE: Final = "currterm"
+
+
+class Role(enum.StrEnum):
+    """What a member is in its group. Every member starts as candidate."""
+
+    CANDIDATE = "CANDIDATE"
+    LEADER = "LEADER"
+    FOLLOWER = "FOLLOWER"
+
+
+@attrs.frozen
+class Ballot:
+    """What a member must not forget: its term, and its vote in it."""
+
+    term: int = 0
+    voted_for: str | None = None
+
+
+def load_ballot(disk: Disk, directory: Path) -> Ballot:
+    """Return the ballot of the file `currterm`, or that of a new member.
+
+    StoreCorrupt if the term is no number; DLedger starts with term 0 then, and may vote twice.
+    """
+    path = directory / TERM_FILE
+    pairs = keyvalues.load(disk, path)
+    return Ballot(keyvalues.number(pairs, "currTerm", path, 0), pairs.get("voteLeader") or None)
+
+
+def save_ballot(disk: Disk, directory: Path, ballot: Ballot) -> None:
+    """Write the file `currterm` (dledger#6). OSError."""
+    pairs: dict[str, str | int] = {"voteLeader": ballot.voted_for or "", "currTerm": ballot.term}
+    keyvalues.save(disk, directory / TERM_FILE, pairs)
+
+
+@attrs.define
+class Member:
+    """Shared by the elector, the pusher and the owner of the log, who updates its end."""
+
+    settings: GroupSettings
+    save: Callable[[Ballot], None]
+    """Makes a ballot durable before it counts (dledger#7). If it raises, the ballot does not count."""
+    ballot: Ballot = Ballot()
+    end_index: int = -1
+    end_term: int = -1
+    role: Role = Role.CANDIDATE
+    leader_id: str | None = None
+    known_max_term: int = -1
+    """The greatest term that another member reported."""
+    transferee: str | None = None
+    """The member that a leader transfers its leadership to; appends fail meanwhile."""
+    term_to_take: int = -1
+    """The term in which this member was asked to become leader."""
+    is_live: dict[str, bool] = attrs.field(factory=dict)
+    """Whether the last heartbeat to a peer had a response."""
+
+    @property
+    def term(self) -> int:
+        return self.ballot.term
+
+    @property
+    def self_id(self) -> str:
+        return self.settings.self_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.role is Role.LEADER
+
+    @property
+    def is_taking_leadership(self) -> bool:
+        """True for a preferred leader in the term that it was asked to take (section 4.5)."""
+        return self.term_to_take == self.term and self.self_id in self.settings.preferred_leader_ids
+
+    def is_quorum(self, count: int) -> bool:
+        return count >= self.settings.quorum
+
+    def vote_for(self, peer: str) -> None:
+        """Vote in the current term. Errors of `save`: the vote does not count."""
+        self._set_ballot(Ballot(self.term, peer))
+
+    def next_term(self) -> int:
+        """Enter the next term, or the greatest that is known (dledger#16)."""
+        if self.role is not Role.CANDIDATE:
+            raise DLedgerError(DLedgerCode.ILLEGAL_MEMBER_STATE, f"{self.role} != CANDIDATE")
+        self._set_ballot(Ballot(max(self.known_max_term, self.term + 1)))
+        return self.term
+
+    def _set_ballot(self, ballot: Ballot) -> None:
+        self.save(ballot)
+        self.ballot = ballot
+
+    def become_leader(self) -> None:
+        self.role, self.leader_id = Role.LEADER, self.self_id
+        self.is_live.clear()
+
+    def become_follower(self, leader_id: str) -> None:
+        self.role, self.leader_id, self.transferee = Role.FOLLOWER, leader_id, None
+
+    def become_candidate(self, term: int) -> None:
+        """Stop leading or following. The term itself is raised later, by `next_term`."""
+        self.known_max_term = max(self.known_max_term, term)
+        self.role, self.leader_id, self.transferee = Role.CANDIDATE, None, None
