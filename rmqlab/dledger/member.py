@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from rmqlab.dledger import keyvalues
+from rmqlab.dledger.bodies import Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.store.disk import Disk
@@ -90,6 +91,16 @@ class Member:
 
     def is_quorum(self, count: int) -> bool:
         return count >= self.settings.quorum
+
+    def check_recipient(self, request: Message) -> None:
+        """Check that a request is for this member and group (dledger#13).
+
+        DLedgerServer does so first. DLedgerError: UNKNOWN_MEMBER, UNKNOWN_GROUP.
+        """
+        if request.remote_id != self.self_id:
+            raise DLedgerError(DLedgerCode.UNKNOWN_MEMBER, f"{request.remote_id} != {self.self_id}")
+        if request.group != self.settings.group:
+            raise DLedgerError(DLedgerCode.UNKNOWN_GROUP, f"{request.group} != {self.settings.group}")
 
     def vote_for(self, peer: str) -> None:
         """Vote in the current term. Errors of `save`: the vote does not count."""

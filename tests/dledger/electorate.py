@@ -16,7 +16,6 @@ from rmqlab.dledger.member import Ballot, Member, Role
 from rmqlab.dledger.rounds import VoteRound
 
 CALL_TIMEOUT = 3000
-TICK = 10
 
 
 @attrs.define
@@ -58,6 +57,7 @@ class Electorate:
     loss: float = 0.0
     repeats: float = 0.0
     max_delay: int = 20
+    step: int = 10
     now: int = 0
     isolated: set[str] = attrs.field(factory=set)
     leaders: dict[int, set[str]] = attrs.field(factory=dict)
@@ -71,16 +71,19 @@ class Electorate:
         self.nodes = {peer: Node(GroupSettings(group="g", self_id=peer, peers=peers), self.chance) for peer in peers}
 
     def run(self, duration: int) -> None:
-        """Let time pass; each member ticks every 10 ms."""
+        """Let time pass; each member ticks at each step."""
         end = self.now + duration
         while self.now < end:
-            self.now += TICK
+            self.now += self.step
             while self._events and self._events[0][0] <= self.now:
                 heapq.heappop(self._events)[2]()
             for peer, node in self.nodes.items():
                 if node.is_up:
-                    node.elector.tick(self.now)
-                    self._collect(peer)
+                    self._tick(peer)
+
+    def _tick(self, peer: str) -> None:
+        self.nodes[peer].elector.tick(self.now)
+        self._collect(peer)
 
     def current_leaders(self) -> list[str]:
         return [peer for peer, node in self.nodes.items() if node.is_up and node.member.role is Role.LEADER]

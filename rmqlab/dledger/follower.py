@@ -1,0 +1,171 @@
+"""A follower's side of replication: a state machine without network and clock.
+
+Section 6.3, class DLedgerEntryPusher.EntryHandler. Requests come in any order; APPENDs wait for the one before them.
+Other requests are applied at once, so the queue of DLedger's thread, and its code 421 when full, do not exist here.
+"""
+
+from typing import Final, Generic, TypeVar
+
+import attrs
+
+from rmqlab.dledger.bodies import PushEntryRequest, PushEntryResponse
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.dledger.member import Member, Role
+
+CHECK_INTERVAL_MS: Final = 1000
+"""APPENDs that do not fit are checked so often, and are too early after waiting so long."""
+
+Caller = TypeVar("Caller")
+"""What the owner needs to send a response: a connection and the number of a request."""
+
+
+@attrs.define
+class _Waiting(Generic[Caller]):
+    request: PushEntryRequest
+    caller: Caller
+    since: int
+    is_refused: bool = False
+
+
+@attrs.define
+class Follower(Generic[Caller]):
+    """Applies the pushes of the known leader to the log.
+
+    Call `work` after each change of role, and at `wake_at`.
+    """
+
+    member: Member
+    store: EntryStore
+    _appends: dict[int, _Waiting[Caller]] = attrs.field(factory=dict)
+    """By the index of their first entry."""
+    _checked_at: int = 0
+    _responses: list[tuple[Caller, PushEntryResponse]] = attrs.field(factory=list)
+
+    def take_responses(self) -> list[tuple[Caller, PushEntryResponse]]:
+        """Return the responses to send, once."""
+        responses, self._responses = self._responses, []
+        return responses
+
+    @property
+    def wake_at(self) -> int | None:
+        """Time of the next check of APPENDs that do not fit; None without any."""
+        return self._checked_at + CHECK_INTERVAL_MS if self._appends else None
+
+    def handle(self, request: PushEntryRequest, caller: Caller, now: int) -> None:
+        """Accept a request and do what is possible (dledger#42).
+
+        DLedgerError(UNEXPECTED_ARGUMENT) if it has no entry but needs one.
+        """
+        if request.type is not PushType.COMMIT and not request.entries:
+            raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} without entry")
+        waiting = _Waiting(request, caller, now)
+        if request.type is PushType.APPEND:
+            self._queue(waiting)
+        else:
+            self._apply_at_once(waiting)
+        self.work(now)
+
+    def _queue(self, waiting: _Waiting[Caller]) -> None:
+        if waiting.request.first_index in self._appends:
+            self._respond(waiting, DLedgerCode.REPEATED_PUSH)
+        else:
+            self._appends[waiting.request.first_index] = waiting
+
+    def _apply_at_once(self, waiting: _Waiting[Caller]) -> None:
+        """Apply a request that goes before APPENDs.
+
+        The leader compares because its APPENDs failed, so COMPARE and TRUNCATE drop them without response.
+        """
+        if waiting.request.type is not PushType.COMMIT:
+            self._appends.clear()
+        if self.member.role is Role.FOLLOWER:
+            self._apply(waiting)
+        else:
+            self._respond(waiting, DLedgerCode.NOT_FOLLOWER)
+
+    def work(self, now: int) -> None:
+        """Apply the APPENDs that fit. A member that does not follow keeps them."""
+        if self.member.role is not Role.FOLLOWER:
+            return
+        while (waiting := self._appends.pop(self.store.end_index + 1, None)) is not None:
+            self._apply(waiting)
+        if now - self._checked_at >= CHECK_INTERVAL_MS:
+            self._checked_at = now
+            self._check_appends(now)
+
+    def _apply(self, waiting: _Waiting[Caller]) -> None:
+        """Do what a request asks and respond; any error is 406, or -1 for a COMMIT."""
+        request = waiting.request
+        try:
+            match request.type:
+                case PushType.APPEND:
+                    self._append(request)
+                case PushType.COMPARE:
+                    self._compare(request)
+                case PushType.TRUNCATE:
+                    self._truncate(request)
+            if request.type is not PushType.COMPARE and request.term >= self.member.term:
+                self.store.commit(request.commit_index)
+        except (DLedgerError, OSError):
+            is_commit = request.type is PushType.COMMIT
+            self._respond(waiting, DLedgerCode.UNKNOWN if is_commit else DLedgerCode.INCONSISTENT_STATE)
+        else:
+            self._respond(waiting, DLedgerCode.SUCCESS)
+        finally:
+            self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
+
+    def _append(self, request: PushEntryRequest) -> None:
+        self._check_leader(request)
+        for entry in request.entries:
+            self.store.append_entry(entry.entry())
+
+    def _compare(self, request: PushEntryRequest) -> None:
+        """Compare with the own entry, whatever the term of the request (dledger#44)."""
+        entry = request.entries[0].entry()
+        if self.store.get(entry.index) != entry:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_STATE, f"entry {entry.index} differs")
+
+    def _truncate(self, request: PushEntryRequest) -> None:
+        self._check_leader(request)
+        self.store.truncate(request.entries[0].entry())
+
+    def _check_leader(self, request: PushEntryRequest) -> None:
+        if request.term != self.member.term:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"{request.term} != {self.member.term}")
+        if request.leader_id != self.member.leader_id:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_LEADER, f"{request.leader_id} != {self.member.leader_id}")
+
+    def _check_appends(self, now: int) -> None:
+        """Respond to APPENDs that the log has, and to the first early one (dledger#43)."""
+        end = self.store.end_index
+        for index in [index for index, each in self._appends.items() if each.request.last_index <= end]:
+            waiting = self._appends.pop(index)
+            is_equal = all(self._has(number, waiting.request) for number in range(len(waiting.request.entries)))
+            self._respond(waiting, DLedgerCode.SUCCESS if is_equal else DLedgerCode.INCONSISTENT_STATE)
+        early = [index for index, each in self._appends.items() if now - each.since >= CHECK_INTERVAL_MS]
+        if early and not (first := self._appends[min(early)]).is_refused:
+            first.is_refused = True
+            self._respond(first, DLedgerCode.INCONSISTENT_STATE)
+
+    def _has(self, number: int, request: PushEntryRequest) -> bool:
+        entry = request.entries[number].entry()
+        try:
+            return self.store.get(entry.index) == entry
+        except DLedgerError:
+            return False
+
+    def _respond(self, waiting: _Waiting[Caller], code: DLedgerCode) -> None:
+        """Add a response with the range of the own log (dledger#11)."""
+        request = waiting.request
+        is_commit = request.type is PushType.COMMIT
+        response = PushEntryResponse(
+            group=request.group,
+            term=request.term,
+            code=code,
+            index=None if is_commit else request.first_index,
+            count=0 if is_commit else len(request.entries),
+            begin_index=self.store.begin_index,
+            end_index=self.store.end_index,
+        )
+        self._responses.append((waiting.caller, response))

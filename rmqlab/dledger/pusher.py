@@ -1,0 +1,235 @@
+"""A leader's side of replication to one peer, without network and clock.
+
+Section 6.1, class DLedgerEntryPusher.EntryDispatcher, without batches (`isEnableBatchPush`) and without the limit of
+bytes per second for peers that are far behind.
+"""
+
+from typing import Any, Final
+
+import attrs
+
+from rmqlab.dledger.acks import Acks
+from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.dledger.member import Member
+
+MOST_PENDING: Final = 1000
+"""APPENDs without response."""
+PUSH_TIMEOUT_MS: Final = 1000
+"""The first APPEND without response is repeated after more than this."""
+COMMIT_INTERVAL_MS: Final = 1000
+PAUSE_MS: Final = 500
+"""After an error."""
+NEVER: Final = -(2**62)
+
+
+@attrs.frozen(eq=False)
+class Push:
+    """A request to the peer.
+
+    The owner gives it back with the response, or with None after 3000 ms.
+    """
+
+    peer: str
+    request: PushEntryRequest
+
+
+@attrs.define
+class Pusher:
+    """Brings the log of one peer in line with the leader's, then appends to it.
+
+    Call `work` when the role changes, after an append, and at `wake_at`; send what `take_pushes` returns.
+    """
+
+    member: Member
+    store: EntryStore
+    acks: Acks[Any]
+    peer: str
+    type: PushType = PushType.COMPARE
+    """COMPARE until the last common entry is found, TRUNCATE while the peer cuts, then APPEND."""
+    _term: int = -1
+    _compare_index: int = -1
+    """The entry to compare next; -1: the last one."""
+    _write_index: int = -1
+    """The entry to append next."""
+    _pending: dict[int, int] = attrs.field(factory=dict)
+    """Times of APPENDs without response, by index."""
+    _awaited: Push | None = None
+    """The COMPARE or TRUNCATE whose response is awaited."""
+    _pushed_at: int = NEVER
+    _paused_until: int = NEVER
+    _pushes: list[Push] = attrs.field(factory=list)
+
+    def take_pushes(self) -> list[Push]:
+        """Return the requests to send, once."""
+        pushes, self._pushes = self._pushes, []
+        return pushes
+
+    @property
+    def wake_at(self) -> int | None:
+        """Time of the next turn without input; it may be in the past.
+
+        None if only an input can cause one.
+        """
+        if not self.member.is_leader or self._awaited is not None:
+            return None
+        if self.type is not PushType.APPEND:
+            return self._paused_until
+        repeat = self._pending.get(self.acks.watermark(self.peer) + 1)
+        times = [self._pushed_at + COMMIT_INTERVAL_MS + 1]
+        if repeat is not None:
+            times.append(repeat + PUSH_TIMEOUT_MS + 1)
+        return max(self._paused_until, min(times))
+
+    def work(self, now: int) -> None:
+        """Do what is due. Nothing while this member is no leader."""
+        if not self._enter_term() or now < self._paused_until:
+            return
+        try:
+            if self.type is PushType.APPEND:
+                self._append(now)
+            elif self._awaited is None:
+                self._compare(now)
+        except (DLedgerError, OSError):
+            self._fail(now)
+
+    def _enter_term(self) -> bool:
+        """True if this member is leader. A new term begins with a comparison (dledger#36)."""
+        if not self.member.is_leader:
+            return False
+        if self._term != self.member.term:
+            self._term = self.member.term
+            self.acks.enter_term()
+            self._start_comparing()
+        return True
+
+    def _start_comparing(self) -> None:
+        self.type, self._awaited = PushType.COMPARE, None
+        self._compare_index = -1
+        self._pending.clear()
+
+    def _fail(self, now: int) -> None:
+        """Compare anew, after a pause (dledger#36)."""
+        self._start_comparing()
+        self._paused_until = now + PAUSE_MS
+
+    def _send(self, push_type: PushType, index: int, now: int) -> Push:
+        entry = None if push_type is PushType.COMMIT else EntryBody.of(self.store.get(index))
+        member = self.member
+        request = PushEntryRequest(
+            group=member.settings.group,
+            leader_id=member.self_id,
+            local_id=member.self_id,
+            remote_id=self.peer,
+            term=self._term,
+            type=push_type,
+            entry=entry,
+            commit_index=self.store.committed_index,
+        )
+        push = Push(self.peer, request)
+        self._pushes.append(push)
+        if push_type is not PushType.COMPARE:
+            self._pushed_at = now
+        return push
+
+    # ---- comparing and truncating ----
+
+    def _compare(self, now: int) -> None:
+        """Send the entry to compare (dledger#33). An empty log has nothing to compare."""
+        if self.store.end_index == -1:
+            return
+        if not self.store.begin_index <= self._compare_index <= self.store.end_index:
+            self._compare_index = self.store.end_index
+        self._awaited = self._send(PushType.COMPARE, self._compare_index, now)
+
+    def _compared(self, response: PushEntryResponse, now: int) -> None:
+        """Follow the table of section 6.1."""
+        begin = self.store.begin_index
+        if response.dledger_code is DLedgerCode.SUCCESS:
+            if response.end_index == self._compare_index:
+                self._start_appending(self._compare_index, now)
+            else:
+                self._truncate(self._compare_index, now)
+            return
+        is_apart = response.end_index < begin or response.begin_index > self.store.end_index
+        if is_apart or self._compare_index < response.begin_index:
+            self._truncate(begin, now)
+        elif self._compare_index > response.end_index:
+            self._compare_index = response.end_index
+        else:
+            self._compare_index -= 1
+        if self.type is PushType.COMPARE and self._compare_index < begin:
+            self._truncate(begin, now)
+
+    def _truncate(self, index: int, now: int) -> None:
+        self.type = PushType.TRUNCATE
+        self._awaited = self._send(PushType.TRUNCATE, index, now)
+
+    def _start_appending(self, index: int, now: int) -> None:
+        """The peer's log equals ours up to an index."""
+        self.type = PushType.APPEND
+        self._compare_index = -1
+        self._write_index = index + 1
+        self.acks.report(self._term, self.peer, index, now)
+
+    # ---- appending ----
+
+    def _append(self, now: int) -> None:
+        """Send all entries that the peer lacks, without waiting (dledger#34)."""
+        watermark = self.acks.watermark(self.peer)
+        while self._write_index <= self.store.end_index:
+            if len(self._pending) >= MOST_PENDING:
+                self._pending = {index: sent for index, sent in self._pending.items() if index >= watermark}
+            if len(self._pending) >= MOST_PENDING:
+                break
+            self._push(self._write_index, now)
+            self._write_index += 1
+        else:
+            if now - self._pushed_at > COMMIT_INTERVAL_MS:
+                self._send(PushType.COMMIT, -1, now)
+        sent = self._pending.get(watermark + 1)
+        if sent is not None and now - sent > PUSH_TIMEOUT_MS:
+            self._push(watermark + 1, now)
+
+    def _push(self, index: int, now: int) -> None:
+        self._send(PushType.APPEND, index, now)
+        self._pending[index] = now
+
+    # ---- responses ----
+
+    def receive(self, push: Push, response: PushEntryResponse | None, now: int) -> None:
+        """Act on the response to a request; None after an error or a timeout."""
+        request = push.request
+        if not self._enter_term() or request.term != self._term:
+            return
+        if request.type is PushType.APPEND:
+            self._appended(response, now)
+        elif push is self._awaited:
+            self._awaited = None
+            self._decided(request, response, now)
+        self.work(now)
+
+    def _appended(self, response: PushEntryResponse | None, now: int) -> None:
+        code = response.dledger_code if response else DLedgerCode.NETWORK_ERROR
+        if response and response.index is not None and code is DLedgerCode.SUCCESS:
+            self._pending.pop(response.index, None)
+            self.acks.report(response.term, self.peer, response.index, now)
+        elif code is DLedgerCode.INCONSISTENT_STATE and self.type is PushType.APPEND:
+            self._start_comparing()
+
+    def _decided(self, request: PushEntryRequest, response: PushEntryResponse | None, now: int) -> None:
+        """Act on the response to a COMPARE or TRUNCATE; any unexpected one is an error."""
+        code = response.dledger_code if response else DLedgerCode.NETWORK_ERROR
+        is_compare = request.type is PushType.COMPARE
+        expected = (DLedgerCode.SUCCESS, DLedgerCode.INCONSISTENT_STATE) if is_compare else (DLedgerCode.SUCCESS,)
+        if response is None or code not in expected:
+            self._fail(now)
+            return
+        try:
+            if is_compare:
+                self._compared(response, now)
+            else:
+                self._start_appending(request.first_index, now)
+        except (DLedgerError, OSError):
+            self._fail(now)

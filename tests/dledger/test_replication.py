@@ -1,0 +1,417 @@
+"""Pushers, followers and acknowledgements, alone and in groups on a lossy network."""
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
+from rmqlab.dledger.codes import DLedgerCode, PushType
+from rmqlab.dledger.entry import Entry
+from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.dledger.follower import Follower
+from rmqlab.dledger.group import GroupSettings
+from rmqlab.dledger.member import Ballot, Member
+from rmqlab.dledger.replication import Replication
+from tests.dledger.replicas import DATA_FILE, INDEX_FILE, Replicas
+
+PEERS = {"n0": "host:1", "n1": "host:2", "n2": "host:3"}
+
+
+def new_member(term: int = 3) -> Member:
+    return Member(GroupSettings(group="g", self_id="n0", peers=PEERS), lambda _ballot: None, Ballot(term))
+
+
+def new_leader(root: Path, entries: int = 0, term: int = 3) -> Replication[str, str]:
+    """Return n0 as leader with some entries of term 1."""
+    store = EntryStore.open(root, DATA_FILE, INDEX_FILE)
+    for number in range(entries):
+        store.append(1, b"%d" % number)
+    member = new_member(term)
+    replication: Replication[str, str] = Replication.of(member, store)
+    member.become_leader()
+    return replication
+
+
+def new_follower(root: Path, entries: int = 0) -> Follower[str]:
+    """Return n0 as follower of n1 in term 3, with some entries of term 1."""
+    store = EntryStore.open(root, DATA_FILE, INDEX_FILE)
+    for number in range(entries):
+        store.append(1, b"%d" % number)
+    member = new_member()
+    member.become_follower("n1")
+    return Follower(member, store)
+
+
+def push(push_type: PushType, *entries: Entry, commit: int = -1, term: int = 3, leader: str = "n1") -> PushEntryRequest:
+    bodies = [EntryBody.of(entry) for entry in entries]
+    return PushEntryRequest(
+        group="g",
+        leader_id=leader,
+        remote_id="n0",
+        term=term,
+        type=push_type,
+        commit_index=commit,
+        entry=bodies[0] if len(bodies) == 1 else None,
+        batch_entry=bodies if len(bodies) > 1 else [],
+    )
+
+
+def chain(first: int, pos: int, *bodies: bytes, term: int = 3) -> list[Entry]:
+    """Return entries that follow each other in one file."""
+    entries: list[Entry] = []
+    for number, body in enumerate(bodies):
+        entries.append(Entry(index=first + number, term=term, pos=entries[-1].end if entries else pos, body=body))
+    return entries
+
+
+def codes(follower: Follower[str]) -> dict[str, int]:
+    return {caller: response.code for caller, response in follower.take_responses()}
+
+
+# ---- follower ----
+
+
+def test_appends_are_applied_in_order_of_their_index(tmp_path: Path) -> None:
+    """dledger#42"""
+    follower = new_follower(tmp_path)
+    first, second, third = chain(0, 0, b"a", b"b", b"c")
+    follower.handle(push(PushType.APPEND, third), "third", 0)
+    follower.handle(push(PushType.APPEND, second), "second", 0)
+    assert codes(follower) == {}
+    follower.handle(push(PushType.APPEND, first, commit=1), "first", 0)
+    assert [caller for caller, _ in follower.take_responses()] == ["first", "second", "third"]
+    assert (follower.store.end_index, follower.store.committed_index, follower.member.end_index) == (2, 0, 2)
+
+
+def test_a_batch_is_applied_whole(tmp_path: Path) -> None:
+    """dledger#11, #42"""
+    follower = new_follower(tmp_path)
+    follower.handle(push(PushType.APPEND, *chain(0, 0, b"a", b"b")), "batch", 0)
+    ((_, response),) = follower.take_responses()
+    assert (response.code, response.index, response.count, response.begin_index, response.end_index) == (
+        200,
+        0,
+        2,
+        0,
+        1,
+    )
+
+
+def test_requests_that_a_follower_refuses(tmp_path: Path) -> None:
+    """dledger#42"""
+    follower = new_follower(tmp_path, 1)
+    early, later = chain(5, 900, b"x", b"y")
+    follower.handle(push(PushType.APPEND, early), "early", 0)
+    follower.handle(push(PushType.APPEND, early), "again", 0)
+    (following,) = chain(1, 49, b"z")
+    follower.handle(push(PushType.APPEND, following, term=2), "old term", 0)
+    follower.handle(push(PushType.APPEND, following, leader="n2"), "other leader", 0)
+    assert codes(follower) == {"again": 413, "old term": 406, "other leader": 406}
+    follower.member.become_candidate(3)
+    follower.handle(push(PushType.COMMIT), "candidate", 0)
+    follower.handle(push(PushType.APPEND, later), "waits", 0)
+    assert codes(follower) == {"candidate": 405}
+
+
+def test_a_push_without_entry_or_for_another_member_is_refused(tmp_path: Path) -> None:
+    """dledger#13, #42"""
+    replication = new_leader(tmp_path)
+    for request, code in (
+        (push(PushType.COMPARE), DLedgerCode.UNEXPECTED_ARGUMENT),
+        (PushEntryRequest(remote_id="n1", group="g"), DLedgerCode.UNKNOWN_MEMBER),
+        (PushEntryRequest(remote_id="n0", group="other"), DLedgerCode.UNKNOWN_GROUP),
+    ):
+        response = replication.handle_push(request, "peer", 0)
+        assert response is not None
+        assert (response.dledger_code, response.group, response.leader_id) == (code, request.group, "n0")
+
+
+def test_a_comparison_drops_appends_and_finds_equal_entries(tmp_path: Path) -> None:
+    """dledger#42, #44"""
+    follower = new_follower(tmp_path, 3)
+    follower.handle(push(PushType.APPEND, *chain(9, 900, b"x")), "dropped", 0)
+    own = follower.store.get(1)
+    follower.handle(push(PushType.COMPARE, own, term=99), "equal", 0)
+    other = Entry(index=1, term=1, pos=own.pos, body=b"?")
+    follower.handle(push(PushType.COMPARE, other), "differs", 0)
+    follower.handle(push(PushType.COMPARE, Entry(index=7, term=1, pos=0, body=b"")), "beyond", 0)
+    assert codes(follower) == {"equal": 200, "differs": 406, "beyond": 406}
+    follower.work(5000)
+    assert codes(follower) == {}
+
+
+def test_appends_that_do_not_fit_are_checked_each_second(tmp_path: Path) -> None:
+    """dledger#43"""
+    follower = new_follower(tmp_path, 3)
+    follower.work(1000)
+    other = Entry(index=1, term=3, pos=49, body=b"other")
+    follower.handle(push(PushType.APPEND, follower.store.get(2)), "stale", 1100)
+    follower.handle(push(PushType.APPEND, other), "differs", 1100)
+    for number, index in enumerate((8, 6)):
+        follower.handle(push(PushType.APPEND, *chain(index, 900, b"x")), f"early {index}", 1100 + number)
+    assert (codes(follower), follower.wake_at) == ({}, 2000)
+    follower.work(2000)
+    assert codes(follower) == {"stale": 200, "differs": 406}
+    follower.work(3000)
+    assert codes(follower) == {"early 6": 406}
+    follower.work(4000)
+    assert codes(follower) == {}
+
+
+# ---- leader ----
+
+
+def test_an_append_is_acknowledged_by_a_quorum(tmp_path: Path) -> None:
+    """dledger#39, #40: in the order of the log, with its position."""
+    leader = new_leader(tmp_path)
+    leader.append([b"a"], "one", 0)
+    leader.append([b"b", b"c"], "two", 0)
+    assert leader.take_outcomes() == []
+    leader.acks.report(3, "n2", 2, 10)
+    outcomes = [(caller, outcome.code, outcome.index, outcome.pos) for caller, outcome in leader.take_outcomes()]
+    assert outcomes == [("one", 200, 0, 0), ("two", 200, 2, 98)]
+    assert leader.store.committed_index == 2
+
+
+def test_reports_of_other_terms_do_not_count(tmp_path: Path) -> None:
+    """dledger#39"""
+    leader = new_leader(tmp_path)
+    leader.append([b"a"], "one", 0)
+    leader.acks.report(2, "n1", 0, 10)
+    assert (leader.take_outcomes(), leader.store.committed_index) == ([], -1)
+
+
+def test_an_append_waits_for_two_and_a_half_seconds(tmp_path: Path) -> None:
+    """dledger#40: it may still be committed later, and is reported once."""
+    leader = new_leader(tmp_path)
+    leader.append([b"a"], "one", 0)
+    leader.work(2499)
+    assert (leader.take_outcomes(), leader.acks.wake_at) == ([], 2500)
+    leader.work(2500)
+    assert [outcome.code for _, outcome in leader.take_outcomes()] == [502]
+    leader.acks.report(3, "n1", 0, 2600)
+    assert (leader.take_outcomes(), leader.store.committed_index) == ([], 0)
+
+
+def test_appends_end_when_the_member_leads_in_a_new_term(tmp_path: Path) -> None:
+    """dledger#40"""
+    leader = new_leader(tmp_path)
+    leader.append([b"a"], "one", 0)
+    leader.member.become_candidate(3)
+    leader.work(9000)
+    assert leader.take_outcomes() == []
+    leader.member.next_term()
+    leader.member.become_leader()
+    leader.work(9001)
+    assert [outcome.code for _, outcome in leader.take_outcomes()] == [501]
+
+
+@pytest.mark.parametrize(
+    "case", ["NOT_LEADER", "LEADER_TRANSFERRING", "LEADER_PENDING_FULL", "REQUEST_WITH_EMPTY_BODYS"]
+)
+def test_appends_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    """dledger#40"""
+    leader = new_leader(tmp_path)
+    match case:
+        case "NOT_LEADER":
+            leader.member.become_follower("n1")
+        case "LEADER_TRANSFERRING":
+            leader.member.transferee = "n1"
+        case "LEADER_PENDING_FULL":
+            monkeypatch.setattr("rmqlab.dledger.acks.MAX_PENDING", 0)
+            leader.append([b"a"], "one", 0)
+    end = leader.store.end_index
+    with pytest.raises(Exception, match=case):
+        leader.append([] if case == "REQUEST_WITH_EMPTY_BODYS" else [b"b"], "two", 0)
+    assert leader.store.end_index == end
+
+
+def test_a_pusher_compares_first_and_then_appends_without_waiting(tmp_path: Path) -> None:
+    """dledger#33, #34"""
+    leader = new_leader(tmp_path, entries=1)
+    leader.work(0)
+    compares = leader.take_pushes()
+    assert [(each.peer, each.request.type, each.request.first_index) for each in compares] == [
+        ("n1", PushType.COMPARE, 0),
+        ("n2", PushType.COMPARE, 0),
+    ]
+    follower = new_follower(tmp_path / "n1", entries=1)
+    follower.handle(compares[0].request, "n0", 0)
+    leader.receive(compares[0], follower.take_responses()[0][1], 0)
+    for body in (b"a", b"b", b"c"):
+        leader.append([body], "append", 1)
+    assert [each.request.first_index for each in leader.take_pushes()] == [-1, 1, 2, 3]
+
+
+def appending(root: Path) -> Replication[str, str]:
+    """Return a leader that appends to n1, and waits for the comparison of n2."""
+    leader = new_leader(root)
+    leader.work(0)
+    leader.append([b"a"], "one", 0)
+    pusher = leader.pushers["n1"]
+    pusher._awaited = None
+    pusher._start_appending(0, 0)
+    leader.take_pushes()
+    leader.take_outcomes()
+    return leader
+
+
+def of_n1(leader: Replication[str, str]) -> list[tuple[PushType, int]]:
+    return [(each.request.type, each.request.first_index) for each in leader.pushers["n1"].take_pushes()]
+
+
+def test_a_lost_append_is_repeated_after_a_second(tmp_path: Path) -> None:
+    """dledger#35"""
+    leader = appending(tmp_path)
+    leader.append([b"b"], "two", 100)
+    leader.append([b"c"], "three", 100)
+    assert of_n1(leader) == [(PushType.APPEND, 1), (PushType.APPEND, 2)]
+    leader.work(1100)
+    assert of_n1(leader) == []
+    leader.work(1101)
+    assert of_n1(leader) == [(PushType.COMMIT, -1), (PushType.APPEND, 1)]
+
+
+def test_at_most_a_thousand_appends_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dledger#34"""
+    monkeypatch.setattr("rmqlab.dledger.pusher.MOST_PENDING", 3)
+    leader = appending(tmp_path)
+    for number in range(5):
+        leader.append([b"x"], f"append {number}", 1)
+    assert [index for push_type, index in of_n1(leader) if push_type is PushType.APPEND] == [1, 2, 3]
+
+
+def test_a_commit_is_sent_when_nothing_is_appended(tmp_path: Path) -> None:
+    """dledger#37"""
+    leader = appending(tmp_path)
+    leader.append([b"b"], "two", 100)
+    of_n1(leader)
+    leader.work(1100)
+    assert of_n1(leader) == []
+    leader.work(1101)
+    assert of_n1(leader)[0] == (PushType.COMMIT, -1)
+
+
+def test_a_peer_that_does_not_fit_is_compared_anew(tmp_path: Path) -> None:
+    """dledger#36: at once after 406 to an APPEND, after 500 ms if a COMPARE fails."""
+    leader = appending(tmp_path)
+    leader.append([b"b"], "two", 100)
+    sent = next(each for each in leader.take_pushes() if each.request.type is PushType.APPEND)
+    leader.receive(sent, None, 110)
+    assert of_n1(leader) == []
+    leader.receive(sent, PushEntryResponse(code=DLedgerCode.INCONSISTENT_STATE, term=3), 120)
+    (compare,) = leader.pushers["n1"].take_pushes()
+    assert compare.request.type is PushType.COMPARE
+    leader.receive(compare, PushEntryResponse(code=DLedgerCode.NOT_FOLLOWER), 130)
+    leader.work(629)
+    assert of_n1(leader) == []
+    leader.work(630)
+    assert of_n1(leader) == [(PushType.COMPARE, 1)]
+
+
+# ---- groups ----
+
+
+def test_a_group_stores_the_same_bytes(tmp_path: Path) -> None:
+    """dledger#39, #41"""
+    group = Replicas.of(tmp_path, 3, seed=1)
+    group.run(15_000)
+    leader = group.leader()
+    for number in range(50):
+        assert group.append(leader, b"message %d" % number) is None
+        group.run(10)
+    group.run(3000)
+    assert list(group.acknowledged.values()) == [b"message %d" % number for number in range(50)]
+    files = [
+        {path.name: path.read_bytes() for path in sorted((tmp_path / peer / "data").iterdir())} for peer in group.nodes
+    ]
+    assert files[0] == files[1] == files[2]
+    assert {each.store.committed_index for each in group.replications.values()} == {49}
+
+
+def test_a_deposed_leader_loses_what_no_quorum_had(tmp_path: Path) -> None:
+    """dledger#33, #46: its tail is cut, and those appends get no success."""
+    group = Replicas.of(tmp_path, 3, seed=2)
+    group.run(15_000)
+    old = group.leader()
+    group.append(old, b"kept")
+    group.run(1000)
+    group.isolated.add(old)
+    for number in range(3):
+        assert group.append(old, b"lost %d" % number) is None
+    group.run(30_000)
+    (new,) = (peer for peer in group.current_leaders() if peer != old)
+    group.append(new, b"new")
+    group.heal()
+    assert {tuple(group.bodies(peer)) for peer in group.nodes} == {(b"kept", b"new")}
+    assert [outcome.code for outcome in group.refused] == [502, 502, 502]
+
+
+def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
+    """dledger#33, #46"""
+    group = Replicas.of(tmp_path, 3, seed=3)
+    group.run(15_000)
+    leader = group.leader()
+    for number in range(80):
+        group.append(leader, bytes([number]) * 60)
+        group.run(10)
+    group.replications[leader].store.drop_first_file()
+    other = group.followers_of(leader)[0]
+    shutil.rmtree(tmp_path / other)
+    group.restart(other)
+    group.run(20_000)
+    begin = group.replications[leader].store.begin_index
+    stores = [group.replications[peer].store for peer in (leader, other)]
+    assert begin > 0
+    assert {(store.begin_index, store.end_index) for store in stores} == {(begin, 79)}
+    assert [stores[1].get(index) for index in range(begin, 80)] == [stores[0].get(index) for index in range(begin, 80)]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.sampled_from([3, 5]),
+    loss=st.sampled_from([0.0, 0.05, 0.3]),
+    max_delay=st.sampled_from([20, 400, 2500]),
+)
+@settings(max_examples=40)
+def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float, max_delay: int) -> None:
+    """dledger#20, #41: with messages lost, late, repeated, with kills and partitions."""
+    with tempfile.TemporaryDirectory() as name:
+        chance = random.Random(seed)
+        group = Replicas.of(Path(name), size, seed, loss=loss, max_delay=max_delay, repeats=0.1, step=50)
+        group.run(10_000)
+        for number in range(40):
+            for leader in group.current_leaders():
+                group.append(leader, b"%d at %s" % (number, leader.encode()))
+            group.run(chance.randint(10, 800))
+            _disturb(group, chance)
+        group.heal()
+        group.append(group.leader(), b"last")  # a leader without entries compares nothing
+        group.run(5000)
+        assert [members for members in group.leaders.values() if len(members) > 1] == []
+        logs = [group.bodies(peer) for peer in group.nodes]
+        assert all(log == logs[0] for log in logs)
+        assert {index: logs[0][index] for index in group.acknowledged} == group.acknowledged
+
+
+def _disturb(group: Replicas, chance: random.Random) -> None:
+    """Kill, restart or isolate members; a majority stays alive."""
+    peers = sorted(group.nodes)
+    down = [peer for peer in peers if not group.nodes[peer].is_up]
+    match chance.randrange(8):
+        case 0:
+            group.restart(chance.choice(peers))
+        case 1 if len(down) < len(peers) // 2:
+            group.nodes[chance.choice(peers)].is_up = False
+        case 2:
+            group.isolated = set(chance.sample(peers, chance.randint(0, len(peers) // 2)))
+        case 3:
+            for peer in down:
+                group.restart(peer)
+        case 4:
+            group.isolated.clear()
