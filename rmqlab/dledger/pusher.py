@@ -201,12 +201,16 @@ class Pusher:
     def receive(self, push: Push, response: PushEntryResponse | None, now: int) -> None:
         """Act on the response to a request; None after an error or a timeout."""
         request = push.request
+        was_awaited = push is self._awaited
+        if was_awaited:
+            self._awaited = None
         if not self._enter_term() or request.term != self._term:
+            if was_awaited:
+                self._start_comparing()  # this member may be elected again in the same term
             return
         if request.type is PushType.APPEND:
             self._appended(response, now)
-        elif push is self._awaited:
-            self._awaited = None
+        elif was_awaited:
             self._decided(request, response, now)
         self.work(now)
 

@@ -1,0 +1,112 @@
+"""Groups with logs on a network that loses, delays and repeats messages."""
+
+import random
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.dledger.replicas import Replicas
+
+
+def test_a_group_stores_the_same_bytes(tmp_path: Path) -> None:
+    """dledger#39, #41"""
+    group = Replicas.of(tmp_path, 3, seed=1)
+    group.run(15_000)
+    leader = group.leader()
+    for number in range(50):
+        assert group.append(leader, b"message %d" % number) is None
+        group.run(10)
+    group.run(3000)
+    assert list(group.acknowledged.values()) == [b"message %d" % number for number in range(50)]
+    files = [
+        {path.name: path.read_bytes() for path in sorted((tmp_path / peer / "data").iterdir())} for peer in group.nodes
+    ]
+    assert files[0] == files[1] == files[2]
+    assert {each.store.committed_index for each in group.replications.values()} == {49}
+
+
+def test_a_deposed_leader_loses_what_no_quorum_had(tmp_path: Path) -> None:
+    """dledger#33, #46: its tail is cut, and those appends get no success."""
+    group = Replicas.of(tmp_path, 3, seed=2)
+    group.run(15_000)
+    old = group.leader()
+    group.append(old, b"kept")
+    group.run(1000)
+    group.isolated.add(old)
+    for number in range(3):
+        assert group.append(old, b"lost %d" % number) is None
+    group.run(30_000)
+    (new,) = (peer for peer in group.current_leaders() if peer != old)
+    group.append(new, b"new")
+    group.heal()
+    assert {tuple(group.bodies(peer)) for peer in group.nodes} == {(b"kept", b"new")}
+    assert [outcome.code for outcome in group.refused] == [502, 502, 502]
+
+
+def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
+    """dledger#33, #46"""
+    group = Replicas.of(tmp_path, 3, seed=3)
+    group.run(15_000)
+    leader = group.leader()
+    for number in range(80):
+        group.append(leader, bytes([number]) * 60)
+        group.run(10)
+    group.replications[leader].store.drop_first_file()
+    other = group.followers_of(leader)[0]
+    shutil.rmtree(tmp_path / other)
+    group.restart(other)
+    group.run(20_000)
+    begin = group.replications[leader].store.begin_index
+    stores = [group.replications[peer].store for peer in (leader, other)]
+    assert begin > 0
+    assert {(store.begin_index, store.end_index) for store in stores} == {(begin, 79)}
+    assert [stores[1].get(index) for index in range(begin, 80)] == [stores[0].get(index) for index in range(begin, 80)]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.sampled_from([3, 5]),
+    loss=st.sampled_from([0.0, 0.05, 0.3]),
+    max_delay=st.sampled_from([20, 400, 2500]),
+)
+@example(seed=4643674, size=3, loss=0.05, max_delay=2500)  # a leader that was elected again in its term
+@settings(max_examples=40)
+def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float, max_delay: int) -> None:
+    """dledger#20, #41: with messages lost, late, repeated, with kills and partitions."""
+    with tempfile.TemporaryDirectory() as name:
+        chance = random.Random(seed)
+        group = Replicas.of(Path(name), size, seed, loss=loss, max_delay=max_delay, repeats=0.1, step=50)
+        group.run(10_000)
+        for number in range(40):
+            for leader in group.current_leaders():
+                group.append(leader, b"%d at %s" % (number, leader.encode()))
+            group.run(chance.randint(10, 800))
+            _disturb(group, chance)
+        group.heal()
+        group.append(group.leader(), b"last")  # a leader without entries compares nothing
+        group.run(5000)
+        assert [members for members in group.leaders.values() if len(members) > 1] == []
+        logs = [group.bodies(peer) for peer in group.nodes]
+        assert all(log == logs[0] for log in logs)
+        assert {index: logs[0][index] for index in group.acknowledged} == group.acknowledged
+
+
+def _disturb(group: Replicas, chance: random.Random) -> None:
+    """Kill, restart or isolate members; a majority stays alive."""
+    peers = sorted(group.nodes)
+    down = [peer for peer in peers if not group.nodes[peer].is_up]
+    match chance.randrange(8):
+        case 0:
+            group.restart(chance.choice(peers))
+        case 1 if len(down) < len(peers) // 2:
+            group.nodes[chance.choice(peers)].is_up = False
+        case 2:
+            group.isolated = set(chance.sample(peers, chance.randint(0, len(peers) // 2)))
+        case 3:
+            for peer in down:
+                group.restart(peer)
+        case 4:
+            group.isolated.clear()
