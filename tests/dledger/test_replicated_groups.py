@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rmqlab.dledger.member import Role
 from tests.dledger.replicas import Replicas
 
 
@@ -73,6 +74,7 @@ def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
     max_delay=st.sampled_from([20, 400, 2500]),
 )
 @example(seed=4643674, size=3, loss=0.05, max_delay=2500)  # a leader that was elected again in its term
+@example(seed=19752, size=5, loss=0.0, max_delay=20)  # two members that stay outside
 @settings(max_examples=40)
 def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float, max_delay: int) -> None:
     """dledger#20, #41: with messages lost, late, repeated, with kills and partitions."""
@@ -86,12 +88,24 @@ def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float,
             group.run(chance.randint(10, 800))
             _disturb(group, chance)
         group.heal()
-        group.append(group.leader(), b"last")  # a leader without entries compares nothing
+        leader = group.leader()
+        group.append(leader, b"last")  # a leader without entries compares nothing
         group.run(5000)
+        log = group.bodies(leader)
+        assert {index: log[index] for index in group.acknowledged} == group.acknowledged
         assert [members for members in group.leaders.values() if len(members) > 1] == []
-        logs = [group.bodies(peer) for peer in group.nodes]
-        assert all(log == logs[0] for log in logs)
-        assert {index: logs[0][index] for index in group.acknowledged} == group.acknowledged
+        followers = group.followers_of(leader)
+        assert len(followers) + 1 >= size // 2 + 1
+        assert all(group.bodies(peer) == log for peer in followers)
+        for peer in group.nodes.keys() - {leader, *followers}:
+            assert _is_stuck(group, peer, leader)
+
+
+def _is_stuck(group: Replicas, peer: str, leader: str) -> bool:
+    """True for a candidate with a greater term and a shorter log (dledger#18)."""
+    member, ahead = group.nodes[peer].member, group.nodes[leader].member
+    is_behind = (member.end_term, member.end_index) < (ahead.end_term, ahead.end_index)
+    return member.role is Role.CANDIDATE and member.term > ahead.term and is_behind
 
 
 def _disturb(group: Replicas, chance: random.Random) -> None:
