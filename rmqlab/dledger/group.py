@@ -34,7 +34,7 @@ class GroupSettings:
     self_id: str
     peers: dict[str, str]
     """Addresses by id, with this member's own."""
-    preferred_leader_ids: frozenset[str] = frozenset()
+    preferred_leader_ids: tuple[str, ...] = ()
     heart_beat_time_interval_ms: int = 2000
     max_heart_beat_leak: int = 3
     min_vote_interval_ms: int = 300

@@ -31,7 +31,7 @@ def new_elector(term: int, *, end: tuple[int, int] = (-1, -1), preferred: bool =
     Random numbers are 0.
     """
     group = GroupSettings(
-        group="broker-a", self_id="n0", peers=PEERS, preferred_leader_ids=frozenset({"n0"} if preferred else ())
+        group="broker-a", self_id="n0", peers=PEERS, preferred_leader_ids=("n0",) if preferred else ()
     )
     return Elector(Member(group, no_save, Ballot(term), end[1], end[0]), lambda _end: 0)
 
