@@ -85,7 +85,7 @@ def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float,
         for number in range(40):
             for leader in group.current_leaders():
                 group.append(leader, b"%d at %s" % (number, leader.encode()))
-            group.run(chance.randint(10, 800))
+            group.run(chance.choice([50, 200, 1500, 9000]))
             _disturb(group, chance)
         group.heal()
         leader = group.leader()
