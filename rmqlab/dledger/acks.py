@@ -55,7 +55,9 @@ class Acks(Generic[Caller]):
 
     @property
     def wake_at(self) -> int | None:
-        """Time of the next timeout; None if no append waits. It may be in the past."""
+        """Time of the next timeout; None without waiting appends, or without leadership."""
+        if not self.member.is_leader:
+            return None
         return next((each.deadline for each in self._waiting.values() if not each.is_finished), None)
 
     def watermark(self, peer: str) -> int:

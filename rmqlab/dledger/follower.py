@@ -49,8 +49,9 @@ class Follower(Generic[Caller]):
 
     @property
     def wake_at(self) -> int | None:
-        """Time of the next check of APPENDs that do not fit; None without any."""
-        return self._checked_at + CHECK_INTERVAL_MS if self._appends else None
+        """Time of the next check of APPENDs that do not fit; None if there is no need."""
+        is_needed = bool(self._appends) and self.member.role is Role.FOLLOWER
+        return self._checked_at + CHECK_INTERVAL_MS if is_needed else None
 
     def handle(self, request: PushEntryRequest, caller: Caller, now: int) -> None:
         """Accept a request and do what is possible (dledger#42).

@@ -75,7 +75,7 @@ class Pusher:
         if not self.member.is_leader or self._awaited is not None:
             return None
         if self.type is not PushType.APPEND:
-            return self._paused_until
+            return None if self.store.end_index == -1 else self._paused_until
         repeat = self._pending.get(self.acks.watermark(self.peer) + 1)
         times = [self._pushed_at + COMMIT_INTERVAL_MS + 1]
         if repeat is not None:

@@ -1,0 +1,225 @@
+"""One member as its owner sees it: requests in, requests and responses out.
+
+Class DLedgerServer, without network and clock. The owner decodes frames, has timers, and stores nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Self, TypeVar
+
+import attrs
+
+from rmqlab.dledger.bodies import (
+    AppendEntryResponse,
+    HeartBeatRequest,
+    HeartBeatResponse,
+    LeadershipTransferRequest,
+    LeadershipTransferResponse,
+    Message,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+    refusal,
+)
+from rmqlab.dledger.codes import DLedgerError, DLedgerRequestCode
+from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
+from rmqlab.dledger.entry import Entry
+from rmqlab.dledger.entrystore import EntryStore, Prepare
+from rmqlab.dledger.member import Member
+from rmqlab.dledger.pusher import Push
+from rmqlab.dledger.replication import Replication
+from rmqlab.dledger.rounds import VoteRound
+from rmqlab.dledger.transfer import Transfer, TransferCall
+from rmqlab.remoting.body import BodyError
+
+CALL_TIMEOUT_MS: Final = 3000
+"""After this the owner reports a call without response."""
+_CODES: Final[dict[type[Message], DLedgerRequestCode]] = {
+    VoteRequest: DLedgerRequestCode.VOTE,
+    HeartBeatRequest: DLedgerRequestCode.HEART_BEAT,
+    PushEntryRequest: DLedgerRequestCode.PUSH,
+    LeadershipTransferRequest: DLedgerRequestCode.LEADERSHIP_TRANSFER,
+}
+
+M = TypeVar("M", bound=Message)
+Caller = TypeVar("Caller")
+"""What the owner needs to send a response: a connection and the number of a request."""
+Appender = TypeVar("Appender")
+"""What the owner needs to finish an append."""
+
+
+@attrs.frozen(eq=False)
+class Call:
+    """A request to send. The owner gives it back to `Server.receive`, once."""
+
+    peer: str
+    request: Message
+    on_response: Callable[[bytes | None, int], None]
+    """Called by the server, with the body or None, and the time."""
+
+    @property
+    def code(self) -> DLedgerRequestCode:
+        """The request code of its frame."""
+        return _CODES[type(self.request)]
+
+
+@attrs.define
+class Server(Generic[Appender, Caller]):
+    """Elector, replication and transfer of one member.
+
+    Call `work` at `wake_at`. After each call, send `take_calls` and `take_responses`, finish the appends of
+    `take_outcomes`, and follow `take_role_changes`.
+    """
+
+    member: Member
+    store: EntryStore
+    elector: Elector
+    replication: Replication[Appender, Caller]
+    transfer: Transfer[Caller]
+    _calls: list[Call] = attrs.field(factory=list)
+    _responses: list[tuple[Caller, Message]] = attrs.field(factory=list)
+    _role_changes: list[RoleChange] = attrs.field(factory=list)
+
+    @classmethod
+    def of(cls, member: Member, store: EntryStore, random_below: Callable[[int], int]) -> Self:
+        """Return the server of a member with an open log."""
+        replication: Replication[Appender, Caller] = Replication.of(member, store)
+        elector = Elector(member, random_below)
+        return cls(member, store, elector, replication, Transfer(elector, replication.acks))
+
+    # ---- outputs ----
+
+    def take_calls(self) -> list[Call]:
+        """Return the requests to send, once."""
+        calls, self._calls = self._calls, []
+        return calls
+
+    def take_responses(self) -> list[tuple[Caller, Message]]:
+        """Return the responses to send, once."""
+        responses, self._responses = self._responses, []
+        return responses
+
+    def take_outcomes(self) -> list[tuple[Appender, AppendEntryResponse]]:
+        """Return the appends that are decided, once."""
+        return self.replication.take_outcomes()
+
+    def take_role_changes(self) -> list[RoleChange]:
+        """Return the changes since the last call, oldest first."""
+        changes, self._role_changes = self._role_changes, []
+        return changes
+
+    @property
+    def wake_at(self) -> int:
+        """Time of the next `work`; it may be in the past."""
+        times = (self.elector.wake_at, self.replication.wake_at, self.transfer.wake_at)
+        return min(time for time in times if time is not None)
+
+    # ---- inputs ----
+
+    def work(self, now: int) -> None:
+        """Do what is due. OSError if the term cannot be written: call again later."""
+        self.elector.tick(now)
+        self._settle(now)
+
+    def append(
+        self, bodies: Sequence[bytes], appender: Appender, now: int, prepare: Prepare | None = None
+    ) -> list[Entry]:
+        """Append as leader. Raises as `Acks.append`."""
+        entries = self.replication.append(bodies, appender, now, prepare)
+        self._settle(now)
+        return entries
+
+    def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:
+        """Accept a request of a peer (dledger#13). The response may come later.
+
+        BodyError for a body that does not fit. A code that is not of members is ignored.
+        """
+        match code:
+            case DLedgerRequestCode.VOTE:
+                self._handle_vote(VoteRequest.decode(body), caller)
+            case DLedgerRequestCode.HEART_BEAT:
+                self._handle_beat(HeartBeatRequest.decode(body), caller, now)
+            case DLedgerRequestCode.PUSH:
+                refused = self.replication.handle_push(PushEntryRequest.decode(body), caller, now)
+                if refused is not None:
+                    self._responses.append((caller, refused))
+            case DLedgerRequestCode.LEADERSHIP_TRANSFER:
+                self.transfer.handle(LeadershipTransferRequest.decode(body), caller, now)
+        self._settle(now)
+
+    def receive(self, call: Call, body: bytes | None, now: int) -> None:
+        """Act on a response; None after an error or a timeout.
+
+        Foreign bytes count as an error.
+        """
+        call.on_response(body, now)
+        self._settle(now)
+
+    def _handle_vote(self, request: VoteRequest, caller: Caller) -> None:
+        try:
+            self.member.check_recipient(request)
+        except DLedgerError as exc:
+            self._responses.append((caller, refusal(VoteResponse, request, exc.code, self.member.leader_id)))
+        else:
+            self._responses.append((caller, self.elector.handle_vote(request)))
+
+    def _handle_beat(self, request: HeartBeatRequest, caller: Caller, now: int) -> None:
+        try:
+            self.member.check_recipient(request)
+        except DLedgerError as exc:
+            self._responses.append((caller, refusal(HeartBeatResponse, request, exc.code, self.member.leader_id)))
+        else:
+            self._responses.append((caller, self.elector.handle_heart_beat(request, now)))
+
+    # ---- from part to part ----
+
+    def _settle(self, now: int) -> None:
+        """Pass changes of role on, let all parts work, and collect their outputs."""
+        changes = self.elector.take_role_changes()
+        for change in changes:
+            self.transfer.observe(change)
+        self._role_changes += changes
+        self.replication.work(now)
+        self.transfer.work(now)
+        if transferred := self.elector.take_role_changes():
+            for change in transferred:
+                self.transfer.observe(change)
+            self._role_changes += transferred
+        self._responses += self.replication.take_responses()
+        self._responses += self.transfer.take_responses()
+        self._calls += map(self._election_call, self.elector.take_requests())
+        self._calls += map(self._push_call, self.replication.take_pushes())
+        self._calls += map(self._transfer_call, self.transfer.take_calls())
+
+    def _election_call(self, outgoing: Outgoing) -> Call:
+        ballots = outgoing.round
+
+        def receive(body: bytes | None, now: int) -> None:
+            if isinstance(ballots, VoteRound):
+                self.elector.receive_vote(ballots, _decoded(VoteResponse, body), now)
+            else:
+                self.elector.receive_beat(ballots, outgoing.peer, _decoded(HeartBeatResponse, body), now)
+
+        return Call(outgoing.peer, outgoing.request, receive)
+
+    def _push_call(self, push: Push) -> Call:
+        def receive(body: bytes | None, now: int) -> None:
+            self.replication.receive(push, _decoded(PushEntryResponse, body), now)
+
+        return Call(push.peer, push.request, receive)
+
+    def _transfer_call(self, call: TransferCall[Caller]) -> Call:
+        def receive(body: bytes | None, _now: int) -> None:
+            self.transfer.receive(call, _decoded(LeadershipTransferResponse, body))
+
+        return Call(call.peer, call.request, receive)
+
+
+def _decoded(kind: type[M], body: bytes | None) -> M | None:
+    """Return a response, or None for an error, a timeout, or foreign bytes."""
+    if body is None:
+        return None
+    try:
+        return kind.decode(body)
+    except BodyError:
+        return None
