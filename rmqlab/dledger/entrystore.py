@@ -12,7 +12,7 @@ import attrs
 
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
+from rmqlab.dledger.entry import HEADER, MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import cut, recover, unit_at
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
@@ -126,8 +126,10 @@ class EntryStore:
         """Make a leader's entry the last one (section 7.2).
 
         An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
-        not reach there, it begins anew with this entry. Cut bytes are not zeroed, so a start before they are written
-        again finds entries that were cut; they still wait for a leader's comparison.
+        not reach there, it begins anew with this entry.
+
+        DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader goes on behind
+        them: two logs then differ for good. So this ends the log with zeros, which real members do not read.
         """
         is_own = self._has(entry)
         end = entry.end if is_own else entry.pos
@@ -135,10 +137,17 @@ class EntryStore:
             self._begin_position = end
         if not is_own:
             self._append_to(self.data, entry.encode())
+        self._end_with_zeros()
         cut(self.index, entry.index * UNIT.size)
         self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         self._find_begin()
+
+    def _end_with_zeros(self) -> None:
+        file = self.data.file_to_write()
+        zeros = bytes(min(HEADER.size, file.size - file.wrote))
+        file.append(zeros)
+        file.wrote -= len(zeros)
 
     def _has(self, entry: Entry) -> bool:
         try:

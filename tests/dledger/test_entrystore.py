@@ -119,6 +119,13 @@ def test_truncate_leaves_what_a_real_one_leaves(tmp_path: Path, recorded: Record
         assert store.get(entry.index) == entry
 
 
+def test_entries_that_were_cut_do_not_return_after_a_kill(tmp_path: Path) -> None:
+    """dledger#46: a leader that goes on behind them would leave two different logs."""
+    store = with_golden_entries(tmp_path)
+    store.truncate(store.get(30))
+    assert open_small(tmp_path).end_index == 30
+
+
 # ---- appends and reads ----
 
 

@@ -75,6 +75,7 @@ def test_a_wiped_member_gets_all_entries(tmp_path: Path) -> None:
 )
 @example(seed=4643674, size=3, loss=0.05, max_delay=2500)  # a leader that was elected again in its term
 @example(seed=19752, size=5, loss=0.0, max_delay=20)  # two members that stay outside
+@example(seed=1, size=3, loss=0.05, max_delay=400)  # a kill between a truncate and the next append
 @settings(max_examples=40)
 def test_an_acknowledged_append_is_never_lost(seed: int, size: int, loss: float, max_delay: int) -> None:
     """dledger#20, #41: with messages lost, late, repeated, with kills and partitions."""
