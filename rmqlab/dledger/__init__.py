@@ -1,5 +1,4 @@
 """One member of a DLedger 0.3.1.2 group, without network and clock.
 
-Bodies, files and state machines.
-Sections that docstrings name are those of docs/protocol/dledger.md.
+No broker uses it yet (issue 16). Sections that docstrings name are those of docs/protocol/dledger.md.
 """
