@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import trio
 import typer
 from rich.table import Table
 
+from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
@@ -22,10 +24,10 @@ from rmqlab.cluster.cli.terms import (
     print_json,
 )
 from rmqlab.cluster.diverged.listing import DivergedMessage, Listing, list_diverged
-from rmqlab.cluster.diverged.resend import Resent, as_sent, resend
+from rmqlab.cluster.diverged.resend import SKIPPED, Resent, as_sent, resend
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
-from rmqlab.remoting.message import RecordError
+from rmqlab.remoting.message import PROPERTY_KEYS, RecordError
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.outcomes import STORED
 
@@ -38,7 +40,7 @@ def diverged(
     export: Annotated[
         Path | None, typer.Option("--export", help="Write the messages to this new file, as JSON lines.")
     ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-l", min=0, help="Messages to list.")] = _SHOWN,
+    lines: Annotated[int, typer.Option("--lines", "-l", min=0, help="Messages to list, and outcomes.")] = _SHOWN,
     *,
     resends: Annotated[bool, typer.Option("--resend", help="Send them again, under their unique keys.")] = False,
     even_if_stored: Annotated[
@@ -68,8 +70,8 @@ def diverged(
         print_json(_document(broker, listing, resent))
     else:
         _show(broker, listing, lines)
-        _show_resent(resent)
-    is_whole = all(one.outcome in STORED or one.outcome == "skipped" for one in resent)
+        _show_resent(resent, lines)
+    is_whole = all(one.outcome in STORED or one.outcome == SKIPPED for one in resent)
     raise typer.Exit(0 if is_whole and not listing.damages else 1)
 
 
@@ -137,25 +139,28 @@ def _show(broker: Node, listing: Listing, most: int) -> None:
 
 def _table(messages: tuple[DivergedMessage, ...]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("MESSAGE", "QUEUE", "OFFSET", "OUTCOME", "IN LOGS"):
+    for column in ("MESSAGE", "QUEUE", "OFFSET", "KEYS", "STORED", "BYTES", "OUTCOME", "IN LOGS"):
         table.add_column(column)
     for one in messages:
         table.add_row(
             printable(one.message_id),
             printable(f"{one.topic}:{one.message.queue_id}"),
             str(one.message.queue_offset),
+            printable(one.message.properties.get(PROPERTY_KEYS, "")),
+            clock_text(one.message.store_timestamp),
+            str(one.message.store_size),
             one.outcome or "unknown",
             ", ".join(one.in_logs) or "none",
         )
     return table
 
 
-def _show_resent(resent: list[Resent]) -> None:
+def _show_resent(resent: list[Resent], most: int) -> None:
     if not resent:
         return
-    counts: dict[str, int] = {}
-    for one in resent:
-        counts[one.outcome] = counts.get(one.outcome, 0) + 1
+    counts = Counter(one.outcome for one in resent)
     console.print("sent again: " + ", ".join(f"{outcome} {count}" for outcome, count in counts.items()))
-    for reason in dict.fromkeys(one.reason for one in resent if one.reason):
-        console.print(printable(f"  {reason}"))
+    for one in resent[:most]:
+        console.print(printable(f"  {one.message_id} {one.outcome}{one.reason and f': {one.reason}'}"))
+    if len(resent) > most:
+        console.print(f"  ... and {len(resent) - most} more; --lines or --json shows them")

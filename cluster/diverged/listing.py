@@ -14,6 +14,7 @@ import attrs
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.remoting.header import java_number
 from rmqlab.remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_KEYS,
@@ -40,9 +41,13 @@ class DivergedMessage:
     """Brokers of the group whose log has it, under the same unique key."""
 
     @property
+    def unique_key(self) -> str:
+        return self.message.properties.get(PROPERTY_UNIQ_KEY, "")
+
+    @property
     def message_id(self) -> str:
         """Return the unique key, or the offset message id without one."""
-        return self.message.properties.get(PROPERTY_UNIQ_KEY) or self.message.offset_message_id
+        return self.unique_key or self.message.offset_message_id
 
     @property
     def topic(self) -> str:
@@ -50,6 +55,13 @@ class DivergedMessage:
         if self.message.topic == SCHEDULE_TOPIC:
             return self.message.properties.get(PROPERTY_REAL_TOPIC, SCHEDULE_TOPIC)
         return self.message.topic
+
+    @property
+    def delay_level(self) -> int:
+        """Return the level as a broker reads it; 0 for text that is not one."""
+        with contextlib.suppress(ValueError):
+            return max(0, java_number(self.message.properties.get(PROPERTY_DELAY, "0")))
+        return 0
 
     @property
     def obstacle(self) -> str:
@@ -70,7 +82,7 @@ class DivergedMessage:
             "queue_offset": self.message.queue_offset,
             "keys": properties.get(PROPERTY_KEYS, ""),
             "tags": properties.get(PROPERTY_TAGS, ""),
-            "delay_level": int(level) if (level := properties.get(PROPERTY_DELAY, "0")).isdecimal() else 0,
+            "delay_level": self.delay_level,
             "stored_at": self.message.store_timestamp,
             "size": self.message.store_size,
             "outcome": self.outcome,

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -17,6 +18,10 @@ from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, RecordError, Stored
 from rmqlab.store.scan import begins_record, next_record
 
 FOLDER = "diverged"
+MOST_BYTES: Final = 2**28
+"""Limit of the size of a store's saved files together; files beyond it are not read."""
+MOST_DAMAGES: Final = 100
+"""Limit of the damages of a file that are reported; what follows is not read."""
 _NAME = re.compile(r"(\d{20})\.(\d{1,19})")
 _PREFIX = struct.Struct(">ii")
 
@@ -42,8 +47,10 @@ class CutDamage:
 def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
     """Yield messages that were cut from a store's log, by time, and damages.
 
-    `root` is the store's root directory. Nothing without saved files.
+    `root` is the store's root directory. Nothing without saved files. A file that exceeds `MOST_BYTES` with those
+    before it is a damage.
     """
+    left = MOST_BYTES
     directory = root / FOLDER
     paths = list(directory.iterdir()) if directory.is_dir() else []
     for path in sorted(paths, key=lambda path: (path.suffix.rjust(20), path.name)):
@@ -52,7 +59,11 @@ def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
             yield CutDamage(path, 0, "not a file that a slave saved: expected OFFSET.MILLIS as its name")
             continue
         try:
-            yield from _read_file(path, int(match[1]))
+            left -= path.stat().st_size
+            if left >= 0:
+                yield from _read_file(path, int(match[1]))
+            else:
+                yield CutDamage(path, 0, f"not read: with earlier files it exceeds {MOST_BYTES} bytes")
         except OSError as exc:
             yield CutDamage(path, 0, f"cannot be read: {exc.strerror}")
 
@@ -61,22 +72,34 @@ def _read_file(path: Path, base: int) -> Iterator[CutMessage | CutDamage]:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb"))
         if not path.stat().st_size:
+            yield CutDamage(path, 0, "an empty file: the slave ended before it had written it")
             return
         mapped = stack.enter_context(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         view = stack.enter_context(memoryview(mapped))
-        at = 0
-        while at + BLANK_SIZE <= len(view):
-            size, magic = _PREFIX.unpack_from(view, at)
-            if magic == BLANK_MAGIC and BLANK_SIZE <= size <= len(view) - at:
-                at += size  # the end of a file of the log
+        at = damages = 0
+        while at < len(view):
+            if blank := _blank_size(view, at):
+                at += blank
                 continue
             found = _read_record(view, at, base)
             if isinstance(found, StoredMessage):
                 yield CutMessage(found, path)
                 at += found.store_size
-            else:
-                yield CutDamage(path, at, found)
-                at = next_record(view, at + 1, base, len(view))
+                continue
+            damages += 1
+            if damages > MOST_DAMAGES:
+                yield CutDamage(path, at, f"not read from here on: {MOST_DAMAGES} damages before it")
+                return
+            yield CutDamage(path, at, found)
+            at = next_record(view, at + 1, base, len(view))
+
+
+def _blank_size(view: memoryview, at: int) -> int:
+    """Return the size of the blank that ends a file of the log; 0 if none is here."""
+    if at + BLANK_SIZE > len(view):
+        return 0
+    size, magic = _PREFIX.unpack_from(view, at)
+    return int(size) if magic == BLANK_MAGIC and BLANK_SIZE <= size <= len(view) - at else 0
 
 
 def _read_record(view: memoryview, at: int, base: int) -> StoredMessage | str:

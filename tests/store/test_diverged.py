@@ -3,7 +3,10 @@
 import pathlib
 import shutil
 
-from rmqlab.store.diverged import CutDamage, CutMessage, read_diverged
+import pytest
+
+from rmqlab.store import diverged
+from rmqlab.store.diverged import MOST_DAMAGES, CutDamage, CutMessage, read_diverged
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import save_from, truncate
@@ -67,8 +70,36 @@ def test_a_file_that_was_cut_short_gives_what_it_has(tmp_path: pathlib.Path) -> 
 def test_strange_files_are_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "diverged" / "sub").mkdir(parents=True)
     (tmp_path / "diverged" / "notes.txt").write_text("x")
-    (tmp_path / "diverged" / f"{0:020d}.1").write_bytes(b"")
     assert damages(tmp_path) == ["not a file that a slave saved: expected OFFSET.MILLIS as its name"] * 2
     (tmp_path / "diverged" / f"{0:020d}.2").write_bytes(b"\xff" * 4096)
     assert damages(tmp_path).count("no record begins here") == 1
     assert keys(tmp_path) == []
+
+
+def test_an_empty_file_and_a_rest_that_is_too_short_for_a_record_are_named(tmp_path: pathlib.Path) -> None:
+    path = saved(tmp_path, count=10)
+    path.write_bytes(path.read_bytes() + b"abc")
+    path.with_name(f"{0:020d}.1").write_bytes(b"")
+    assert keys(tmp_path) == [f"k-{number}" for number in range(5, 10)]
+    assert damages(tmp_path) == ["an empty file: the slave ended before it had written it", "no record begins here"]
+
+
+def test_files_beyond_the_limit_are_named_and_not_read(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = saved(tmp_path, count=10)
+    later = path.with_name(f"{path.name}0")
+    shutil.copy(path, later)
+    limit = path.stat().st_size
+    monkeypatch.setattr(diverged, "MOST_BYTES", limit)
+    assert keys(tmp_path) == [f"k-{number}" for number in range(5, 10)]
+    assert [one for one in read_diverged(tmp_path) if isinstance(one, CutDamage)] == [
+        CutDamage(later, 0, f"not read: with earlier files it exceeds {limit} bytes")
+    ]
+
+
+def test_a_file_with_many_damages_is_not_read_to_its_end(tmp_path: pathlib.Path) -> None:
+    path = saved(tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"x" * 400, b"y" * 400))  # the checksum of no body matches
+    found = damages(tmp_path)
+    assert len(found) == MOST_DAMAGES + 1
+    assert found[-1] == f"not read from here on: {MOST_DAMAGES} damages before it"

@@ -3,6 +3,7 @@
 import base64
 import json
 import pathlib
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.diverged.listing import DivergedMessage, list_diverged
-from rmqlab.cluster.diverged.resend import as_sent
+from rmqlab.cluster.diverged.resend import Resent, as_sent, reasons_to_skip
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, find_targets, place
 from rmqlab.remoting.message import RecordError, StoredMessage
 from rmqlab.runtime.journal import JournalEntry, JournalWriter
+from rmqlab.store.diverged import CutDamage
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import save_from, truncate
@@ -91,9 +94,21 @@ def test_json_and_the_exported_lines_have_the_same_messages(run: Run, tmp_path: 
     assert document["damages"] == document["resent"] == []
 
 
-def test_a_table_is_printed_and_a_file_is_never_overwritten(run: Run, tmp_path: pathlib.Path) -> None:
+def test_the_page_of_json_documents_has_all_members(run: Run) -> None:
+    page = pathlib.Path(__file__).parents[3] / "docs" / "json.md"
+    (row,) = (line for line in page.read_text().splitlines() if line.startswith("| `diverged` |"))
+    document = json.loads(run("broker-a-s", "--json").output)
+    parts = [document, document["messages"][0], *(attrs.fields_dict(kind) for kind in (CutDamage, Resent))]
+    assert {name for part in parts for name in part} <= set(re.findall(r"`(\w+)`", row))
+
+
+def test_a_table_is_printed_and_a_file_is_never_overwritten(
+    run: Run, directory: ClusterDirectory, tmp_path: pathlib.Path
+) -> None:
     lines = run("broker-a:slave", "-l", "1").output.splitlines()
-    assert lines[1].split() == ["k-2", "orders:0", "2", "SEND_OK", "none"]
+    cut = messages(directory)["k-2"]
+    stored = [clock_text(cut.message.store_timestamp), str(cut.message.store_size)]
+    assert lines[1].split() == ["k-2", "orders:0", "2", "key-2", *stored, "SEND_OK", "none"]
     assert lines[2] == "... and 2 more; --lines or --json shows them"
     path = tmp_path / "mine"
     path.write_text("mine")
@@ -148,6 +163,24 @@ def test_a_delayed_message_goes_to_its_topic_with_its_level(directory: ClusterDi
     sent = as_sent(delayed)
     assert (sent.topic, sent.delay_level, sent.properties) == ("timers", 3, {"UNIQ_KEY": "k-2"})
     assert delayed.obstacle == ""
+
+
+@pytest.mark.parametrize("level", ["9" * 5000, "-1", "soon", ""])
+def test_a_delay_level_that_no_broker_reads_is_0(directory: ClusterDirectory, level: str) -> None:
+    one = stored(messages(directory)["k-2"], properties={"UNIQ_KEY": "k-2", "DELAY": level})
+    assert one.as_json()["delay_level"] == as_sent(one).delay_level == 0
+
+
+def test_only_the_first_of_several_with_one_unique_key_is_sent(directory: ClusterDirectory) -> None:
+    """The slave cut its log twice, and saved the message twice."""
+    lost, kept, other = messages(directory).values()
+    keyless = stored(lost, properties={})
+    half = stored(lost, topic="RMQ_SYS_TRANS_HALF_TOPIC")
+    reasons = list(reasons_to_skip([half, lost, lost, kept, other, keyless, keyless], even_if_stored=False))
+    assert reasons == [
+        half.obstacle, "", "an earlier message has the same unique key", "the log of broker-a has it", "", "", "",
+    ]  # fmt: skip
+    assert list(reasons_to_skip([kept], even_if_stored=True)) == [""]
 
 
 def test_a_compressed_body_is_decompressed_and_an_invalid_one_refused(directory: ClusterDirectory) -> None:
