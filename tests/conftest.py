@@ -1,9 +1,10 @@
 """Fixtures shared by several folders of tests, and settings for all tests."""
 
+import gc
 import os
 import pathlib
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import hypothesis
 import pytest
@@ -20,6 +21,29 @@ hypothesis.settings.load_profile("rmqlab")
 def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the disk appear less than half full to stores in this process."""
     monkeypatch.setattr(Disk, "used_percent", lambda _disk, path: 40 if path.exists() else -1)
+
+
+DESCRIPTORS = pathlib.Path("/proc/self/fd")
+"""The descriptors of this process, on Linux."""
+SPARE_DESCRIPTORS = 32
+"""A test may leave so many to the garbage collector."""
+
+
+@pytest.fixture(autouse=True)
+def descriptors_closed() -> Iterator[None]:
+    """Fail a test that leaves descriptors open.
+
+    Later tests would fail for no fault of theirs: `select` takes no descriptor beyond 1,023.
+    """
+    if not DESCRIPTORS.exists():
+        yield
+        return
+    before = len(list(DESCRIPTORS.iterdir()))
+    yield
+    if len(list(DESCRIPTORS.iterdir())) > before + SPARE_DESCRIPTORS:
+        gc.collect()
+        left = len(list(DESCRIPTORS.iterdir())) - before
+        assert left <= SPARE_DESCRIPTORS, f"{left} descriptors are left open"
 
 
 NETWORKS = [f"127.{number}" for number in range(100, 254)]

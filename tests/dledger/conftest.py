@@ -2,13 +2,21 @@
 
 import gzip
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.dledger.stores import unmapped_at_end
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "dledger"
+
+
+@pytest.fixture(autouse=True)
+def closed_stores() -> Iterator[None]:
+    with unmapped_at_end():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from rmqlab.dledger.entry import BODY_OFFSET, Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.store.disk import Disk, StoreCorrupt
 from rmqlab.store.filequeue import FileQueue
+from tests.dledger.stores import unmapped_at_end
 
 Recorded = Callable[[str], list[dict[str, Any]]]
 
@@ -268,7 +269,7 @@ def test_a_torn_tail_leaves_a_prefix(bodies: list[bytes], cut_at: int, *, at_ind
 
     One more entry is kept if its header is whole: no checksum covers its body.
     """
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, unmapped_at_end():
         store = open_small(Path(name))
         entries = [store.append(1 + number // 7, body) for number, body in enumerate(bodies)]
         store.close()
@@ -293,7 +294,7 @@ def test_a_follower_that_is_cut_ends_with_the_leaders_bytes(
     bodies: list[bytes], keep: int, more: list[bytes], *, is_own: bool
 ) -> None:
     """dledger#46: files are equal up to the end, before and after a start."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, unmapped_at_end():
         leader, follower = open_small(Path(name) / "leader"), open_small(Path(name) / "follower")
         for body in bodies:
             entry = leader.append(1, body)

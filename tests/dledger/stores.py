@@ -1,0 +1,33 @@
+"""Entry stores that a test leaves open, as a killed member does."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmqlab.dledger.entrystore import EntryStore
+
+
+@contextlib.contextmanager
+def unmapped_at_end() -> Iterator[None]:
+    """Unmap all stores that are opened inside, without a last write.
+
+    Each mapped file holds a descriptor of the process, and the tests that follow need some of their own.
+    """
+    opened: list[EntryStore] = []
+    open_store = EntryStore.open
+
+    def open_noted(*args: Any, **kwargs: Any) -> EntryStore:
+        store = open_store(*args, **kwargs)
+        opened.append(store)
+        return store
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EntryStore, "open", open_noted)
+        try:
+            yield
+        finally:
+            for store in opened:
+                store.data.close()
+                store.index.close()
