@@ -48,32 +48,36 @@ def descriptors_closed() -> Iterator[None]:
 
 NETWORKS = [f"127.{number}" for number in range(100, 254)]
 _CLAIM_PORT = 9876
-_claim = pytest.StashKey[socket.socket]()
+
+
+def _claim_network() -> socket.socket | None:
+    """Give this process's tests and clusters a loopback network of their own.
+
+    Others may test on this machine at the same time: other workers of this run, other runs. Whoever starts a cluster
+    again, or a server at its former port, must find its addresses free. On Linux only: elsewhere there is one address.
+    Return what holds the claim until it is closed.
+    """
+    for step in range(len(NETWORKS)):
+        network = NETWORKS[(os.getpid() + step) % len(NETWORKS)]
+        claim = socket.socket()
+        try:
+            claim.bind((f"{network}.0.254", _CLAIM_PORT))
+        except OSError:
+            claim.close()
+            continue
+        os.environ["RMQLAB_NETWORK"] = network
+        return claim
+    return None
+
+
+# At once, because the conftest of a folder may be imported before any hook is called, and read the network.
+_claim = _claim_network()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite-traces", action="store_true", help="Write what text traces give now, for a reader to compare."
     )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Give this process's tests and clusters a loopback network of their own.
-
-    Others may test on this machine at the same time: other workers of this run, other runs. Whoever starts a cluster
-    again, or a server at its former port, must find its addresses free. On Linux only: elsewhere there is one address.
-    """
-    for step in range(len(NETWORKS)):
-        network = NETWORKS[(os.getpid() + step) % len(NETWORKS)]
-        claim = socket.socket()
-        try:
-            claim.bind((f"{network}.0.254", _CLAIM_PORT))  # held until this process ends
-        except OSError:
-            claim.close()
-            continue
-        config.stash[_claim] = claim
-        os.environ["RMQLAB_NETWORK"] = network
-        return
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +87,9 @@ def own_host() -> str:
     return f"{network}.0.9" if network else "127.0.0.1"
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if _claim in config.stash:
-        config.stash[_claim].close()
+def pytest_unconfigure() -> None:
+    if _claim is not None:
+        _claim.close()
 
 
 # ---- settings as somebody might send them with requests 25 and 318 (issue 12.1) ----------------------------
