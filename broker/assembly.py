@@ -15,6 +15,8 @@ from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
 from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.dledger.membership import GroupMember, join_group
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
@@ -58,8 +60,13 @@ def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
     return Arrivals(PullHold(reactor.again, link.errors), DueAlarm(wall_clock()))
 
 
-def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: TaskStarter) -> Broker:
-    """Make a broker. Its HA port listens from here on; nothing runs yet.
+def assemble(
+    env: Environment, store: MessageStore, arrivals: Arrivals, tasks: TaskStarter
+) -> tuple[Broker, GroupMember | None]:
+    """Make a broker, and its membership in a DLedger group if it has one.
+
+    Its HA port listens from here on; nothing runs yet. A member of a group registers an HA address, and has no HA port
+    (section 8.4 of docs/protocol/dledger.md).
 
     StartError if the HA port cannot be opened, StoreError if the file of a table cannot be loaded.
     """
@@ -69,7 +76,8 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
     slave_waits = CopyWaits(config.slave_timeout / 1000)
     flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
     ha_master = _make_ha_master(env, store, slave_waits)
-    ha_address = _listen_for_slaves(ha_master, config)
+    is_member = settings.dledger.enable_dleger_commit_log
+    ha_address = _ha_address(config) if is_member else _listen_for_slaves(ha_master, config)
     known_master = KnownMaster.from_settings(_slave_settings(settings))
     topics = TopicTable(config, config_dir / "topics.json", wall_millis)
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
@@ -102,7 +110,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
         source_ip=_source_ip(config),
     )
-    return Broker(
+    broker = Broker(
         settings=settings,
         config=config,
         store=store,
@@ -128,6 +136,9 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         access=env.access,
         started_at_millis=wall_millis(),
     )
+    if isinstance(store.log, EntryLog):
+        return broker, join_group(store, store.log, growth, client, env.reactor, tasks)
+    return broker, None
 
 
 def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWaits) -> HaMaster:
@@ -147,12 +158,19 @@ def _listen_for_slaves(ha_master: HaMaster, config: BrokerConfig) -> str:
 
     StartError if the port cannot be opened.
     """
-    port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
     try:
-        _, port = ha_master.listen(config.listen_address, port)
+        _, port = ha_master.listen(config.listen_address, _ha_port(config))
     except OSError as exc:
         raise StartError(exc.strerror or str(exc)) from None
     return f"{config.broker_ip2}:{port}"
+
+
+def _ha_address(config: BrokerConfig) -> str:
+    return f"{config.broker_ip2}:{_ha_port(config)}"
+
+
+def _ha_port(config: BrokerConfig) -> int:
+    return config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
 
 
 def _slave_settings(settings: BrokerSettings) -> HaSettings:

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
+from rmqlab.broker.dledger.settings import DLedgerConfig
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ignored_settings import UnusedConfig, set_in_vain
 from rmqlab.broker.profiles import PROFILES
@@ -205,7 +206,7 @@ class BrokerConfig:
         return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
 
 
-KINDS = (BrokerConfig, StoreConfig, HaSettings, UnusedConfig)
+KINDS = (BrokerConfig, StoreConfig, HaSettings, DLedgerConfig, UnusedConfig)
 """The classes that one settings file feeds."""
 
 
@@ -216,6 +217,7 @@ class BrokerSettings:
     broker: BrokerConfig
     store: StoreConfig
     ha: HaSettings
+    dledger: DLedgerConfig
     unused: Any
     """Settings that are kept and shown without effect; see rmqlab.broker.ignored_settings."""
     source: Settings
@@ -233,15 +235,16 @@ class BrokerSettings:
         broker, values = change_settings(self.broker, changes)
         store, more = change_settings(self.store, changes)
         ha, still_more = change_settings(self.ha, changes)
+        dledger, of_group = change_settings(self.dledger, changes)
         unused, kept = change_settings(self.unused, changes)
-        values = {**self.source.values, **values, **more, **still_more, **kept}
+        values = {**self.source.values, **values, **more, **still_more, **of_group, **kept}
         source = attrs.evolve(self.source, values=values)
         # The saved file must load: a changed key may change defaults. The rule that a SLAVE has an id above 0 is
         # checked at the next start only, as in 4.9.8, because its tool changes one key at a time.
         _bind(attrs.evolve(source, source="read again from its file"))
         if broker.profile != self.broker.profile:
             ha, broker = _follow_profile(ha, source, broker.profile), _follow_profile(broker, source, broker.profile)
-        return attrs.evolve(self, broker=broker, store=store, ha=ha, unused=unused, source=source)
+        return attrs.evolve(self, broker=broker, store=store, ha=ha, dledger=dledger, unused=unused, source=source)
 
     def save(self) -> None:
         """Rewrite the settings file; its former content is kept as `.bak`."""
@@ -255,12 +258,15 @@ def load_config(path: str | pathlib.Path) -> BrokerSettings:
     """
     settings = _bind(read_settings(path, KINDS))
     broker = settings.broker
-    if broker.is_slave:
+    if settings.dledger.enable_dleger_commit_log:  # a member is a slave until its group elects it
+        follower = attrs.evolve(broker, broker_role="SLAVE", broker_id=settings.dledger.number)
+        settings = attrs.evolve(settings, broker=follower)
+    elif broker.is_slave:
         if broker.broker_id == MASTER_ID:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     else:  # a master always has id 0 (store-and-ha section 5.1)
         settings = attrs.evolve(settings, broker=attrs.evolve(broker, broker_id=MASTER_ID))
-    if in_vain := set_in_vain(settings.source.values):
+    if in_vain := set_in_vain(settings.source.values) + settings.dledger.has_no_effect():
         log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
     return settings
 
@@ -270,7 +276,7 @@ def _bind(source: Settings) -> BrokerSettings:
     profile = PROFILES.get(str(source.values.get("profile")), {})
     settings = attrs.evolve(source, values={**profile, **source.values})
     broker, store, ha = settings.bind(BrokerConfig), settings.bind(StoreConfig), settings.bind(HaSettings)
-    return BrokerSettings(broker, store, ha, settings.bind(UnusedConfig), source)
+    return BrokerSettings(broker, store, ha, settings.bind(DLedgerConfig), settings.bind(UnusedConfig), source)
 
 
 def _follow_profile(settings: T, source: Settings, profile: str) -> T:

@@ -1,6 +1,6 @@
 """Settings of 4.9.8 that have no effect here.
 
-They concern parts that do not exist here: thread pools, Netty's buffers, DLedger, and the like. They can be set, are
+They concern parts that do not exist here: thread pools, Netty's buffers, and the like. They can be set, are
 kept in the file, and are shown with 4.9.8's defaults, because tools compare brokers by them and fail if some are
 missing. Settings whose absence would lose or hide messages are refused: see REFUSED. Sources: classes BrokerConfig,
 MessageStoreConfig, NettyServerConfig, NettyClientConfig.
@@ -114,19 +114,12 @@ DEFAULTS: Mapping[str, bool | int | str] = {
     "useReentrantLockWhenPutMessage": True,
     "warmMapedFileEnable": False,
     # DLedger
-    "dLegerGroup": "",
-    "dLegerPeers": "",
-    "dLegerSelfId": "",
-    "enableDLegerCommitLog": False,
-    "preferredLeaderId": "",
     "storePathDLedgerCommitLog": "",
 }
 """By RocketMQ's names; `bitMapLengthConsumeQueueExt` as the default bloom filter makes it."""
 
 
 REFUSED: Mapping[str, str] = {
-    "enableDLegerCommitLog": "DLedger is not supported yet: without it the members of a group are masters that fight"
-    " for one route; start one SYNC_MASTER or ASYNC_MASTER and SLAVEs",
     "readOnlyCommitLogStorePaths": "a commit log in several directories is not supported:"
     " the messages in these would be missing",
 }

@@ -14,6 +14,9 @@ import attrs
 import trio
 
 from rmqlab.broker.acl.control import POLL_PERIOD
+from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.dledger.membership import GroupMember
+from rmqlab.broker.dledger.roles import follow_roles
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.held_pulls import SWEEP_PERIOD
@@ -39,6 +42,8 @@ SAMPLE_PERIOD = 1.0
 WAIT_SCAN_PERIOD = 0.5
 """Seconds between two checks for overdue sends: RocketMQ reports a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
+ENTRIES_PERIOD = 0.01
+ENTRIES_CHECKPOINT_PERIOD = 3.0
 
 
 @attrs.define(eq=False)
@@ -71,7 +76,11 @@ class _Syncs:
 
 
 async def run_broker(
-    broker: Broker, servers: list[Server[Broker]], link: ControlLink, tasks: BackgroundTasks
+    broker: Broker,
+    servers: list[Server[Broker]],
+    link: ControlLink,
+    tasks: BackgroundTasks,
+    group: GroupMember | None = None,
 ) -> NoReturn:
     """Start all loops, report readiness, and sleep until cancelled.
 
@@ -80,11 +89,18 @@ async def run_broker(
     keep = tasks.keep_running
     for server in servers:
         keep("idle connections", server.close_idle_forever)
-    keep("registration", broker.registration.register_forever)
-    keep("HA master", broker.ha_master.run_forever)
-    keep("HA slave", broker.ha_slave.run_forever)
     syncs = _Syncs(broker.store)
-    keep("log flush", _flush_forever, broker, syncs)
+    if group is None:
+        keep("registration", broker.registration.register_forever)
+        keep("HA master", broker.ha_master.run_forever)
+        keep("HA slave", broker.ha_slave.run_forever)
+        keep("log flush", _flush_forever, broker, syncs)
+    else:
+        keep("registration", broker.registration.register_forever, group.roles.is_known)
+        keep("group member", group.node.work_forever)
+        keep("roles", follow_roles, broker, group.node.log, group.roles)
+        keep("log flush", _flush_entries_forever, broker, syncs)
+        keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", _flush_queues_forever, broker, syncs)
     keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now(), broker.store.max_queue_offset))
     keep("waiting sends", _every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
@@ -98,13 +114,7 @@ async def run_broker(
     if broker.access is not None:
         keep("ACL files", _every, POLL_PERIOD, broker.access.poll)
     keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
-    if broker.is_slave:
-        keep("read-ahead", warm_forever, broker.store, broker.growth)
-        keep("metadata sync", broker.sync.sync_forever)
-    else:  # only a master makes messages of its own (store-ha#76)
-        keep("delayed delivery", broker.delay.deliver_forever)
-        keep("delay offset file", _save_delay_offsets_forever, broker)
-        keep("transaction check", TransactionCheck(broker).check_forever)
+    keep("services of the role", _run_services_forever, broker)
     await broker.registration.all_registered.wait()
     link.ready(
         address=broker.config.address,
@@ -115,6 +125,23 @@ async def run_broker(
     )
     await trio.sleep_forever()
     raise AssertionError("the loops never end")
+
+
+async def _run_services_forever(broker: Broker) -> NoReturn:
+    """Run the loops of the current role, until the role changes."""
+    while True:
+        broker.role_taken = trio.Event()
+        async with trio.open_nursery() as nursery:
+            keep = BackgroundTasks(nursery, broker.errors).keep_running
+            if broker.is_slave:
+                keep("read-ahead", warm_forever, broker.store, broker.growth)
+                keep("metadata sync", broker.sync.sync_forever)
+            else:  # only a master makes messages of its own (store-ha#76)
+                keep("delayed delivery", broker.delay.deliver_forever)
+                keep("delay offset file", _save_delay_offsets_forever, broker)
+                keep("transaction check", TransactionCheck(broker).check_forever)
+            await broker.role_taken.wait()
+            nursery.cancel_scope.cancel()
 
 
 async def _every(period: float, fn: Callable[[], None]) -> NoReturn:
@@ -148,6 +175,28 @@ async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
         broker.flush_waits.advance(store.flushed_offset)
         if len(broker.flush_waits) and is_group and is_done:  # a failed flush is retried after the period, not at once
             growth.is_flush_wanted.set()  # more was appended while the disk was busy
+
+
+async def _flush_entries_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
+    """Flush the log of a group every 10 ms while it grows (dledger#51).
+
+    No send waits for it: a quorum's memory counts.
+    """
+    growth = broker.growth
+    while True:
+        await growth.is_flush_wanted.wait()
+        growth.is_flush_wanted = trio.Event()
+        await trio.sleep(ENTRIES_PERIOD)
+        job = broker.store.flush_job()
+        if job is not None and not await syncs.run(job):
+            growth.is_flush_wanted.set()
+
+
+async def _save_entries_checkpoint_forever(log: EntryLog) -> NoReturn:
+    """Write the committed index every 3 s (dledger#51)."""
+    while True:
+        await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
+        await trio.to_thread.run_sync(log.entries.save_checkpoint)
 
 
 async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:

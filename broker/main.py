@@ -8,7 +8,7 @@ import contextlib
 import functools
 import socket
 from collections.abc import Callable, Mapping
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import attrs
 import trio
@@ -18,11 +18,15 @@ from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
 from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.assembly import Environment, assemble, make_arrivals
-from rmqlab.broker.config import BrokerConfig, BrokerSettings, load_config
+from rmqlab.broker.config import BrokerSettings, load_config
+from rmqlab.broker.dledger.groupstore import log_kind_of
+from rmqlab.broker.dledger.membership import GroupMember
+from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.handlers import handlers_of
 from rmqlab.broker.loops import run_broker
 from rmqlab.broker.overload import Overload
+from rmqlab.broker.ports import Ports
 from rmqlab.broker.snapshot import snapshot
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
@@ -33,7 +37,7 @@ from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Server, open_listener
+from rmqlab.runtime.server import Server
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
 from rmqlab.store.messagestore import MessageStore
@@ -42,7 +46,6 @@ __all__ = ["load_config", "main"]  # the names that the supervisor uses in a nod
 
 T = TypeVar("T")
 
-VIP_PORT_DISTANCE = 2
 PROGRESS_PERIOD = 1.0
 """Real seconds between two progress events of a start or a stop."""
 GOODBYE_TIMEOUT = 9.0
@@ -55,18 +58,15 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
     StartError, also in groups, for a reason that an operator can mend.
     """
     access = _open_access(settings)
-    config, sock, vip_sock = _open_ports(settings.broker)
-    settings = attrs.evolve(settings, broker=config)
-    with sock, vip_sock, open_faulty_disk(link.faults) as disk:
+    with contextlib.closing(Ports.open(settings)) as ports, open_faulty_disk(link.faults) as disk:
+        settings = attrs.evolve(settings, broker=ports.written_into(settings.broker))
         async with open_reactor(errors=link.errors) as reactor:
             arrivals = make_arrivals(reactor, link)
             with contextlib.closing(await _open_store(settings, disk, arrivals, link)) as store:
-                await _run(Environment(settings, reactor, link, access), store, arrivals, sock, vip_sock)
+                await _run(Environment(settings, reactor, link, access), store, arrivals, ports)
 
 
-async def _run(
-    env: Environment, store: MessageStore, arrivals: Arrivals, sock: socket.socket, vip_sock: socket.socket
-) -> NoReturn:
+async def _run(env: Environment, store: MessageStore, arrivals: Arrivals, ports: Ports) -> NoReturn:
     """Assemble the broker and run its tasks.
 
     They end before it stops: no flush may find the store closed.
@@ -74,17 +74,19 @@ async def _run(
     async with contextlib.AsyncExitStack() as stop, trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery, env.link.errors)
         try:
-            broker = assemble(env, store, arrivals, tasks)
+            broker, group = assemble(env, store, arrivals, tasks)
         except StoreError as exc:  # a table's file
             raise StartError(str(exc)) from None
-        servers = _serve(broker, env.reactor, sock, vip_sock)
+        servers: list[Server[Any]] = [*_serve(broker, env.reactor, ports)]
+        if group is not None and ports.group is not None:
+            servers.append(_serve_group(group, env, ports.group))
         stop.push_async_callback(_stop, broker, servers, env.link)
         env.link.on_snapshot.append(functools.partial(snapshot, broker))
-        await run_broker(broker, servers, env.link, tasks)
+        await run_broker(broker, servers, env.link, tasks, group)
     raise AssertionError("a broker runs until it is cancelled")
 
 
-async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> None:
+async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink) -> None:
     """Close the ports, save the tables, close the store, unregister.
 
     The broker unregisters from all nameservers.
@@ -100,27 +102,6 @@ async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink
         goodbye.shield = True
         await broker.registration.unregister()
     broker.client.close()
-
-
-def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, socket.socket]:
-    """Open the port and the VIP port.
-
-    Return the configuration with the ports that the system chose for 0.
-    """
-    try:
-        sock = open_listener(config.listen_address, config.listen_port)
-        port = sock.getsockname()[1]
-        vip_port = config.fast_listen_port
-        if vip_port is None:
-            vip_port = port - VIP_PORT_DISTANCE
-        try:
-            vip_sock = open_listener(config.listen_address, vip_port)
-        except OSError:
-            sock.close()
-            raise
-    except OSError as exc:
-        raise StartError(exc.strerror or str(exc)) from None
-    return attrs.evolve(config, listen_port=port, fast_listen_port=vip_sock.getsockname()[1]), sock, vip_sock
 
 
 @attrs.define(eq=False)
@@ -154,6 +135,7 @@ async def _open_store(
         is_slave=settings.broker.is_slave,
         observer=observer,
         disk=disk,
+        log_kind=log_kind_of(settings.dledger),
         on_progress=reached.note_offset,
         on_queue=reached.count_queue,
     )
@@ -217,7 +199,15 @@ def _unseen(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
     return table
 
 
-def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: socket.socket) -> list[Server[Broker]]:
+def _serve_group(group: GroupMember, env: Environment, sock: socket.socket) -> Server[GroupNode]:
+    """Serve the port for the other members of the group."""
+    routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
+    server = Server(env.reactor, routes, idle_timeout=env.settings.broker.server_channel_max_idle_time_seconds)
+    server.accept_on(sock)
+    return server
+
+
+def _serve(broker: Broker, reactor: Reactor, ports: Ports) -> list[Server[Broker]]:
     """Serve both ports. The VIP port serves all but pulls."""
 
     def watch(channel: Channel) -> None:
@@ -226,7 +216,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     admit = admission(broker, Overload(broker, reactor))
     servers = []
     see = watched if broker.config.journal_traffic else _unseen
-    for table, port in ((see(handlers_of(broker)), sock), (see(handlers_of(broker, is_vip=True)), vip_sock)):
+    for table, port in ((see(handlers_of(broker)), ports.main), (see(handlers_of(broker, is_vip=True)), ports.vip)):
         server = Server(
             reactor,
             Dispatcher(table, broker, broker.unserved, admit, errors=broker.errors, emit=broker.emit),

@@ -115,8 +115,10 @@ class Registration:
     """About each nameserver, and about each address that one sent."""
     _whole_again_at: float = attrs.field(default=float("-inf"), init=False)
 
-    async def register_forever(self) -> NoReturn:
+    async def register_forever(self, may_begin: trio.Event | None = None) -> NoReturn:
         """Register now, 10 s after that ended, and then at a fixed rate.
+
+        With `may_begin`, the first registration waits for it, at most 10 s.
 
         Source: BrokerController (scheduleAtFixedRate). The period counts from start to start: a slow nameserver does
         not delay the next registration. If one takes longer than the period, the next follows at once, and the period
@@ -124,6 +126,9 @@ class Registration:
         """
         period = self.config.register_name_server_period / 1000
         period = max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD))
+        if may_begin is not None:
+            with trio.move_on_after(FIRST_AGAIN):
+                await may_begin.wait()
         await self._register(is_forced=True)
         due_at = trio.current_time() + FIRST_AGAIN
         while True:

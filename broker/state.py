@@ -4,6 +4,7 @@ import collections
 from collections.abc import Awaitable, Callable
 
 import attrs
+import trio
 
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
@@ -109,6 +110,8 @@ class Broker:
         ),
         takes_self=True,
     )
+    role_taken: trio.Event = attrs.field(factory=trio.Event)
+    """Set at a change of role, and replaced by who waits for it."""
     request_tasks: int = 0
     """Tasks that run for requests just now."""
     started_at_millis: int = 0
@@ -132,15 +135,28 @@ class Broker:
 
     def reconfigure(self, settings: BrokerSettings) -> None:
         """Apply new settings (request 25). Open connections and files keep the old ones."""
-        config = settings.broker
-        self.settings, self.config = settings, config
-        self.registration.config = self.topics.config = self.subscriptions.config = config
+        self._use(settings)
+        config = self.config
         self.store.reconfigure(settings.store)
         self.ha_master.settings = self.ha_slave.settings = settings.ha
         self.slave_waits.set_timeout(config.slave_timeout / 1000)
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
         self._apply_switches()
+
+    def take_role(self, role: str, broker_id: int) -> None:
+        """Change role and id while the broker runs.
+
+        A member of a DLedger group does so (dledger#52). The services of the former role end, and those of the new one begin.
+        """
+        self._use(attrs.evolve(self.settings, broker=attrs.evolve(self.config, broker_role=role, broker_id=broker_id)))
+        self.store.set_role(is_slave=self.is_slave)
+        self._apply_switches()
+        self.role_taken.set()
+
+    def _use(self, settings: BrokerSettings) -> None:
+        self.settings, self.config = settings, settings.broker
+        self.registration.config = self.topics.config = self.subscriptions.config = settings.broker
 
     def _apply_switches(self) -> None:
         """Set the parts whose behaviour depends on a switch."""

@@ -236,7 +236,7 @@ class MasterPrecheck:
         The master's log begins at `first`. Queues also have entries of records that have expired here: those cannot be
         compared.
         """
-        found = self.store.record_before(offset)
+        found = self.store.queues.record_before(offset)
         return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
 
     async def _has(self, ask: Ask, span: Span) -> bool:

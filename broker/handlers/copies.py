@@ -13,7 +13,7 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import PROPERTY_WAIT, parse_properties
 from rmqlab.remoting.min_copies import PROPERTY_MIN_COPIES, min_copies_of
 from rmqlab.runtime.dispatch import Refusal
-from rmqlab.store.results import PutStatus
+from rmqlab.store.results import PutResult, PutStatus
 
 MASTER_ALONE = 1
 """Number of copies without a slave."""
@@ -59,6 +59,18 @@ def copies_demanded_by_batch(broker: Broker, properties: Mapping[str, str], batc
         return 0
     texts = [text.decode("utf-8", "replace") for text in batch.properties if _BATCH_NEEDLE in text]
     return max(demanded_copies(broker, each) for each in (properties, *map(parse_properties, texts)))
+
+
+def wait_for_store(broker: Broker, send: WaitingSend, result: PutResult, min_copies: int, *, is_asked: bool) -> None:
+    """Start the waits of a stored message.
+
+    `is_asked`: the sender waits for more than the master's log. A DLedger group decides in any case (dledger#54).
+    """
+    if result.decision is not None:
+        send.waits += 1
+        result.decision.when_made(send.settle)
+    elif is_asked:
+        wait_for_copies(broker, send, result.end_offset, min_copies)
 
 
 def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int, min_copies: int) -> None:

@@ -8,7 +8,7 @@ broker-requests section 1.10.
 import functools
 import random
 
-from rmqlab.broker.handlers.copies import demanded_copies, wait_for_copies, waits_for_store
+from rmqlab.broker.handlers.copies import demanded_copies, wait_for_store, waits_for_store
 from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
@@ -122,8 +122,8 @@ def _store(broker: Broker, request: Request, message: NewMessage, min_copies: in
     if result is not None and result.is_stored:
         fields["msgId"] = offset_message_id(*broker.store_host, result.physical_offset)
         fields |= {"queueId": str(message.queue_id), "queueOffset": str(result.queue_offset)}
-        if waits_for_store(parse_properties(message.properties)):
-            wait_for_copies(broker, send, result.end_offset, min_copies)
+        is_asked = waits_for_store(parse_properties(message.properties))
+        wait_for_store(broker, send, result, min_copies, is_asked=is_asked)
     if send.waits == 0:
         send.answer(send.status, send.cause)
 

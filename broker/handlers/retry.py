@@ -35,7 +35,7 @@ FIRST_RETRY_LEVEL = 3
 DLQ_QUEUES = 1
 
 
-def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, request: Request) -> Reply:
+def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, request: Request) -> Reply | None:
     """Store a copy of a message for a retry or as a dead letter.
 
     Source: broker-requests#47.
@@ -63,7 +63,17 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     if not result.is_stored:
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
     broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
-    return Reply()
+    if result.decision is None:
+        return Reply()
+    result.decision.when_made(lambda status, cause: request.reply(_outcome(status, cause)))
+    return None
+
+
+def _outcome(status: PutStatus, cause: str | None) -> Reply:
+    """Return the reply to a message that a DLedger group has stored or not."""
+    if status is PutStatus.PUT_OK:
+        return Reply()
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=cause or status.name)
 
 
 def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:

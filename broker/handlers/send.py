@@ -12,7 +12,7 @@ from typing import cast
 from rmqlab.broker.handlers.copies import (
     copies_demanded_by_batch,
     demanded_copies,
-    wait_for_copies,
+    wait_for_store,
     waits_for_store,
 )
 from rmqlab.broker.pending_acks import WaitingSend
@@ -278,8 +278,7 @@ def finish_send(
     """Reply to a send, or hold the reply until disk and slaves have the record."""
     if result.status is not PutStatus.PUT_OK:
         broker.stats.count_put_failure()
-        code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
-        return Reply(code, region_fields(broker), remark=result.reason or result.status.name)
+        return not_stored(broker, result.status, result.reason)
     size = result.end_offset - result.physical_offset
     broker.growth.appended(size)
     offsets = result.physical_offsets or (result.physical_offset,)
@@ -290,7 +289,9 @@ def finish_send(
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
     def answer(status: PutStatus, cause: str | None) -> None:
-        if cause is None:
+        if status not in STORED:  # a DLedger group may undo it
+            request.reply(not_stored(broker, status, cause))
+        elif cause is None:
             request.reply_head(head, STORED[status], values)
         else:
             names = ("msgId", "queueId", "queueOffset")
@@ -298,13 +299,18 @@ def finish_send(
             request.reply(Reply(STORED[status], region_fields(broker) | fields, remark=cause))
 
     send = WaitingSend(answer)
-    if waits:
-        wait_for_copies(broker, send, result.end_offset, min_copies)
+    wait_for_store(broker, send, result, min_copies, is_asked=waits)
     if send.waits == 0:
         answer(send.status, send.cause)
     else:
         request.drop_content()
     return None
+
+
+def not_stored(broker: Broker, status: PutStatus, cause: str | None) -> Reply:
+    """Return the reply to a send whose message is not stored, or may be undone."""
+    code = NOT_STORED.get(status, ResponseCode.SYSTEM_ERROR)
+    return Reply(code, region_fields(broker), remark=cause or status.name)
 
 
 def region_fields(broker: Broker) -> dict[str, str]:

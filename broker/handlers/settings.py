@@ -35,7 +35,7 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
     The header has the version that counts their changes.
     """
     settings = broker.settings
-    lines = settings_lines(settings.broker, settings.store, settings.ha, settings.unused)
+    lines = settings_lines(settings.broker, settings.store, settings.ha, settings.dledger, settings.unused)
     lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]
     header = GetBrokerConfigResponseHeader(version=broker.config_version.encode().decode())
     return Reply(header=header, body=write_properties_text(lines).encode())

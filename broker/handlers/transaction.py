@@ -7,8 +7,8 @@ earlier resolution is not detected: a message committed twice is delivered twice
 from typing import Any
 
 from rmqlab.broker.halfmessages import committed, op_record, renewed
-from rmqlab.broker.handlers.copies import stored_demand, wait_for_copies, waits_for_store
-from rmqlab.broker.handlers.send import NOT_STORED, delay
+from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
+from rmqlab.broker.handlers.send import NOT_STORED, STORED, delay
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
@@ -30,6 +30,7 @@ from rmqlab.remoting.message import (
     parse_offset_message_id,
 )
 from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from rmqlab.store.results import PutStatus
 
 MAX_REMARK = 300
 UNKNOWN = 0
@@ -102,12 +103,17 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         raise Refusal(code, result.reason or result.status.name)
     _resolve(broker, half)
-    send = WaitingSend(
-        lambda _status, _cause: request.reply(Reply())
-    )  # stored: success, regardless of the number of copies
-    if waits_for_store(half.properties):
-        wait_for_copies(broker, send, result.end_offset, stored_demand(broker, half.properties))
+    send = WaitingSend(lambda status, cause: request.reply(_outcome(status, cause)))
+    is_asked = waits_for_store(half.properties)
+    wait_for_store(broker, send, result, stored_demand(broker, half.properties), is_asked=is_asked)
     return None if send.waits else Reply()
+
+
+def _outcome(status: PutStatus, cause: str | None) -> Reply:
+    """Return the reply to a commit: success if stored, with any copies."""
+    if status in STORED:
+        return Reply()
+    return Reply(NOT_STORED.get(status, ResponseCode.SYSTEM_ERROR), remark=cause)
 
 
 def _committed(broker: Broker, half: StoredMessage) -> NewMessage:

@@ -43,8 +43,10 @@ class EntryStore:
     """Position behind that entry: readers see bytes before it."""
     _begin_position: int = 0
     """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
-    _unsynced: dict[LogFile, None] = attrs.field(factory=dict)
-    """Files that were written since the last flush."""
+    _cut_to: int | None = None
+    """Least position at which the log was cut since `take_cut`."""
+    synced_end: int = 0
+    """Position in the data files before which all is on disk, for owners who call `flush`."""
 
     @classmethod
     def open(
@@ -72,6 +74,10 @@ class EntryStore:
         """Sync the files, write the checkpoint, unmap."""
         self.flush()
         self.save_checkpoint()
+        self.unmap()
+
+    def unmap(self) -> None:
+        """Close the files as they are."""
         self.data.close()
         self.index.close()
 
@@ -133,6 +139,8 @@ class EntryStore:
         """
         is_own = self._has(entry)
         end = entry.end if is_own else entry.pos
+        self.synced_end = min(self.synced_end, end)
+        self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
         if cut(self.data, end) or end < self._begin_position:
             self._begin_position = end
         if not is_own:
@@ -142,6 +150,11 @@ class EntryStore:
         self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         self._find_begin()
+
+    def take_cut(self) -> int | None:
+        """Return where the log was cut since the last call, or None."""
+        cut_to, self._cut_to = self._cut_to, None
+        return cut_to
 
     def _end_with_zeros(self) -> None:
         file = self.data.file_to_write()
@@ -179,9 +192,7 @@ class EntryStore:
             self._begin_position = entry.pos
 
     def _append_to(self, files: FileQueue, raw: bytes) -> None:
-        file = files.file_to_write()
-        file.append(raw)
-        self._unsynced[file] = None
+        files.file_to_write().append(raw)
 
     # ---- begin ----
 
@@ -220,17 +231,19 @@ class EntryStore:
         return True
 
     def flush(self) -> None:
-        """Sync all files that were written since the last call (dledger#51).
+        """Sync all files that were written since the last call (dledger#51). OSError."""
+        end = self.data.max_offset
+        for file in self.grown_files(self.synced_end):
+            file.sync()
+        self.synced_end = end
 
-        Blocks, so it runs in a worker thread. OSError; the files then count as unsynced.
+    def grown_files(self, synced_end: int) -> list[LogFile]:
+        """Return the files that have grown since the data files ended at a position.
+
+        An index file holds 5 million entries, so at most two of them have grown.
         """
-        files, self._unsynced = self._unsynced, {}
-        try:
-            for file in files:
-                file.sync()
-        except OSError:
-            self._unsynced |= files
-            raise
+        grown = [file for file in self.data.files if file.end_offset > synced_end]
+        return grown + self.index.files[-2:] if grown else []
 
     def save_checkpoint(self) -> None:
         """Write end and committed index (dledger#6, #51). OSError."""

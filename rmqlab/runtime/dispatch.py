@@ -5,6 +5,7 @@ synchronous send). Nothing here awaits, so that all the frames of one receive ar
 """
 
 import collections
+import enum
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ import attrs
 
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codec import ReplyHead, encode_reply_head
-from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command, fields_of
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.header import Header, HeaderError
@@ -129,7 +130,7 @@ class Route(Generic[S]):
     RocketMQ sends no reply. If header_type is None, header is None.
     """
 
-    code: RequestCode
+    code: enum.IntEnum
     header_type: type[Header] | None
     handle: Handler[S]
 

@@ -3,14 +3,16 @@
 Sections 2.1, 2.3. Appends, reads, and rolls to the next file.
 """
 
+import mmap
 import struct
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, BORN_HOST_IPV6, HEADS, MESSAGE_MAGIC, SYS_FLAG_AT
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
+from rmqlab.store.recovery import Walk, walk_records
 
 _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
@@ -26,9 +28,31 @@ def physical_offset_of(record: memoryview) -> int:
     return offset
 
 
+class RecordSpace(Protocol):
+    """A place for records: a file, or a buffer."""
+
+    @property
+    def first_offset(self) -> int:
+        """The log offset of its first byte."""
+
+    @property
+    def map(self) -> mmap.mmap | bytearray:
+        """Its bytes, to be written into."""
+
+    wrote: int
+    """Bytes written; position of the next one."""
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write at that position. OSError."""
+
+
 @attrs.define(eq=False)
 class CommitLog:
+    """The log of a broker that stores records one after the other."""
+
     files: FileQueue
+    lead: int = 0
+    """Bytes before each record that are no part of it."""
 
     @property
     def min_offset(self) -> int:
@@ -36,11 +60,51 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
+        """The end of what may be read."""
         return self.files.max_offset
+
+    @property
+    def written_end(self) -> int:
+        """The end of what is stored."""
+        return self.files.max_offset
+
+    def load(self) -> None:
+        """Map the existing files. StoreCorrupt, OSError."""
+        self.files.load()
+
+    def close(self) -> None:
+        self.files.close()
+
+    # ---- what a flush needs ----
+
+    def files_grown_beyond(self, offset: int) -> list[LogFile]:
+        """Return the files with bytes after an offset, which are to be synced."""
+        return [file for file in self.files.files if file.end_offset > offset]
+
+    def begins_record(self, offset: int) -> bool:
+        """True if the record at an offset states that it is there."""
+        record = self.record(offset)
+        return record is not None and physical_offset_of(record) == offset
+
+    def walk(self, view: memoryview, start: int, limit: int) -> tuple[int, Walk]:
+        """Walk over the whole records of one file, as `recovery.walk_records`."""
+        return walk_records(view, start, limit, check_crc=True)
+
+    # ---- expired files ----
+
+    def drop_first(self) -> None:
+        """Delete the oldest file. OSError keeps it."""
+        self.files.drop_first()
+
+    # ---- dispatch ----
+
+    def is_blank(self, file: LogFile, at: int) -> bool:
+        """True if the rest of a file is declared empty at this position."""
+        return bool(_BLANK.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
     # ---- master: whole records ----
 
-    def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
+    def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:
         """Return the file with room for `size` contiguous bytes (store-ha#11).
 
         It is a new one if necessary. Raises OSError if the disk has no room. The caller checks that the bytes fit into

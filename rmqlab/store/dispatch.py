@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import attrs
 
-from rmqlab.remoting.message import BLANK_MAGIC, HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED, java_hash
+from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED, java_hash
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
@@ -41,7 +41,7 @@ class DispatchObserver(Protocol):
 
 # size, magic, queue id, queue offset, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
-_PREFIX: Final = struct.Struct(">ii")
+_MAGIC: Final = struct.Struct(">4xi")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 _FEW: Final = 16 * 1024  # bytes in which consecutive records are rarely of one queue: nothing to join
 _BULK: Final = 256 * 1024  # more than this at once is a catch-up, not a master's live traffic
@@ -262,7 +262,7 @@ class Dispatcher:
                 self.indexed = self.offset
                 break
             entries: list[IndexEntry] = []
-            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), entries)
+            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), entries, self.log.lead)
             if entries:
                 self.index.put(entries)
             self.indexed = min(reached, self.offset)
@@ -275,7 +275,8 @@ class Dispatcher:
 
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
         """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
-        mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
+        lead = self.log.lead
+        mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
         at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
@@ -284,13 +285,14 @@ class Dispatcher:
             if at > room:
                 at = self._no_record(file, at)
                 break
-            size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at)
+            size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
             if magic != MESSAGE_MAGIC or size <= 88:
                 at = self._no_record(file, at)
                 break
-            end = at + size
+            end = at + lead + size
             if end > wrote:
                 break
+            at += lead
             if sys_flag & IPV6_MASK:
                 head = HEADS[(sys_flag & IPV6_MASK) >> 4]
                 fields = head.unpack_from(mapped, at)
@@ -378,9 +380,11 @@ class Dispatcher:
         here = file.first_offset + at
         if at + 8 > file.wrote:
             return at
-        _, magic = _PREFIX.unpack_from(file.map, at)
-        if magic == BLANK_MAGIC:
+        if self.log.is_blank(file, at):
             return file.size if file.is_full else at
+        if at + self.log.lead + 8 > file.wrote:
+            return at
+        (magic,) = _MAGIC.unpack_from(file.map, at + self.log.lead)
         if self.is_slave:
             # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
             if self._stuck_at != here:

@@ -21,13 +21,13 @@ from typing import Final
 import attrs
 
 from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.commitlog import CommitLog, physical_offset_of
+from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.disk import Disk
 from rmqlab.store.heldentries import FAILURES
 from rmqlab.store.index import Index, IndexFile
 from rmqlab.store.queues import Queues
-from rmqlab.store.recovery import Walk, walk_records
+from rmqlab.store.recovery import Walk
 
 _MARKS: Final = struct.Struct(">qq")
 MARKS_FILE: Final = "config/rmqlab.flushed"
@@ -141,7 +141,7 @@ class Flusher:
 
     def log_job(self, stored_at: int) -> FlushJob | None:
         """`stored_at` is the store time of the log's last message."""
-        flushed, target = self.marks.log, self.log.max_offset
+        flushed, target = self.marks.log, self.log.written_end
         if target <= flushed:
             return None
         if self._log_job is not None and self._log_job.error:
@@ -153,7 +153,7 @@ class Flusher:
                 rewritten = flushed
             if rewritten < self._suspect_to:
                 target, stored_at = rewritten, self.checkpoint.physic_msg_timestamp
-        grown = [file.sync for file in self.log.files.files if file.end_offset > flushed]
+        grown = [file.sync for file in self.log.files_grown_beyond(flushed)]
         if target <= flushed:
             grown = [partial(_refuse, f"the disk lost the log at {flushed}: nothing beyond counts as synced")]
         self._log_job = FlushJob(target, grown, self._epoch, log_stored_at=stored_at)
@@ -179,20 +179,19 @@ class Flusher:
         at, why = self._record_start(self.marks.log), Walk.BLANK
         while at < limit and why is Walk.BLANK and (file := self.log.files.file_at(at)) is not None:
             first, view = file.first_offset, file.view[: file.wrote]
-            end, why = walk_records(view, at - first, limit - first, check_crc=True)
+            end, why = self.log.walk(view, at - first, limit - first)
             view.release()
             at = first + end
             if why is Walk.BLANK or end == file.size:
                 at, why = first + file.size, Walk.BLANK
-        return min(at, self.log.max_offset)
+        return min(at, self.log.written_end)
 
     def _record_start(self, offset: int) -> int:
         """Return the start of the record at or after an offset.
 
         A slave may have flushed a part of a record.
         """
-        record = self.log.record(offset)
-        if record is not None and physical_offset_of(record) == offset:
+        if self.log.begins_record(offset):
             return offset
         before = self.queues.record_before(offset)
         return max(self.log.min_offset, sum(before) if before is not None else 0)

@@ -178,20 +178,21 @@ class KeyReader:
     _alike: _Alike | None = attrs.field(default=None, init=False)
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
 
-    def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry]) -> int:
+    def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry], lead: int = 0) -> int:
         """Add entries of records that start in [start, limit); return the next offset.
 
         `start` and `limit` are offsets of the log. The queues' dispatch has read these records, so they are whole. At
-        bytes that are no record, the next offset is the end of the file.
+        bytes that are no record, the next offset is the end of the file. `lead` bytes before each record are skipped.
         """
-        mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size, _RECORD.unpack_from
+        mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size - lead, _RECORD.unpack_from
         abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
         while at < limit:
             if at > room:
                 return abandoned
-            size, magic, physical, sys_flag, stored_at, body_size = unpack(mapped, at)
+            size, magic, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
             if magic != MESSAGE_MAGIC or size <= 88:
                 return abandoned
+            at += lead
             end = at + size
             if sys_flag & IPV6_MASK:
                 head = HEADS[(sys_flag & IPV6_MASK) >> 4]

@@ -22,19 +22,20 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.disk import Disk
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
-from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.index import Index
 from rmqlab.store.keysearch import records_by_key
 from rmqlab.store.lock import AbortFile, StoreLock
+from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
 from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
 from rmqlab.store.queues import Queues
-from rmqlab.store.restart import restart
 from rmqlab.store.results import GetResult, PutResult, QueryResult
 from rmqlab.store.timesearch import offset_by_time
 
 logger = logging.getLogger(__name__)
+
+SLAVE_REFUSAL = "a slave takes no messages but its master's"
 
 
 @attrs.define(eq=False)
@@ -67,6 +68,7 @@ class MessageStore:
         is_slave: bool = False,
         observer: DispatchObserver | None = None,
         disk: Disk | None = None,
+        log_kind: LogKind = PLAIN_LOG,
         on_progress: Callable[[int], object] = lambda _offset: None,
         on_queue: Callable[[], object] = lambda: None,
     ) -> Self:
@@ -82,7 +84,7 @@ class MessageStore:
             disk.make_directory(directory)
         lock, marks, store = StoreLock.acquire(root / "lock", disk), None, None
         try:
-            log = CommitLog(FileQueue(config.store_path_commit_log, config.mapped_file_size_commit_log, disk))
+            log = log_kind.make_log(config, disk)
             queues = Queues(root / "consumequeue", config.mapped_file_size_consume_queue, disk)
             index = None
             if config.message_index_enable:
@@ -90,14 +92,14 @@ class MessageStore:
             checkpoint = Checkpoint.load(root / "checkpoint", disk)
             marks = FlushedMarks.open(root / MARKS_FILE, disk)
             dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, observer)
-            putter = Putter(config, log, queues, index, dispatcher, now_millis)
+            putter = log_kind.putter(config, log, queues, index, dispatcher, now_millis)
             store = cls(
                 config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
                 Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock,
                 AbortFile(root / "abort", disk),
             )  # fmt: skip
-            store._recover(on_progress, on_queue)
+            store._recover(log_kind.recover, on_progress, on_queue)
             dispatcher.is_observed = observer is not None
             store._abort.create()
         except BaseException:
@@ -113,16 +115,16 @@ class MessageStore:
                 checkpoint.write()
         return store
 
-    def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
+    def _recover(self, recover: Recover, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
         """Load the files, truncate torn records, dispatch missing ones (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
-        log.files.load()
+        log.load()
         queues.load(on_queue)
         indexed = 0
         if self.index is not None:
             indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
-        found = restart(
+        found = recover(
             log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
         )
         index_from = found.index_from
@@ -145,12 +147,18 @@ class MessageStore:
             self.putter.no_room(problem)
         queues.recover_counters()
         if self.is_slave:
-            self.putter.refusal = "a slave takes no messages but its master's"
+            self.putter.refusal = SLAVE_REFUSAL
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Replace settings, except paths, sizes and delay levels, as RocketMQ does."""
         self.config = self.cleaner.config = config
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
+
+    def set_role(self, *, is_slave: bool) -> None:
+        """Take puts, or refuse them: a member of a group whose role changes."""
+        self.is_slave = self.cleaner.is_slave = is_slave
+        self.putter.refusal = SLAVE_REFUSAL if is_slave else None
+        self.puller = Puller.of(self.log, self.config, is_slave=is_slave)
 
     def close(self) -> None:
         """Stop cleanly: flush all, remove `abort` if the store is complete (store-ha#5).
@@ -187,7 +195,7 @@ class MessageStore:
         try:
             if self.index is not None:
                 self.index.close()
-            self.log.files.close()
+            self.log.close()
             self.queues.close()
         finally:
             self.flusher.marks.close()
@@ -348,10 +356,6 @@ class MessageStore:
             self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
         return done
 
-    def record_before(self, offset: int) -> tuple[int, int] | None:
-        """Return offset and size of the last queued record that ends by `offset`, or None."""
-        return self.queues.record_before(offset)
-
     # ---- flush -------------------------------------------------------------------------------------------
 
     def flush_job(self) -> FlushJob | None:
@@ -376,10 +380,6 @@ class MessageStore:
         self.flusher.done(job)
 
     # ---- cleaning ----------------------------------------------------------------------------------------
-
-    def disk_ratio(self) -> float:
-        """Used part of the fuller disk of commit log and queues, from 0 to 1."""
-        return self.cleaner.used_percent() / 100
 
     def check_disk(self) -> None:
         """Refuse puts on a full disk, or accept them again; due every 10 s (store-ha#31)."""

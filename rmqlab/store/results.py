@@ -1,6 +1,7 @@
 """Results of the store: RocketMQ's status names, with offsets and bytes."""
 
 import enum
+from collections.abc import Callable
 
 import attrs
 import msgspec
@@ -35,6 +36,31 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = enum.auto()
 
 
+@attrs.define(eq=False)
+class Decision:
+    """The decision of a group on a put: whether a quorum has stored it."""
+
+    status: PutStatus | None = None
+    """None while the group has not decided."""
+    cause: str | None = None
+    """Why the status is not PUT_OK."""
+    _observers: list[Callable[[PutStatus, str | None], None]] = attrs.field(factory=list, init=False)
+
+    def when_made(self, fn: Callable[[PutStatus, str | None], None]) -> None:
+        """Call `fn` with status and cause, now or later."""
+        if self.status is None:
+            self._observers.append(fn)
+        else:
+            fn(self.status, self.cause)
+
+    def make(self, status: PutStatus, cause: str | None = None) -> None:
+        """Decide, once."""
+        self.status, self.cause = status, cause
+        observers, self._observers = self._observers, []
+        for fn in observers:
+            fn(status, cause)
+
+
 class PutResult(msgspec.Struct, eq=False):
     """Offsets are those of the record, for a batch of its first; all 0 unless stored."""
 
@@ -45,6 +71,7 @@ class PutResult(msgspec.Struct, eq=False):
     store_timestamp: int = 0
     physical_offsets: list[int] | None = None  # batch only: of every record
     reason: str = ""  # why it was refused
+    decision: Decision | None = None  # of a group, which may still undo what is stored
 
     @property
     def is_stored(self) -> bool:

@@ -20,13 +20,18 @@ def truncate(store: MessageStore, log_end: int) -> None:
     as empty. OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered
     again.
     """
+    forget_from(store, log_end)
+    store.log.cut(log_end)
+
+
+def forget_from(store: MessageStore, log_end: int) -> None:
+    """Drop what queues and index have of later records. OSError as `truncate`."""
     last = store.queues.record_before(log_end)
     store.dispatcher.cut(log_end)
     try:
         store.queues.trim_to_log(log_end)
     finally:
         store.flusher.cut(log_end)
-    store.log.cut(log_end)
     store.queues.recover_counters()
     if store.index is not None:
         store.index.cut(log_end)

@@ -107,8 +107,6 @@ def test_what_no_broker_can_use_is_named(tmp_path: pathlib.Path, text: str, said
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("broker.toml", "enable_dleger_commit_log = true"),
-        ("broker.conf", "enableDLegerCommitLog=true"),
         ("broker.toml", 'read_only_commit_log_store_paths = "/a,/b"'),
         ("broker.conf", "readOnlyCommitLogStorePaths=/a"),
     ],
@@ -116,7 +114,7 @@ def test_what_no_broker_can_use_is_named(tmp_path: pathlib.Path, text: str, said
 def test_what_cannot_be_ignored_without_harm_is_refused_at_the_start(
     tmp_path: pathlib.Path, name: str, text: str
 ) -> None:
-    """Without DLedger its members are masters that fight for one route."""
+    """Messages would be missing."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(SettingsError, match="is not supported") as raised:
@@ -127,19 +125,53 @@ def test_what_cannot_be_ignored_without_harm_is_refused_at_the_start(
 def test_the_same_default_is_no_error(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("enableDLegerCommitLog=false\nreadOnlyCommitLogStorePaths=\ndLegerGroup=g\n")
-    assert load_config(path).unused.d_leger_group == "g"
-
-
-def test_dledger_cannot_be_turned_on_by_a_request_either(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(SettingsError, match="DLedger is not supported yet"):
-        load(tmp_path, "").changed({"enableDLegerCommitLog": "true"})
+    assert load_config(path).dledger.d_leger_group == "g"
     assert set(REFUSED) <= set(setting_fields(*KINDS))
+
+
+PEERS = "n0-127.0.0.1:40911;n1-127.0.0.1:40912;n2-127.0.0.1:40913"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"dLegerGroup": " "}, "d_leger_group is empty"),
+        ({"dLegerSelfId": "leader"}, "d_leger_self_id = 'leader': expected a letter and a number"),
+        ({"dLegerSelfId": "n3"}, "n3 is not among the peers n0, n1, n2"),
+        ({"dLegerPeers": PEERS.partition(";")[2]}, "n0 is not among the peers n1, n2"),
+        ({"dLegerPeers": PEERS + ";n3-127.0.0.1:40914"}, "d_leger_peers has 4 members: expected an odd number"),
+        ({"dLegerPeers": PEERS + ";n2-127.0.0.1:40914"}, "peer n2 is listed twice"),
+        ({"dLegerPeers": "n0=127.0.0.1:40911"}, "expected ID-HOST:PORT"),
+        ({"dLegerPeers": "n0-127.0.0.1"}, "n0 has the address '127.0.0.1': expected HOST:PORT"),
+        ({"preferredLeaderId": "n7"}, "preferred_leader_id: n7 is not among the members n0, n1, n2"),
+    ],
+)
+def test_settings_that_describe_no_group_are_refused(
+    tmp_path: pathlib.Path, changes: dict[str, str], expected: str
+) -> None:
+    """Issue 16, bad input: one line that names what is wrong."""
+    values = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerPeers": PEERS, "dLegerSelfId": "n0"}
+    path = tmp_path / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in (values | changes).items()))
+    with pytest.raises(SettingsError) as raised:
+        load_config(path)
+    assert expected in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_member_begins_as_slave_with_the_id_of_its_number(tmp_path: pathlib.Path) -> None:
+    """dledger#52"""
+    path = tmp_path / "broker.conf"
+    path.write_text(f"enableDLegerCommitLog=true\ndLegerGroup=g\ndLegerPeers={PEERS}\ndLegerSelfId=n2\n")
+    config = load_config(path).broker
+    assert (config.broker_role, config.broker_id) == ("SLAVE", 3)
 
 
 def test_no_request_may_change_where_files_lie() -> None:
     where = {key for key in setting_fields(*KINDS) if "path" in key.lower() or "home" in key.lower()}
     assert {"storePathRootDir", "storePathCommitLog", "rocketmqHome", "storePathDLedgerCommitLog"} <= where
-    assert set(forbidden_keys(setting_fields(*KINDS), KINDS)) == where | {"messageStorePlugIn"}
+    of_group = {"enableDLegerCommitLog", "dLegerGroup", "dLegerPeers", "dLegerSelfId"}
+    assert set(forbidden_keys(setting_fields(*KINDS), KINDS)) == where | of_group | {"messageStorePlugIn"}
 
 
 def test_every_path_is_a_fixed_one() -> None:

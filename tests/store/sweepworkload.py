@@ -177,7 +177,7 @@ class SlaveWorkload:
         try:
             end = self.master.max_commit_log_offset
             self._follow(slave, end)
-            common = self.master.record_before(end * 2 // 3)
+            common = self.master.queues.record_before(end * 2 // 3)
             assert common is not None
             _attempt(partial(self._diverge, slave, sum(common)))
             self._follow(slave, end)

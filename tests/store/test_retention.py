@@ -187,7 +187,7 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
     store.check_disk()
     assert store.write_refused() is None
     disk.set_effects([ClaimedUsage(91)])
-    assert store.disk_ratio() == 0.91
+    assert store.cleaner.used_percent() == 91
     store.check_disk()
     slave.check_disk()
     assert "91 %" in str(store.write_refused())

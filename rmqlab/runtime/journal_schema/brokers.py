@@ -99,6 +99,16 @@ BROKERS = (
         {"offset": log_offset("from where on"), "dropped": Field("int", "how much", "bytes")},
     ),
     EventType(
+        "member_role_changed",
+        "broker",
+        "A member of a DLedger group follows the role that its group gave it.",
+        {
+            "role": text("SYNC_MASTER for the leader, SLAVE for all others"),
+            "broker_id": count("0 for the leader"),
+            "term": count("of the election"),
+        },
+    ),
+    EventType(
         "topics_synced",
         "broker",
         "A slave took over its master's topics.",

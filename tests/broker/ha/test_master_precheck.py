@@ -139,7 +139,7 @@ def expire_all_but_an_empty_file(pair: Pair) -> int:
     for _ in range(2):
         copy.log.files.drop_first()
     assert (copy.min_commit_log_offset, copy.max_commit_log_offset) == (end, end)
-    assert copy.record_before(end) is not None
+    assert copy.queues.record_before(end) is not None
     return end
 
 

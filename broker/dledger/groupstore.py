@@ -1,0 +1,94 @@
+"""Opens and recovers the store of a member (sections 1.1, 7.4 and 8.5)."""
+
+import functools
+import secrets
+from collections.abc import Callable
+
+import trio
+
+from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
+from rmqlab.broker.dledger.putter import GroupPutter
+from rmqlab.broker.dledger.settings import DLedgerConfig
+from rmqlab.dledger.entrystore import EntryStore
+from rmqlab.dledger.group import GroupSettings
+from rmqlab.dledger.member import Member, load_ballot, save_ballot
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.logkind import PLAIN_LOG, LogKind
+from rmqlab.store.queues import Queues
+from rmqlab.store.recovery import FirstRecord, first_file_after_crash
+from rmqlab.store.restart import Restart
+
+
+def log_kind_of(config: DLedgerConfig) -> LogKind:
+    """Return the kind of log that a broker with these settings has."""
+    if not config.enable_dleger_commit_log:
+        return PLAIN_LOG
+    clock = trio.lowlevel.current_clock()
+    return group_log(config.group(), lambda: int(clock.current_time() * 1000), secrets.randbelow)
+
+
+def group_log(settings: GroupSettings, now: Callable[[], int], random_below: Callable[[int], int]) -> LogKind:
+    """Return the kind of log that a member has. `now` is its time in ms."""
+
+    def make_log(config: StoreConfig, disk: Disk) -> CommitLog:
+        return EntryLog.of(_open_server(settings, config, disk, random_below), now)
+
+    return LogKind(make_log, recover, GroupPutter)
+
+
+def _open_server(
+    settings: GroupSettings, config: StoreConfig, disk: Disk, random_below: Callable[[int], int]
+) -> GroupServer:
+    if disk.names_in(config.store_path_commit_log):
+        raise StoreError(
+            f"{config.store_path_commit_log} is not empty: this store is of a plain broker, and the settings are of a"
+            " DLedger group; unset enableDLegerCommitLog, or use another storePathRootDir"
+        )
+    directory = config.store_path_root_dir / f"dledger-{settings.self_id}"
+    entries = EntryStore.open(directory, config.mapped_file_size_commit_log, disk=disk)
+    member = Member(settings, functools.partial(save_ballot, disk, directory), load_ballot(disk, directory))
+    return GroupServer.of(member, entries, random_below)
+
+
+def recover(
+    log: CommitLog,
+    queues: Queues,
+    checkpoint: Checkpoint,
+    config: StoreConfig,
+    on_progress: Callable[[int], object],
+    *,
+    crashed: bool,
+    indexed: int,
+    on_recovered: Callable[[], object],
+) -> Restart:
+    """Truncate the queues to the committed entries.
+
+    Which entries are committed, beyond those of the checkpoint, a member learns from its leader: it dispatches them
+    again. After a crash the queues may lack entries in the middle, so dispatch begins at the last file whose first
+    record is surely in them.
+    """
+    queues.recover(crashed=crashed, on_recovered=on_recovered)
+    if not log.files.files:
+        queues.delete_all()
+        return Restart()
+    end = log.max_offset
+    if queues.max_physical >= end:
+        queues.trim_to_log(end)
+    on_progress(end)
+    start = queues.max_physical
+    if crashed:
+        start = min(start, _surely_dispatched(log, checkpoint, config))
+    last = queues.record_before(end)
+    return Restart(start, min(start, indexed), max(0, log.stored_at(last[0])) if last is not None else 0)
+
+
+def _surely_dispatched(log: CommitLog, checkpoint: Checkpoint, config: StoreConfig) -> int:
+    files = log.files.files
+    safe = checkpoint.safe_timestamp
+    if config.message_index_enable and config.message_index_safe:
+        safe = min(safe, checkpoint.index_msg_timestamp)
+    firsts = [FirstRecord.read(file.view[log.lead :]) for file in files]
+    return files[first_file_after_crash(firsts, safe)].first_offset

@@ -1,0 +1,69 @@
+"""A broker's membership in a DLedger group: its node, its roles, its log."""
+
+import attrs
+
+from rmqlab.broker.append_followup import AppendFollowUp
+from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.dledger.node import GroupNode
+from rmqlab.broker.dledger.roles import RoleChanges
+from rmqlab.broker.tasks import TaskStarter
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.truncate import forget_from
+
+
+@attrs.frozen(eq=False)
+class GroupMember:
+    """The parts of a broker that only a member of a group has."""
+
+    node: GroupNode
+    roles: RoleChanges
+
+
+@attrs.define(eq=False)
+class LogFollower:
+    """Dispatches what a quorum has, and forgets what was cut."""
+
+    store: MessageStore
+    log: EntryLog
+    growth: AppendFollowUp
+    _committed: int = -1
+    _written: int = -1
+
+    def follow(self) -> None:
+        """Compare the log with what it was at the last call."""
+        if (cut_to := self.log.entries.take_cut()) is not None:
+            self._forget(cut_to)
+        if self.log.max_offset != self._committed:
+            self._committed = self.log.max_offset
+            self.growth.received()
+        if self.log.written_end != self._written:
+            self._written = self.log.written_end
+            self.growth.is_flush_wanted.set()
+
+    def _forget(self, cut_to: int) -> None:
+        """Drop what is known of entries that were replaced.
+
+        Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
+        copies, so a committed entry can be replaced, too; its queues then keep what they have (section 6.2). Ours
+        drop it.
+        """
+        if cut_to < self.store.dispatched_offset:
+            forget_from(self.store, cut_to)
+        else:
+            self.store.flusher.cut(cut_to)
+
+
+def join_group(
+    store: MessageStore,
+    log: EntryLog,
+    growth: AppendFollowUp,
+    client: RemotingClient,
+    reactor: Reactor,
+    tasks: TaskStarter,
+) -> GroupMember:
+    """Make the node of a member whose log is open."""
+    roles = RoleChanges()
+    follower = LogFollower(store, log, growth)
+    return GroupMember(GroupNode(log, client, reactor, tasks, roles.add, follower.follow), roles)

@@ -1,0 +1,193 @@
+"""One member of a DLedger group on the network: its port, calls and clock.
+
+Section 2.1, class DLedgerRpcNettyService. The member itself is `rmqlab.dledger.server.Server`, which has no network and
+no clock. All its outputs of one pass of the event loop are collected at the end of the pass.
+"""
+
+import collections
+from collections.abc import Callable, Iterable
+from typing import Final, NoReturn
+
+import attrs
+import trio
+
+from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
+from rmqlab.broker.dledger.putter import decide
+from rmqlab.broker.tasks import TaskStarter
+from rmqlab.dledger.codes import DLedgerRequestCode
+from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
+from rmqlab.remoting.command import Command, request
+from rmqlab.runtime.channel import Channel, RemotingError
+from rmqlab.runtime.dispatch import Reply, Request, Route
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+
+OK: Final = 200
+"""Header code of every response (dledger#12)."""
+MOST_CALLS: Final = 4096
+"""Calls to one member that may wait for their response or for a connection."""
+
+SHORTEST_NAP: Final = 0.001
+"""Seconds between two turns of a member."""
+
+
+@attrs.define(eq=False)
+class _Sent:
+    call: Call
+    deadline: int
+    channel: Channel | None = None
+    opaque: int = 0
+    is_ended: bool = False
+
+
+@attrs.define(eq=False)
+class _Peer:
+    """The calls to one other member."""
+
+    address: str
+    sent: collections.deque[_Sent] = attrs.field(factory=collections.deque)
+    """Calls without response, in the order of their deadlines."""
+    unsent: list[_Sent] = attrs.field(factory=list)
+    """Calls that wait for a connection."""
+
+
+@attrs.define(eq=False)
+class GroupNode:
+    """Drives a member: passes requests in, and sends what it wants to send."""
+
+    log: EntryLog
+    client: RemotingClient
+    reactor: Reactor
+    tasks: TaskStarter
+    on_roles: Callable[[Iterable[RoleChange]], None]
+    """Receives changes of role, in their order."""
+    on_log: Callable[[], None]
+    """Called after inputs, when the log may have grown, been cut, or been committed."""
+    _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
+    _is_deferred: bool = attrs.field(default=False, init=False)
+    _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        settings = self.server.member.settings
+        self._peers = {peer: _Peer(settings.peers[peer]) for peer in settings.others}
+        self.log.on_append.append(self.settle_soon)
+
+    @property
+    def server(self) -> GroupServer:
+        return self.log.server
+
+    # ---- requests of other members and of operators ----
+
+    def routes(self) -> dict[int, Route["GroupNode"]]:
+        """Return the handlers of the group's port."""
+        codes = (
+            DLedgerRequestCode.VOTE,
+            DLedgerRequestCode.HEART_BEAT,
+            DLedgerRequestCode.PUSH,
+            DLedgerRequestCode.LEADERSHIP_TRANSFER,
+        )
+        return {code: Route(code, None, _handle) for code in codes}
+
+    def handle(self, command: Command, parked: Request) -> None:
+        """Pass a request to the member. BodyError if its body does not fit."""
+        self.server.handle(command.code, command.body, parked, self.log.now())
+        self.settle_soon()
+
+    # ---- time ----
+
+    async def work_forever(self) -> NoReturn:
+        """Do what is due.
+
+        An OSError of the member's files ends it; it is to be called again.
+        """
+        while True:
+            deadline = max(self._wake_at(), trio.current_time() + SHORTEST_NAP)
+            with trio.CancelScope(deadline=deadline) as self._nap:
+                await trio.sleep_forever()
+            now = self.log.now()
+            self._expire_calls(now)
+            self.server.work(now)
+            self._settle()
+
+    def _wake_at(self) -> float:
+        deadlines = [peer.sent[0].deadline for peer in self._peers.values() if peer.sent]
+        return min([self.server.wake_at, *deadlines]) / 1000
+
+    def settle_soon(self) -> None:
+        """Send the outputs of the member at the end of this pass."""
+        if not self._is_deferred:
+            self._is_deferred = True
+            self.reactor.defer(self._settle)
+
+    def _settle(self) -> None:
+        self._is_deferred = False
+        server = self.server
+        for call in server.take_calls():
+            self._send(call)
+        for parked, response in server.take_responses():
+            parked.reply(Reply(OK, body=response.encode()))
+        self.on_log()
+        for decision, outcome in server.take_outcomes():
+            decide(decision, outcome)
+        if changes := server.take_role_changes():
+            self.on_roles(changes)
+        self._nap.deadline = min(self._nap.deadline, self._wake_at())
+
+    # ---- calls to other members ----
+
+    def _send(self, call: Call) -> None:
+        peer = self._peers[call.peer]
+        sent = _Sent(call, self.log.now() + CALL_TIMEOUT_MS)
+        if len(peer.sent) >= MOST_CALLS:
+            self._end(sent, None)
+            return
+        peer.sent.append(sent)  # its head is never one that has ended
+        channel = self.client.connected(peer.address)
+        if channel is not None:
+            self._send_on(channel, sent)
+            return
+        peer.unsent.append(sent)
+        if len(peer.unsent) == 1:
+            self.tasks.start_soon(self._connect, peer)
+
+    async def _connect(self, peer: _Peer) -> None:
+        """Open the connection, and send what waits for it."""
+        try:
+            channel = await self.client.channel(peer.address)
+        except RemotingError:
+            unsent, peer.unsent = peer.unsent, []
+            for sent in unsent:
+                self._end(sent, None)
+        else:
+            unsent, peer.unsent = peer.unsent, []
+            for sent in unsent:
+                if not sent.is_ended:
+                    self._send_on(channel, sent)
+
+    def _send_on(self, channel: Channel, sent: _Sent) -> None:
+        command = request(sent.call.code, body=sent.call.request.encode())
+        sent.channel = channel
+        sent.opaque = channel.send_request(command, lambda response: self._end(sent, response))
+
+    def _end(self, sent: _Sent, response: Command | None) -> None:
+        """Report a response, or None for a lost connection or a timeout, once."""
+        if sent.is_ended:
+            return
+        sent.is_ended = True
+        peer = self._peers[sent.call.peer]
+        while peer.sent and peer.sent[0].is_ended:
+            peer.sent.popleft()
+        if response is None and sent.channel is not None:
+            sent.channel.forget(sent.opaque)
+        self.server.receive(sent.call, None if response is None else response.body, self.log.now())
+        self.settle_soon()
+
+    def _expire_calls(self, now: int) -> None:
+        for peer in self._peers.values():
+            while peer.sent and peer.sent[0].deadline <= now:
+                self._end(peer.sent[0], None)
+
+
+def _handle(node: GroupNode, _header: None, parked: Request) -> None:
+    node.handle(parked.command, parked)

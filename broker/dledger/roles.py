@@ -1,0 +1,93 @@
+"""Makes a broker follow its member's role: master while it leads, else slave.
+
+Section 8.2, class DLedgerRoleChangeHandler.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NoReturn
+
+import attrs
+import trio
+
+from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.state import Broker
+from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.member import Role
+from rmqlab.remoting.names import MASTER_ID
+
+STEP: Final = 0.1
+"""Seconds between two checks whether a new leader has committed and dispatched its log."""
+LEADERS_ROLE: Final = "SYNC_MASTER"
+
+
+@attrs.define(eq=False)
+class RoleChanges:
+    """Changes that a broker has not made yet.
+
+    The newest one replaces those before.
+    """
+
+    is_known: trio.Event = attrs.field(factory=trio.Event)
+    """Set when the member has its first role: the broker registers then (dledger#52)."""
+    _due: RoleChange | None = attrs.field(default=None, init=False)
+    _is_due: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def add(self, changes: Iterable[RoleChange]) -> None:
+        """Note changes of the member's role, in their order."""
+        for change in changes:
+            self._due = change
+            self._is_due.set()
+
+    async def next(self) -> RoleChange:
+        """Wait for a change and return the newest."""
+        await self._is_due.wait()
+        due, self._due, self._is_due = self._due, None, trio.Event()
+        assert due is not None
+        return due
+
+
+async def follow_roles(broker: Broker, log: EntryLog, changes: RoleChanges) -> NoReturn:
+    """Change the broker's role after each change of the member's."""
+    while True:
+        change = await changes.next()
+        if change.role is not Role.LEADER:
+            become_slave(broker, change)
+        elif await _is_ready_to_lead(broker, log):
+            become_master(broker, change)
+        else:
+            continue
+        changes.is_known.set()
+
+
+async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:
+    """Wait until all entries are committed and dispatched (dledger#53).
+
+    False if the member stops leading before.
+    """
+    member, entries = log.server.member, log.entries
+    while member.is_leader:
+        if entries.end_index == -1 or (
+            entries.end_index == entries.committed_index and broker.store.dispatch_behind_bytes == 0
+        ):
+            return True
+        await trio.sleep(STEP)
+    return False
+
+
+def become_slave(broker: Broker, change: RoleChange) -> None:
+    """Take the id of the member's number, refuse writes, and register at once."""
+    _change(broker, "SLAVE", broker.settings.dledger.number, change)
+
+
+def become_master(broker: Broker, change: RoleChange) -> None:
+    """Take id 0, count queue offsets anew, accept writes, and register at once."""
+    broker.store.queues.recover_counters()
+    _change(broker, LEADERS_ROLE, MASTER_ID, change)
+
+
+def _change(broker: Broker, role: str, broker_id: int, change: RoleChange) -> None:
+    if change.role is Role.CANDIDATE and broker.config.broker_role == role:
+        return
+    broker.take_role(role, broker_id)
+    broker.emit("member_role_changed", role=role, broker_id=broker_id, term=change.term)
+    broker.registration.register_soon()

@@ -1,0 +1,81 @@
+"""Brokers that share a DLedger log: elections, sends, reads, take-overs."""
+
+import shutil
+
+import pytest
+import trio.testing
+
+from rmqlab.remoting.codes import ResponseCode
+from tests.broker.dledger.conftest import Trio
+
+ALL = ("n0", "n1", "n2")
+
+
+@pytest.fixture(autouse=True)
+def clock(fast_clock: trio.testing.MockClock) -> trio.testing.MockClock:
+    fast_clock.rate = 10.0
+    return fast_clock
+
+
+async def test_a_group_elects_a_master_and_stores_what_a_quorum_has(group: Trio) -> None:
+    """dledger#52, #54, #55"""
+    await group.start(*ALL)
+    leader = await group.leader()
+    for number in range(20):
+        assert (await group.send(leader, b"message %d" % number)).code == ResponseCode.SUCCESS
+    await group.all_dispatched()
+    pulls = [await group.pull(peer) for peer in ALL]
+    assert pulls[0].body == pulls[1].body == pulls[2].body
+    assert {pull.ext_fields["maxOffset"] for pull in pulls} == {"20"}
+    follower = next(peer for peer in ALL if peer != leader)
+    assert (await group.send(follower, b"no")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    await group.stop()
+    logs = [group.world.tmp_path / peer / f"dledger-{peer}" / "data" / f"{0:020d}" for peer in ALL]
+    assert logs[0].read_bytes() == logs[1].read_bytes() == logs[2].read_bytes()
+
+
+async def test_another_member_takes_over_and_the_old_leader_follows_it(group: Trio) -> None:
+    """dledger#41, #53: nothing is lost, and queues continue where they ended."""
+    await group.start(*ALL)
+    old = await group.leader()
+    for number in range(10):
+        assert (await group.send(old, b"%d" % number)).code == ResponseCode.SUCCESS
+    await group.stop(old)
+    new = await group.leader()
+    assert new != old
+    for number in range(10, 20):
+        assert (await group.send(new, b"%d" % number)).code == ResponseCode.SUCCESS
+    await group.start(old)
+    await group.all_dispatched()
+    pulls = [await group.pull(peer) for peer in ALL]
+    assert pulls[0].body == pulls[1].body == pulls[2].body
+    assert pulls[0].ext_fields["maxOffset"] == "20"
+    assert group.snapshot(old)["role"] == "SLAVE"
+
+
+async def test_a_leader_without_a_quorum_acknowledges_nothing(group: Trio) -> None:
+    """dledger#40, #54: the send fails after 2.5 s; the leader resigns later."""
+    await group.start(*ALL)
+    leader = await group.leader()
+    assert (await group.send(leader, b"stored")).code == ResponseCode.SUCCESS
+    await group.stop(*(peer for peer in ALL if peer != leader))
+    refused = await group.send(leader, b"alone")
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "WAIT_QUORUM_ACK_TIMEOUT" in (refused.remark or "")
+    assert (await group.pull(leader)).ext_fields["maxOffset"] == "1"
+    await group.until(lambda: group.snapshot(leader)["role"] == "SLAVE")
+
+
+async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
+    """dledger#33, #46: from the next append on."""
+    await group.start(*ALL)
+    leader = await group.leader()
+    wiped = next(peer for peer in ALL if peer != leader)
+    for number in range(40):
+        assert (await group.send(leader, bytes([number]) * 30_000)).code == ResponseCode.SUCCESS
+    await group.stop(wiped)
+    shutil.rmtree(group.world.tmp_path / wiped)
+    await group.start(wiped)
+    await group.send(leader, b"one more")  # a leader without anything to push compares nothing
+    await group.all_dispatched()
+    assert (await group.pull(wiped, 30)).body == (await group.pull(leader, 30)).body
