@@ -1,0 +1,139 @@
+"""DLedger groups of brokers of both kinds, from RocketMQ's own settings."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rmqlab.dledger.entry import EntryHeader
+from tests.interop import kinds, rawrequest
+from tests.interop.java import Java
+from tests.interop.ours import OurBroker
+from tests.interop.realrocketmq import RealBroker
+from tests.interop.server import BROKER_NAME, BrokerServer, free_port
+from tests.interop.waiting import wait_until
+
+SLOW = 120.0
+"""Seconds for an election or a catch-up while others work."""
+FILES = {"mappedFileSizeCommitLog": 2**20, "mappedFileSizeConsumeQueue": 20 * 1000}
+
+
+class OurMember(OurBroker):
+    """A member is ready when it listens: there is no route without a leader."""
+
+    def is_in_route(self) -> bool:
+        return True
+
+
+class RealMember(RealBroker):
+    """As ours."""
+
+    def is_in_route(self) -> bool:
+        return True
+
+
+@attrs.define
+class LedgerGroup:
+    """The members n0, n1, ... of one group; `servers` has those that run."""
+
+    namesrv: str
+    members: dict[str, BrokerServer]
+    kinds: dict[str, str]
+    servers: dict[str, BrokerServer] = attrs.field(factory=dict)
+
+    def start(self, *peers: str) -> None:
+        for peer in peers:
+            self.servers[peer] = self.members[peer]
+            self.members[peer].start()
+
+    def kill(self, *peers: str) -> None:
+        for peer in peers:
+            self.servers.pop(peer).kill()
+
+    def stop(self, *peers: str) -> None:
+        for peer in peers:
+            self.servers.pop(peer).stop()
+
+    def leader(self) -> str:
+        """Wait until a running member is the master of the route and takes messages."""
+        return wait_until(self._serving_leader, "a leader that takes messages", SLOW)
+
+    def _serving_leader(self) -> str | None:
+        master = rawrequest.route_of(self.namesrv, BROKER_NAME).get(BROKER_NAME, {}).get(0)
+        for peer, server in self.servers.items():
+            if server.address == master and self.try_send(peer, b"are you the leader?") == rawrequest.SUCCESS:
+                return peer
+        return None
+
+    def try_send(self, peer: str, body: bytes, queue_id: int = 0) -> int:
+        return rawrequest.send(self.servers[peer].address, BROKER_NAME, body, queue_id=queue_id).code
+
+    def bodies(self, peer: str, queue_id: int = 0) -> list[bytes]:
+        """Return all messages of a queue, as a consumer of this member reads them."""
+        address, read = self.servers[peer].address, list[bytes]()
+        while True:
+            answer, bodies = rawrequest.pull(address, BROKER_NAME, queue_id, len(read))
+            if answer.code != rawrequest.SUCCESS:
+                return read
+            read += bodies
+
+    def wait_same(self) -> None:
+        """Wait until all running members serve the same number of messages in queue 0."""
+
+        def is_same() -> bool:
+            ends = {rawrequest.max_offset(server.address, BROKER_NAME, 0) for server in self.servers.values()}
+            return len(ends) == 1
+
+        wait_until(is_same, "the same queue at all members", SLOW)
+
+    def entries(self, peer: str) -> bytes:
+        """Return the entries on a member's disk, without what follows the last one."""
+        files = sorted((self.members[peer].store / f"dledger-{peer}" / "data").glob("*"))
+        return b"".join(_whole_entries(file.read_bytes(), int(file.name)) for file in files)
+
+
+def _whole_entries(raw: bytes, first: int) -> bytes:
+    at = 0
+    while at + 48 <= len(raw):
+        header = EntryHeader.decode(raw, at)
+        if not header.is_valid_at(first + at):
+            break
+        at += header.size
+    return raw[:at]
+
+
+@contextlib.contextmanager
+def ledger_group(
+    java: Java, directory: Path, member_kinds: Sequence[str], *, nameserver: str = "ours", **settings: Any
+) -> Iterator[LedgerGroup]:
+    """A nameserver and a group, none of whose members runs yet."""
+    ports = [free_port() for _ in member_kinds]
+    peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
+    with kinds.nameserver(nameserver, java, directory) as running, contextlib.ExitStack() as stack:
+        group = LedgerGroup(running.address, {}, {})
+        for number, kind in enumerate(member_kinds):
+            peer = f"n{number}"
+            group.kinds[peer] = kind
+            group.members[peer] = member(kind, java, directory / peer, running.address, peers, peer, **settings)
+            stack.callback(group.members[peer].kill)
+        yield group
+
+
+def member(
+    kind: str, java: Java, directory: Path, namesrv: str, peers: str, peer: str, **settings: Any
+) -> BrokerServer:
+    """A member that is not started yet."""
+    values = {
+        **FILES,
+        "brokerRole": "ASYNC_MASTER",
+        "enableDLegerCommitLog": "true",
+        "dLegerGroup": BROKER_NAME,
+        "dLegerPeers": peers,
+        "dLegerSelfId": peer,
+        **settings,
+    }
+    if kind == "ours":
+        return OurMember(directory, namesrv, settings=values)
+    return RealMember(java, directory, namesrv, settings=values)
