@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeVar
 
+from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.runtime.bounds import LEFT_OUT
@@ -40,6 +41,7 @@ def snapshot(broker: Broker) -> dict[str, object]:
             "dispatched": store.dispatched_offset,
         },
         "ha": broker.ha_slave.snapshot() if config.is_slave else broker.ha_master.snapshot(),
+        "dledger": store.log.facts() if isinstance(store.log, EntryLog) else None,
         "nameservers": sorted(broker.registration.registered),
         "queues": len(store.queues.table),
         "topics": len(broker.topics.topics),

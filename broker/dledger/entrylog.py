@@ -76,6 +76,18 @@ class EntryLog(CommitLog):
     def drop_first(self) -> None:
         self.entries.drop_first_file()
 
+    def facts(self) -> dict[str, object]:
+        """Return the member's state for the snapshot of its broker."""
+        member, entries = self.server.member, self.entries
+        return {
+            "role": str(member.role),
+            "term": member.term,
+            "leader": member.leader_id,
+            "begin_index": entries.begin_index,
+            "end_index": entries.end_index,
+            "committed_index": entries.committed_index,
+        }
+
     # ---- flush ----
 
     def files_grown_beyond(self, offset: int) -> list[LogFile]:

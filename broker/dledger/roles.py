@@ -89,5 +89,11 @@ def _change(broker: Broker, role: str, broker_id: int, change: RoleChange) -> No
     if change.role is Role.CANDIDATE and broker.config.broker_role == role:
         return
     broker.take_role(role, broker_id)
-    broker.emit("member_role_changed", role=role, broker_id=broker_id, term=change.term)
+    broker.emit(
+        "member_role_changed",
+        broker_name=broker.config.broker_name,
+        role=role,
+        broker_id=broker_id,
+        term=change.term,
+    )
     broker.registration.register_soon()

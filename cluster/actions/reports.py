@@ -21,8 +21,11 @@ Document = Mapping[str, Any]
 class Report(Protocol[R_contra]):
     """A kind of report."""
 
-    async def document(self, supervisor: Supervisor, target: str, result: R_contra) -> Any:
-        """Return what `--json` prints. `result` is what the action returned."""
+    async def document(self, supervisor: Supervisor, names: Collection[str], result: R_contra) -> Any:
+        """Return what `--json` prints.
+
+        `names` are the nodes that the target named before the action, and `result` is what the action returned.
+        """
         ...
 
     def lines(self, document: Any) -> Iterator[str]:
@@ -46,8 +49,7 @@ class NodesReport(Generic[R]):
     """Members for the node of this name, from the action's result."""
     line: Callable[[Document], str] = _process
 
-    async def document(self, supervisor: Supervisor, target: str, result: R) -> list[dict[str, Any]]:
-        names = {node.name for node in supervisor.find(target)}
+    async def document(self, supervisor: Supervisor, names: Collection[str], result: R) -> list[dict[str, Any]]:
         nodes = (await live_status(supervisor))["nodes"]
         return [{**node, **self.members(result, node["name"])} for node in nodes if node["name"] in names]
 
@@ -61,7 +63,9 @@ class RoleReport:
     Each names the other masters of its group.
     """
 
-    async def document(self, supervisor: Supervisor, _target: str, result: Collection[str]) -> list[dict[str, Any]]:
+    async def document(
+        self, supervisor: Supervisor, _names: Collection[str], result: Collection[str]
+    ) -> list[dict[str, Any]]:
         nodes = (await live_status(supervisor))["nodes"]
         masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
         return [
@@ -88,7 +92,7 @@ class RoleReport:
 class FaultReport:
     """The fault that the action put in force."""
 
-    async def document(self, _supervisor: Supervisor, _target: str, result: ActiveFault) -> dict[str, Any]:
+    async def document(self, _supervisor: Supervisor, _names: Collection[str], result: ActiveFault) -> dict[str, Any]:
         return result.as_json()
 
     def lines(self, document: Document) -> Iterator[str]:

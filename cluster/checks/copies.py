@@ -17,6 +17,7 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import load_config_file
 from rmqlab.store.disk import StoreError
+from rmqlab.store.logplaces import log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.verdict.findings import IDS_LIMIT
@@ -154,10 +155,10 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
 
     Empty without a store, or before the first message.
     """
-    if root is None or not (root / "commitlog").is_dir():
+    if root is None or not log_directory(root).is_dir():
         return NodeStore(node=node, broker=broker, copies=(), root=root)
     entries = tuple(read_entries(root))
-    scan = LogScan(root / "commitlog")
+    scan = LogScan(log_directory(root))
     copies: dict[bool, list[Copy]] = {True: [], False: []}
     for is_intact, copy in _copies(node, broker, scan):
         copies[is_intact].append(copy)
@@ -173,7 +174,7 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
 
 
 def _is_store(root: Path) -> bool:
-    return (root / "commitlog").is_dir() or (root / "lock").exists()
+    return log_directory(root).is_dir() or (root / "lock").exists()
 
 
 def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]]:

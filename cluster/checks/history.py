@@ -222,7 +222,6 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         by_message[failure.message_id].append(failure.entry)
     for delivery in deliveries:
         by_message[delivery.message_id].append(delivery.entry)
-    members = _members(by_kind["node_ready"])
     roles = Roles.of((entry.at_millis, entry.node, entry.kind, entry.fields) for entry in known)
     return History(
         entries=tuple(known),
@@ -231,7 +230,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         deliveries=tuple(deliveries),
         commits=tuple(commits),
         group_of=dict(_groups(deliveries, commits)),
-        members=members,
+        members=_members(by_kind["node_ready"], roles),
         roles=roles,
         absences=tuple(sorted([*_absences(known), *_isolations(known, roles)], key=lambda absence: absence.at)),
         stopped=_stopped(every),
@@ -327,10 +326,11 @@ def _groups(deliveries: Iterable[Delivery], commits: Iterable[Commit]) -> Iterat
     yield from ((commit.node, commit.group) for commit in commits)
 
 
-def _members(ready: Iterable[JournalEntry]) -> dict[str, Member]:
+def _members(ready: Iterable[JournalEntry], roles: Roles) -> dict[str, Member]:
+    """Return the servers, with the broker ids that they had last."""
     members = {}
     for entry in ready:
-        broker_id = entry.fields.get("broker_id")
+        broker_id = roles.last_ids.get(entry.node, entry.fields.get("broker_id"))
         members[entry.node] = Member(
             name=entry.node,
             address=str(entry.fields.get("address") or ""),

@@ -27,7 +27,7 @@ def compare(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Play a scenario in 4.9, hardened, and with a promotion by hand.
+    """Play a scenario in 4.9, hardened, promoted by hand, and on DLedger.
 
     Prints what each cost the clients. Exit status 0, or 2 if a run did not reach its end.
     """
@@ -53,6 +53,7 @@ def _play(path: Path, variant: Variant, patience: float, rate: float | None, out
     """Run the scenario in its own process; return figures and what is missing."""
     options = ["--keep-stores", *(["--rate", f"{rate:g}"] if rate is not None else [])]
     options += ["--promote-after", f"{patience:g}"] if variant.promotes else []
+    options += ["--mode", variant.mode] if variant.mode is not None else []
     output.show_progress(lambda: f"playing {path.stem}: {variant.name}")
     done = trio.run(run_apart, path, variant.profile, options)
     directory = done.get("directory")

@@ -71,9 +71,7 @@ def log_directory(target: str, directory: ClusterDirectory) -> Path:
         )
     if len(found) > 1:
         raise UnknownTargetError(f"{target} means {', '.join(node.name for node in found)}: name one of them")
-    store = store_config(directory, found[0].name)
-    log = store.store_path_commit_log
-    return log if log.is_dir() else store.store_path_root_dir
+    return store_config(directory, found[0].name).store_path_root_dir
 
 
 def comparison_document(comparison: Comparison, a: str, b: str) -> dict[str, Any]:

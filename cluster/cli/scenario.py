@@ -95,6 +95,9 @@ def run(
         float | None,
         typer.Option(min=0.0, help="Seconds after which an operator promotes a slave of a master that is away."),
     ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="dledger: on groups that elect their master, whatever the scenario says.")
+    ] = None,
     *,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
@@ -114,7 +117,13 @@ def run(
         misused("--attach: other programs live in real time, so the rate is 1")
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
-    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed, "promote_after": promote_after}
+    options = {
+        "profile": profile,
+        "rate": 1.0 if attach else rate,
+        "seed": seed,
+        "promote_after": promote_after,
+        "mode": mode,
+    }
     options["keeps_stores"] = True if keep_stores else None
     raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
 

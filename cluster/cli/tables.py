@@ -10,7 +10,7 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
 from rmqlab.cluster.supervisor.roles import MASTER_ID
-from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
 from rmqlab.faults import describe_fault
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.printable import printable_values
@@ -145,12 +145,11 @@ def _masters_notes(document: Document) -> Iterator[Text]:
         members = [node for node in document["nodes"] if node["group"] == group and node["broker_id"] == MASTER_ID]
         stopped = [node["name"] for node in members if node["name"] not in running]
         if len(running) > 1:
-            yield Text(
-                f"{group} has {len(running)} masters: {', '.join(running)}. Each takes writes;"
-                " a route has the one that registered last",
-                "bold red",
-            )
-        elif running and stopped:
+            effect = "Each takes writes; a route has the one that registered last"
+            if document.get("mode") == DLEDGER:
+                effect = "Only the one with a quorum stores messages"
+            yield Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red")
+        elif running and stopped and document.get("mode") != DLEDGER:
             yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
 
 
@@ -205,6 +204,7 @@ def _rate_note(document: Document) -> Text:
 def _render_replication(document: Document) -> Text:
     """Render each master, and below it its slaves with the labels of mqadmin haStatus."""
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
+    members = {node["name"]: node["dledger"] for node in document["nodes"] if node.get("dledger")}
     text = Text()
     master: str | None = ""
     for row in document["replication"]:
@@ -215,6 +215,9 @@ def _render_replication(document: Document) -> Text:
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
         text.append("" if row["connected"] is not False else "  not connected", "red")
+        if row["slave"] in members:
+            text.append(f"\n    {_entries(members[row['slave']])}\n")
+            continue
         text.append(
             f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
             f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"
@@ -227,6 +230,14 @@ def _render_replication(document: Document) -> Text:
             text.append(f"    reported to its master: {row['trouble']}\n", "red")
     text.rstrip()
     return text
+
+
+def _entries(member: Document) -> str:
+    """Return what a member of a DLedger group knows."""
+    return (
+        f"{member['role'].lower()} of {member['leader'] or 'nobody'} in term {member['term']}"
+        f"  entries {member['begin_index']}..{member['end_index']}  committed {member['committed_index']}"
+    )
 
 
 def _render_lag(lag: int | None) -> Text:

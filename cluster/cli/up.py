@@ -32,13 +32,22 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, home
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
 from rmqlab.cluster.supervisor.serve import UpFailedError, run_detached, run_foreground
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, check_spec, node_names, place
+from rmqlab.cluster.supervisor.topology import (
+    DLEDGER,
+    MASTER_SLAVE,
+    ClusterSpec,
+    Placement,
+    check_spec,
+    node_names,
+    place,
+)
 from rmqlab.runtime.logfile import log_to_file
 from rmqlab.runtime.settings import snake
 
+DEFAULT_REPLICAS = 3
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
 
 
@@ -46,6 +55,10 @@ def up(
     name: Name = DEFAULT_NAME,
     groups: Annotated[int | None, typer.Option(help="Broker groups: a master and its slaves each. [1]")] = None,
     slaves: Annotated[int | None, typer.Option(help="Slaves of each master. [1]")] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="master-slave, or dledger: groups that elect their master. [master-slave]")
+    ] = None,
+    replicas: Annotated[int | None, typer.Option(help="Members of each DLedger group. [3]")] = None,
     nameservers: Annotated[int | None, typer.Option(help="Nameservers. [1]")] = None,
     role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
     flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
@@ -76,6 +89,8 @@ def up(
     given = {
         "groups": groups,
         "slaves": slaves,
+        "mode": mode,
+        "replicas": replicas,
         "nameservers": nameservers,
         "role": role,
         "flush": flush,
@@ -141,12 +156,31 @@ def build_spec(
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
         kept = _without(before.broker_settings, unset)
-        spec = attrs.evolve(before, **given, broker_settings={**kept, **settings})
+        spec = attrs.evolve(before, **_of_mode(given, before, record), broker_settings={**kept, **settings})
         check_spec(spec)
         place(spec, Placement(subnet=1))  # reject too many nodes now, not after the first have started
     except (ValueError, cattrs.BaseValidationError) as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
+
+
+def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | None) -> dict[str, Any]:
+    """Return options that fit the mode; members of a DLedger group become slaves.
+
+    End the program for options of the other mode, and for a cluster whose stores are of the other mode.
+    """
+    mode = given.get("mode", before.mode)
+    options = {key: value for key, value in given.items() if key != "replicas"}
+    if mode != DLEDGER:
+        if "replicas" in given:
+            misused("--replicas: only of DLedger groups: use --slaves, or --mode dledger")
+    elif wrong := {"slaves", "role"} & given.keys():
+        misused(f"--{min(wrong)}: a DLedger group elects its master: use --replicas, or --mode {MASTER_SLAVE}")
+    elif "replicas" in given or before.mode != DLEDGER:
+        options["slaves"] = given.get("replicas", DEFAULT_REPLICAS) - 1
+    if record is not None and mode != before.mode:
+        misused(f"--mode {mode}: the stores of this cluster are of mode {before.mode}: `rmqlab down --purge` first")
+    return options
 
 
 def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry
+from rmqlab.store.logplaces import log_directory
 from rmqlab.store.scan import LogScan
 
 TOPIC = "orders"
@@ -264,5 +265,5 @@ def _is_sent(outcome: str) -> Callable[[JournalEntry], bool]:
 
 def _numbers_in(root: Path) -> list[int]:
     """Return the numbers of the demo's messages in a store, once per stored copy."""
-    messages = LogScan(root / "commitlog").messages()
+    messages = LogScan(log_directory(root)).messages()
     return [int(message.body.partition(b" ")[0]) for message in messages if message.topic == TOPIC]

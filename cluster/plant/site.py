@@ -12,6 +12,7 @@ from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.runtime.journal import SUPERVISOR, journal_path, read_journals
+from rmqlab.store.logplaces import log_directory
 
 T = TypeVar("T")
 
@@ -91,7 +92,7 @@ class Site:
         return self.root / node / "store"
 
     def log(self, node: str) -> NodeLog:
-        return NodeLog(node, self.store(node) / "commitlog")
+        return NodeLog(node, log_directory(self.store(node)))
 
     def logs(self, nodes: Iterable[str]) -> list[NodeLog]:
         return [self.log(node) for node in nodes]

@@ -23,6 +23,8 @@ class Variant:
 
     name: str
     profile: str = "4.9"
+    mode: str | None = None
+    """The cluster's mode, if not the scenario's."""
     promotes: bool = False
     """True if an operator promotes a slave of a master that is away."""
 
@@ -31,6 +33,7 @@ VARIANTS = (
     Variant(name="master/slave"),
     Variant(name="hardened", profile="hardened"),
     Variant(name="promoted by hand", promotes=True),
+    Variant(name="DLedger", mode="dledger"),
 )
 
 

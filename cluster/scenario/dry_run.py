@@ -66,6 +66,7 @@ class DryRun:
 
     def _act(self, action: NodeAction[Any], targets: Sequence[str]) -> Iterator[str]:
         yield from self._not_started(targets)
+        self._unsure |= self._elected(targets)
         for node in list(self._names(targets)):
             if node not in self._unsure:
                 yield from self._wrong_state(action, node)
@@ -73,6 +74,15 @@ class DryRun:
                 yield from self._change_role(action.sets_role, node)
             if action.leaves is not None:
                 self._liveness[node], self._ended_as[node] = action.leaves, action.ended_as
+
+    def _elected(self, targets: Sequence[str]) -> set[str]:
+        """Return the members of the targets' DLedger groups.
+
+        Which of them lead, only a run shows.
+        """
+        named = set(self._names(targets))
+        groups = {node.group for node in self.nodes if node.name in named and node.member_id}
+        return {node.name for node in self.nodes if node.group in groups}
 
     def _change_role(self, role: str, name: str) -> Iterator[str]:
         before = next(node for node in self.nodes if node.name == name)

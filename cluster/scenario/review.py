@@ -12,6 +12,7 @@ from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
+from rmqlab.cluster.supervisor.roles import led_by_first
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
@@ -41,7 +42,7 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
         raise BindingError(("name",), str(exc)) from None
     try:
         check_spec(scenario.cluster)
-        nodes = nodes_of(scenario.cluster, _placement(scenario, is_single=is_single))
+        nodes = led_by_first(nodes_of(scenario.cluster, _placement(scenario, is_single=is_single)))
     except ValueError as exc:
         raise BindingError(("cluster",), str(exc)) from None
     names = [workload.name for workload in scenario.workloads]

@@ -48,6 +48,9 @@ ROUNDED_SECONDS = 0.002
 _TICK_SECONDS = 0.02
 
 
+REPLICAS = 3
+
+
 @attrs.frozen(kw_only=True)
 class Options:
     """How to run a scenario, besides what its file says."""
@@ -63,6 +66,8 @@ class Options:
     """Text of the scenario's file."""
     target: str = ""
     """Name of the scenario on a command line; its own name if empty."""
+    mode: str | None = None
+    """`dledger` plays it on DLedger groups of three; None for the scenario's own mode."""
     promote_after: float | None = None
     """Cluster seconds after which an operator promotes a slave of a master that is away; None for no operator."""
 
@@ -184,6 +189,8 @@ async def run_scenario(
     seed = draw_seed() if options.seed is None else options.seed
     played = seed_faults(scenario.under_profile(options.profile), seed)
     spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
+    if options.mode is not None and options.mode != spec.mode:
+        spec = attrs.evolve(spec, mode=options.mode, slaves=REPLICAS - 1)
     if stay is not None:
         spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
     played = attrs.evolve(played, cluster=spec)
@@ -281,6 +288,7 @@ class _Record:
         words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
         words += ["--rate", f"{self.scenario.cluster.rate:g}"]
         words += ["--profile", options.profile] if options.profile != "4.9" else []
+        words += ["--mode", options.mode] if options.mode is not None else []
         words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
         return shlex.join(words)
 

@@ -169,7 +169,8 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
         target = arguments.get("target")
         if not isinstance(target, str):
             raise BadQuestionError(f"{action.name}: the target must be a text")
-        return await action.report.document(cluster.supervisor, target, await cluster.act(action, target))
+        names = {node.name for node in cluster.supervisor.find(target)}
+        return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
 
     return act
 

@@ -30,6 +30,7 @@ def _head(supervisor: Supervisor) -> Document:
     return {
         "name": spec.name,
         "namesrv_addr": supervisor.namesrv_addr,
+        "mode": spec.mode,
         "profile": spec.broker_settings.get("profile", spec.profile),
         "broker_settings": dict(spec.broker_settings),
         "rate": spec.rate,

@@ -17,6 +17,7 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.nodelink import NodeLink, attend_connection
 from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
+from rmqlab.cluster.supervisor.roles import elected, unelected
 from rmqlab.cluster.supervisor.topology import Node
 from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
@@ -35,7 +36,7 @@ SNAPSHOT_SECONDS = 1.0
 class Processes:
     """The states of all processes, and their open control channels."""
 
-    nodes: Mapping[str, Node]
+    nodes: dict[str, Node]
     clock: RatedClock
     events: EventLog
     errors: InternalErrors = attrs.field(factory=InternalErrors)
@@ -161,8 +162,22 @@ class Processes:
         self.events.heard(JournalEntry(event.at_millis, name, kind, fields))
         if kind in {"recovering", "indexing"}:
             self._progress[name] = (fields["offset"], fields.get("queues"))
+        if kind == "member_role_changed":
+            self._member_role_changed(name, str(fields["role"]), int(fields["broker_id"]))
         if kind == "fault_spent":
             self.faults.mark_spent(str(fields["id"]), name)
+
+    def _member_role_changed(self, name: str, role: str, broker_id: int) -> None:
+        """Note the role that a DLedger group gave a member.
+
+        A leader that has ended keeps its role until another one is elected.
+        """
+        node = self.nodes[name] = elected(self.nodes[name], [*self.nodes.values()], role, broker_id)
+        if node.is_master:
+            for other in [*self.nodes.values()]:
+                was_leader = other.group == node.group and other.name != name and other.is_master
+                if was_leader and not self.life(other.name).is_alive:
+                    self.nodes[other.name] = unelected(other)
 
     def _changed(self, birth: int, report: Report) -> None:
         if (name := self._births.get(birth)) is None:

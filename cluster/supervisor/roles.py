@@ -9,15 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, starting_id
 
 MASTER_ID = 0
 SLAVE_ROLE = "SLAVE"
+FIRST_MEMBERS_ID = 1
 
 
 def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
     """Return the node as a master; raise WrongStateError for masters and non-brokers."""
-    _check_is_broker(node)
+    _check_has_role(node)
     if node.is_master:
         raise WrongStateError(f"{node.name} is a master of {node.group} already")
     return attrs.evolve(node, role=master_role, broker_id=MASTER_ID, role_changes=_next_change(nodes))
@@ -28,7 +29,7 @@ def demoted(node: Node, nodes: Sequence[Node]) -> Node:
 
     WrongStateError for a slave, or another kind of node.
     """
-    _check_is_broker(node)
+    _check_has_role(node)
     if not node.is_master:
         raise WrongStateError(f"{node.name} is a slave of {node.group} already")
     taken = {other.broker_id for other in nodes if other.group == node.group and other.name != node.name}
@@ -62,9 +63,31 @@ def acting_master(group: str | None, nodes: Iterable[Node]) -> Node | None:
     return max(masters, key=lambda node: node.role_changes, default=None)
 
 
-def _check_is_broker(node: Node) -> None:
+def elected(node: Node, nodes: Iterable[Node], role: str, broker_id: int) -> Node:
+    """Return a member of a DLedger group with the role that its group gave it."""
+    return attrs.evolve(node, role=role, broker_id=broker_id, role_changes=_next_change(nodes))
+
+
+def led_by_first(nodes: Sequence[Node]) -> list[Node]:
+    """Return nodes as if the first member of each DLedger group led it."""
+    return [
+        attrs.evolve(node, broker_id=MASTER_ID) if node.member_id and node.broker_id == FIRST_MEMBERS_ID else node
+        for node in nodes
+    ]
+
+
+def unelected(node: Node) -> Node:
+    """Return a member of a DLedger group as it starts: a slave."""
+    if node.member_id is None:
+        return node
+    return attrs.evolve(node, role=SLAVE_ROLE, broker_id=starting_id(node.member_id))
+
+
+def _check_has_role(node: Node) -> None:
     if node.kind is not NodeKind.BROKER:
         raise WrongStateError(f"{node.name} is a {node.kind}: only brokers have roles")
+    if node.member_id is not None:
+        raise WrongStateError(f"{node.name} is a member of a DLedger group, which elects its master itself")
 
 
 def _next_change(nodes: Iterable[Node]) -> int:

@@ -44,6 +44,7 @@ def live_entry(node: Node, facts: Facts) -> Document:
         return {
             "commit_log": facts.get("commit_log"),
             "ha": facts.get("ha"),
+            "dledger": facts.get("dledger"),
             "queues": facts.get("queues"),
             "delayed": facts.get("delayed"),
             "half_messages": facts.get("half_messages"),
@@ -86,6 +87,8 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
         known = (facts.get(master.name) if master else None) or {}
         connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
         link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
+        if slave.member_id:
+            link = _membership(_map(facts.get(slave.name), "dledger"), _map(known, "dledger"))
         master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
         rows.append(
             {
@@ -134,6 +137,25 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
         if host == slave.host and (alone or host != "127.0.0.1"):
             return connection
     return None
+
+
+def _membership(follower: Facts, leader: Facts) -> Mapping[str, Any] | None:
+    """Return what is known of a member that follows its group's leader.
+
+    None if it does not. It is in sync when it has all entries of the leader, and all of them are committed.
+    """
+    if (
+        not follower
+        or not leader
+        or (follower.get("leader"), follower.get("term"))
+        != (
+            leader.get("leader"),
+            leader.get("term"),
+        )
+    ):
+        return None
+    ends = {leader.get("end_index"), follower.get("end_index"), follower.get("committed_index")}
+    return {"in_sync": len(ends) == 1}
 
 
 def _trouble_of(slave: Node, master_facts: Facts) -> str | None:

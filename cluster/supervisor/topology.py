@@ -30,6 +30,9 @@ WORKLOAD_SLOTS = range(240, 254)
 CLAIM_SLOT = 254
 
 MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
+MASTER_SLAVE, DLEDGER = MODES = ("master-slave", "dledger")
+DLEDGER_PORT_DISTANCE = 2
+"""From a broker's port to that of its group. RocketMQ's examples use 40911, which is in the range of outgoing ports."""
 FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 PROFILES = ("4.9", "hardened")
 
@@ -68,7 +71,9 @@ class ClusterSpec:
     groups: int = attrs.field(default=1, validator=at_least(1))
     """Number of broker groups, each a master and its slaves."""
     slaves: int = attrs.field(default=1, validator=at_least(0))
-    """Number of slaves of each master."""
+    """Number of slaves of each master; in a DLedger group, the number of members less one."""
+    mode: str = attrs.field(default=MASTER_SLAVE, validator=one_of(MODES))
+    """Whether a group has a master for good, or a DLedger log whose leader it elects."""
     nameservers: int = attrs.field(default=1, validator=at_least(1))
     role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
@@ -108,6 +113,8 @@ class Node:
     broker_id: int | None = None
     role_changes: int = 0
     """Number of its last change of role, counted in the cluster; 0 for the planned role."""
+    member_id: str | None = None
+    """Its dLegerSelfId, in a DLedger group."""
 
     @property
     def address(self) -> str:
@@ -116,12 +123,17 @@ class Node:
 
     @property
     def ha_port(self) -> int | None:
-        """Listen port + 1, which is fixed in RocketMQ 4.9."""
-        return self.port + 1 if self.kind is NodeKind.BROKER and self.port else None
+        """Listen port + 1, which is fixed in RocketMQ 4.9; None in a DLedger group."""
+        return self.port + 1 if self.kind is NodeKind.BROKER and self.port and not self.member_id else None
 
     @property
     def ha_address(self) -> str | None:
         return f"{self.host}:{self.ha_port}" if self.ha_port else None
+
+    @property
+    def group_port(self) -> int | None:
+        """The port for other members of its DLedger group."""
+        return self.port + DLEDGER_PORT_DISTANCE if self.member_id and self.port else None
 
     @property
     def is_master(self) -> bool:
@@ -136,7 +148,9 @@ class Node:
         """All ports that must be free for this node."""
         if self.port is None:
             return ()
-        return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
+        if self.kind is not NodeKind.BROKER:
+            return (self.port,)
+        return (self.port - 2, self.port, self.group_port or self.port + 1)
 
 
 def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
@@ -157,6 +171,12 @@ def check_spec(spec: ClusterSpec) -> None:
     for key in spec.broker_settings:
         if key in _NODES_OWN:
             raise ValueError(f"broker setting {key}: each node has its own{_NODES_OWN[key]}")
+    if spec.mode == DLEDGER and spec.slaves % 2:
+        members = spec.slaves + 1
+        raise ValueError(
+            f"a DLedger group of {members} members: expected an odd number, for it survives the loss of no more"
+            f" members than one of {members - 1}"
+        )
     copies, wanted = spec.slaves + 1, spec.broker_settings.get("in_sync_replicas")
     if isinstance(wanted, int) and wanted > copies:
         raise ValueError(
@@ -171,6 +191,8 @@ _NODES_OWN = {
         ("broker_name", "broker_id", "broker_ip1", "broker_ip2", "listen_address", "listen_port"), ", from its place"
     ),
     **dict.fromkeys(("ha_listen_port", "fast_listen_port"), ", next to its port"),
+    "enable_dleger_commit_log": "; say --mode dledger",
+    **dict.fromkeys(("d_leger_group", "d_leger_peers", "d_leger_self_id"), ", from its place (--mode dledger)"),
     **dict.fromkeys(("store_path_root_dir", "store_path_commit_log"), ", in the cluster's directory"),
 }
 """Settings that must differ between brokers, by our names, and the alternative."""
@@ -191,12 +213,28 @@ def slave_name(group: str, broker_id: int) -> str:
     return f"{group}-s" if broker_id == 1 else f"{group}-s{broker_id}"
 
 
+def broker_name_of(spec: ClusterSpec, group: str, number: int) -> str:
+    """Return the name of a group's broker; number 0 is the planned master."""
+    if spec.mode == DLEDGER:
+        return f"{group}-{member_id(number)}"
+    return slave_name(group, number) if number else group
+
+
+def member_id(number: int) -> str:
+    """Return n0 for the first member of a DLedger group."""
+    return f"n{number}"
+
+
+def starting_id(member: str) -> int:
+    """Return the broker id of a member that does not lead: its number plus 1."""
+    return int(member[1:]) + 1
+
+
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
     """Return the names of the nameservers, and of the brokers."""
     brokers = []
     for group in map(group_name, range(spec.groups)):
-        brokers.append(group)
-        brokers += [slave_name(group, broker_id) for broker_id in range(1, spec.slaves + 1)]
+        brokers += [broker_name_of(spec, group, number) for number in range(spec.slaves + 1)]
     return [f"namesrv-{number}" for number in range(1, spec.nameservers + 1)], brokers
 
 
@@ -224,18 +262,17 @@ def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
     """Return all nodes in start order: nameservers, masters, slaves."""
     namesrvs, _ = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
-    for broker_id in range(spec.slaves + 1):
-        for group in map(group_name, range(spec.groups)):
-            node = Node(
-                name=slave_name(group, broker_id) if broker_id else group,
-                kind=NodeKind.BROKER,
-                host="",
-                group=group,
-                role="SLAVE" if broker_id else spec.role,
-                broker_id=broker_id,
-            )
-            nodes.append(_place_node(node, placement))
+    for number in range(spec.slaves + 1):
+        nodes += [_place_node(_broker(spec, group, number), placement) for group in map(group_name, range(spec.groups))]
     return nodes
+
+
+def _broker(spec: ClusterSpec, group: str, number: int) -> Node:
+    node = Node(name=broker_name_of(spec, group, number), kind=NodeKind.BROKER, host="", group=group)
+    if spec.mode == DLEDGER:  # a slave until its group elects it
+        member = member_id(number)
+        return attrs.evolve(node, role="SLAVE", broker_id=starting_id(member), member_id=member)
+    return attrs.evolve(node, role="SLAVE" if number else spec.role, broker_id=number)
 
 
 def _place_node(node: Node, placement: Placement) -> Node:
@@ -263,12 +300,14 @@ def namesrv_addr(nodes: Iterable[Node]) -> str:
 def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes of a target. UnknownTargetError lists the valid ones.
 
-    Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`.
+    Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`. In a
+    DLedger group, `broker-a` is the member that leads.
     """
     known = list(nodes)
     name, colon, role = target.partition(":")
     if not colon:
         found = [node for node in known if node.name == name]
+        found = found or [node for node in known if node.group == name and node.member_id and node.is_master]
     else:
         members = [node for node in known if node.group == name]
         found = [node for node in members if {"master": node.is_master, "slave": node.is_slave}.get(role, False)]
@@ -320,9 +359,23 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
         "listen_address": node.host,
         "listen_port": node.port,
         **paths,
+        **_group_settings(node, nodes),
         "flush_disk_type": spec.flush,
         **({} if spec.profile == PROFILES[0] else {"profile": spec.profile}),
         **spec.broker_settings,
+    }
+
+
+def _group_settings(node: Node, nodes: Iterable[Node]) -> dict[str, Any]:
+    """Return the settings of a member of a DLedger group; none for other brokers."""
+    if node.member_id is None:
+        return {}
+    members = [other for other in nodes if other.group == node.group]
+    return {
+        "enable_dleger_commit_log": True,
+        "d_leger_group": node.group,
+        "d_leger_peers": ";".join(f"{each.member_id}-{each.host}:{each.group_port}" for each in members),
+        "d_leger_self_id": node.member_id,
     }
 
 

@@ -14,11 +14,13 @@ from typing import Final, NamedTuple
 
 import attrs
 
-MAGIC: Final = 1
-BLANK_MAGIC: Final = -1
+from rmqlab.store.logplaces import ENTRY_BLANK_MAGIC, ENTRY_HEADER, ENTRY_MAGIC
+
+MAGIC: Final = ENTRY_MAGIC
+BLANK_MAGIC: Final = ENTRY_BLANK_MAGIC
 MIN_BLANK: Final = 8
 """Bytes that an entry leaves free at the end of its file (MmapFileList.MIN_BLANK_LEN)."""
-HEADER: Final = struct.Struct(">iiqqqiiii")
+HEADER: Final = ENTRY_HEADER
 UNIT: Final = struct.Struct(">iqiqq")
 BLANK: Final = struct.Struct(">ii")
 BODY_OFFSET: Final = HEADER.size

@@ -12,7 +12,7 @@ import attrs
 
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import HEADER, MIN_BLANK, UNIT, Entry, EntryHeader, blank
+from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
 from rmqlab.dledger.recovery import cut, recover, unit_at
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
@@ -141,11 +141,12 @@ class EntryStore:
         end = entry.end if is_own else entry.pos
         self.synced_end = min(self.synced_end, end)
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
+        written = self.data.max_offset
         if cut(self.data, end) or end < self._begin_position:
             self._begin_position = end
         if not is_own:
             self._append_to(self.data, entry.encode())
-        self._end_with_zeros()
+        self._zero_until(written)
         cut(self.index, entry.index * UNIT.size)
         self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
@@ -156,11 +157,11 @@ class EntryStore:
         cut_to, self._cut_to = self._cut_to, None
         return cut_to
 
-    def _end_with_zeros(self) -> None:
+    def _zero_until(self, written: int) -> None:
+        """Zero the last file's bytes that were written before a cut."""
         file = self.data.file_to_write()
-        zeros = bytes(min(HEADER.size, file.size - file.wrote))
-        file.append(zeros)
-        file.wrote -= len(zeros)
+        end = min(max(file.wrote, written - file.first_offset), file.size)
+        file.map[file.wrote : end] = bytes(end - file.wrote)
 
     def _has(self, entry: Entry) -> bool:
         try:

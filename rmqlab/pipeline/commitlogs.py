@@ -19,7 +19,8 @@ import attrs
 from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size
 from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.remotepaths import RemotePath
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
+from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
+from rmqlab.store.logplaces import is_unused, lead_at
 
 P = TypeVar("P", bound=Place)
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
@@ -80,8 +81,8 @@ def find_logs(path: P) -> list[Log[P]]:
     if not path.is_dir():
         raise NoStoreError(f"{path} is no directory")
     if path.name == "commitlog" or any(_is_log_file(child) for child in path.iterdir()):
-        return [Log(_node_name(path.parent), path)]
-    logs = [Log(_node_name(found.parent), found) for found in _below(path)]
+        return [Log(_node_name(store_of(path)), path)]
+    logs = [Log(_node_name(store_of(found)), found) for found in _below(path)]
     if not logs:
         raise NoStoreError(
             f"{path} holds no commit log: expected commitlog/, store/commitlog/ or <node>/store/commitlog/ below it"
@@ -90,11 +91,22 @@ def find_logs(path: P) -> list[Log[P]]:
 
 
 def _below(path: P) -> Iterator[P]:
-    for pattern in ("commitlog", "store/commitlog", "*/commitlog", "*/store/commitlog"):
-        found = sorted(candidate for candidate in path.glob(pattern) if candidate.is_dir())
-        if found:
-            yield from found
+    for store in ("", "store/", "*/", "*/store/"):
+        members = _directories(path, f"{store}dledger-*/data")
+        joined = {member.parent.parent for member in members}
+        plain = [found for found in _directories(path, f"{store}commitlog") if found.parent not in joined]
+        if members or plain:
+            yield from sorted([*members, *plain])
             return
+
+
+def _directories(path: P, pattern: str) -> list[P]:
+    return [found for found in path.glob(pattern) if found.is_dir()]
+
+
+def store_of(log_directory: P) -> P:
+    """Return the store whose log has its files in this directory."""
+    return log_directory.parent.parent if log_directory.name == "data" else log_directory.parent
 
 
 def _node_name(store: Place) -> str:
@@ -110,7 +122,7 @@ def topics_of(log: Log[P]) -> set[str]:
 
     Empty without tables. A deleted topic is in neither table, though its records may still be in the log.
     """
-    store = log.directory.parent
+    store = store_of(log.directory)
     queues = store / "consumequeue"
     listed = {path.name for path in queues.iterdir()} if queues.is_dir() else set()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # missing or incomplete
@@ -182,6 +194,8 @@ def stretches(
             continue
         if _is_blank(view, at) or (is_last and _is_zero(mapped, at, written)):
             return
+        if at + lead_at(view, at, base) >= end:  # the next range has the record of this entry
+            return
         following = next_record(mapped, view, at + 1, base, written)
         yield Stretch(at, following - at)
         at = following
@@ -189,10 +203,7 @@ def stretches(
 
 def _is_blank(view: memoryview, at: int) -> bool:
     """Return True for the unused end of a file (store-ha section 2.1)."""
-    if at + BLANK_SIZE > len(view):
-        return True
-    size, magic = _HEAD.unpack_from(view, at)
-    return bool(magic == BLANK_MAGIC and size == len(view) - at)
+    return at + BLANK_SIZE > len(view) or is_unused(view, at)
 
 
 def _is_zero(mapped: mmap.mmap, at: int, end: int) -> bool:

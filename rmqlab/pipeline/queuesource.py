@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
-from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
+from rmqlab.pipeline.commitlogs import NoStoreError, find_logs, store_of
 from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.options import OptionError, bind_options, option, text
 from rmqlab.pipeline.places import AnyPath, address_of, find_all, local_file
@@ -67,7 +67,7 @@ class QueueSource(DataSource):
             logs = find_all([path], find_logs, empty=NoStoreError)
         except (NoStoreError, NoPathError) as exc:
             raise OptionError(f"{NAME}: {exc}") from None
-        self.files = [file for log in logs for file in queue_files(log.node, log.directory.parent)]
+        self.files = [file for log in logs for file in queue_files(log.node, store_of(log.directory))]
 
     @classmethod
     def name(cls) -> str:

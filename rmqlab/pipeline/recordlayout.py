@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import BORN_HOST_IPV6, FIXED_SIZE, MESSAGE_MAGIC, STORE_HOST_IPV6, SYS_FLAG_AT
+from rmqlab.store.logplaces import lead_at
 
 IPV4_SIZE: Final = 8
 """Bytes of an address and a port."""
@@ -67,16 +68,22 @@ def walk(
 
     Stops at bytes that are not a record, at an incomplete record, after `most` records, and, if `base` is the commit
     log offset of the first byte, at a record with another position. Without such a stop the second value is at least
-    `end`, or the data ends.
+    `end`, or the data ends. With `base`, the headers of DLedger entries are skipped.
     """
     starts: list[int] = []
     unpack, whole = _SIZE_MAGIC_PLACE.unpack_from, len(data)
     while at < end and at + FIXED_SIZE <= whole and len(starts) < most:
-        size, magic, place = unpack(data, at)
-        if magic != MESSAGE_MAGIC or size < FIXED_SIZE or at + size > whole:
+        begin = at
+        size, magic, place = unpack(data, begin)
+        if magic != MESSAGE_MAGIC and base is not None and (lead := lead_at(data, at, base)):
+            begin = at + lead
+            if begin >= end or begin + FIXED_SIZE > whole:
+                break
+            size, magic, place = unpack(data, begin)
+        if magic != MESSAGE_MAGIC or size < FIXED_SIZE or begin + size > whole:
             break
-        if base is not None and place != base + at:
+        if base is not None and place != base + begin:
             break
-        starts.append(at)
-        at += size
+        starts.append(begin)
+        at = begin + size
     return starts, at

@@ -17,7 +17,6 @@ from typing import Final, Self
 import attrs
 
 from rmqlab.remoting.message import (
-    BLANK_MAGIC,
     BLANK_SIZE,
     PROPERTY_KEYS,
     PROPERTY_UNIQ_KEY,
@@ -25,6 +24,7 @@ from rmqlab.remoting.message import (
     decode_message,
 )
 from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.logplaces import is_unused, lead_at, log_directory
 from rmqlab.store.recovery import record_size
 from rmqlab.store.scan import begins_record, next_record
 from rmqlab.store.sparse import data_end
@@ -135,10 +135,12 @@ class LogImage:
 
         StoreError if it is missing.
         """
-        place = directory if _files(directory) else directory / "commitlog"
+        place = directory if _files(directory) else log_directory(directory)
         files = _files(place)
         if not place.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
-            raise StoreError(f"{directory} is no store: no commitlog/ below it, and no commit log files in it")
+            raise StoreError(
+                f"{directory} is no store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in it"
+            )
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
             image = cls(place, [int(path.name) for path in files], views, [data_end(path, Disk()) for path in files])
@@ -182,11 +184,12 @@ class LogImage:
         """
         view, first, at = self.views[number], self.firsts[number], 0
         while at + BLANK_SIZE <= len(view):
+            at += lead_at(view, at, first)
             if begins_record(view, at, first):
                 end = self._record_end(number, at)
                 yield first + at, first + end
                 at = end
-            elif _HEAD.unpack_from(view, at) == (len(view) - at, BLANK_MAGIC):
+            elif is_unused(view, at):
                 return
             else:
                 at = next_record(view, at + 1, first, self.written[number])
@@ -198,7 +201,7 @@ class LogImage:
         """
         view, first = self.views[number], self.firsts[number]
         end: int = at + _HEAD.unpack_from(view, at)[0]
-        if end + BLANK_SIZE <= len(view) and not begins_record(view, end, first):
+        if end + BLANK_SIZE <= len(view) and not begins_record(view, end + lead_at(view, end, first), first):
             end = min(end, next_record(view, at + 1, first, self.written[number]))
         return end
 

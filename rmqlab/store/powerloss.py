@@ -16,6 +16,7 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks
 from rmqlab.store.lock import StoreLock
+from rmqlab.store.logplaces import log_directory
 from rmqlab.store.queuefile import count_until, last_end, queue_files, written_count, written_part
 from rmqlab.store.sparse import zero_from
 
@@ -63,7 +64,7 @@ def lose_unsynced(config: StoreConfig) -> Lost:
             entries += written - kept
             if kept < written:
                 zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)
-        for path in _files(config.store_path_commit_log):
+        for path in _files(_log_directory(config)):
             first = int(path.name)
             end = max(end, first + zero_from(path, max(0, marks.log - first), disk))
     finally:
@@ -71,11 +72,22 @@ def lose_unsynced(config: StoreConfig) -> Lost:
     return Lost(marks.log, end - marks.log, messages, entries)
 
 
+def _log_directory(config: StoreConfig) -> Path:
+    place = log_directory(config.store_path_root_dir)
+    return place if place.name == "data" else config.store_path_commit_log
+
+
 def has_store(config: StoreConfig) -> bool:
     """Return True if there is something to wipe."""
-    return config.store_path_commit_log.exists() or any(
-        (config.store_path_root_dir / name).exists() for name in (*_FOLDERS, *_FILES)
+    return any(path.exists() for path in _folders(config)) or any(
+        (config.store_path_root_dir / name).exists() for name in _FILES
     )
+
+
+def _folders(config: StoreConfig) -> set[Path]:
+    """Return the folders of a store, those of a DLedger member included."""
+    root = config.store_path_root_dir
+    return {config.store_path_commit_log, *(root / name for name in _FOLDERS), *root.glob("dledger-*")}
 
 
 def wipe_store(config: StoreConfig) -> int:
@@ -90,7 +102,7 @@ def wipe_store(config: StoreConfig) -> int:
     lock = StoreLock.acquire(root / "lock")
     try:
         deleted = 0
-        for folder in {config.store_path_commit_log, *(root / name for name in _FOLDERS)}:
+        for folder in _folders(config):
             if folder.is_dir():
                 deleted += sum(path.is_file() for path in folder.rglob("*"))
                 shutil.rmtree(folder)

@@ -17,7 +17,6 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import (
-    BLANK_MAGIC,
     BLANK_SIZE,
     FIXED_SIZE,
     MESSAGE_MAGIC,
@@ -26,6 +25,7 @@ from rmqlab.remoting.message import (
     decode_message,
 )
 from rmqlab.store.disk import Disk
+from rmqlab.store.logplaces import is_unused, lead_at
 from rmqlab.store.sparse import data_end
 
 _HEAD: Final = struct.Struct(">ii20xq")
@@ -57,7 +57,7 @@ class LogScan:
     """
 
     directory: Path
-    """The commit log's own directory, `commitlog` below a store's root."""
+    """The directory of the log's files; see `rmqlab.store.logplaces.log_directory`."""
     end_offset: int = 0
     reason: str = "no files"
     holes: list[Hole] = attrs.field(factory=list)
@@ -84,7 +84,8 @@ class LogScan:
 
     def _messages_of(self, view: memoryview, base: int, written: int) -> Iterator[StoredMessage]:
         at = 0
-        while at + BLANK_SIZE <= len(view) and not _is_blank(view, at):
+        while at + BLANK_SIZE <= len(view) and not is_unused(view, at):
+            at += lead_at(view, at, base)
             found = _read(view, at, base)
             if isinstance(found, StoredMessage):
                 at += found.store_size
@@ -126,17 +127,12 @@ def begins_record(view: memoryview, at: int, base: int) -> bool:
 def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
     """Return the record at a place, or the reason why it is invalid."""
     if not begins_record(view, at, base):
-        is_zero = _PREFIX.unpack_from(view, at) == (0, 0)
+        is_zero = view[at : at + _PREFIX.size] == bytes(_PREFIX.size)
         return "nothing written beyond" if is_zero else "no record begins here"
     try:
         return decode_message(view, at)
     except (RecordError, struct.error, UnicodeDecodeError) as exc:
         return f"a torn record: {exc}"
-
-
-def _is_blank(view: memoryview, at: int) -> bool:
-    size, magic = _PREFIX.unpack_from(view, at)
-    return bool(magic == BLANK_MAGIC and size == len(view) - at)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ import attrs
 MASTER_ID = 0
 CONTESTED = "two masters of this broker name ran at once: either can have served its clients"
 """Why a metric is unknown that needs to know which master served a client."""
+_BEGINS = frozenset({"node_ready", "member_role_changed"})
+"""A DLedger group gives its members new roles while they run. Of two that lead at once, only one can store messages."""
 _ENDS = frozenset({"node_killed", "node_crashed", "node_stopped"})
 
 
@@ -66,12 +68,20 @@ class Roles:
         for at, node, kind, fields in events:
             if kind in _ENDS:
                 running.pop(node, None)
-            elif kind == "node_ready" and (span := _span(at, node, fields)) is not None:
+            elif kind in _BEGINS and (span := _span(at, node, fields)) is not None:
                 running[node] = span
-                if sum(other.broker == span.broker and other.is_master for other in running.values()) > 1:
+                if (
+                    kind == "node_ready"
+                    and sum(other.broker == span.broker and other.is_master for other in running.values()) > 1
+                ):
                     contested.add(span.broker)
                 _append(spans.setdefault(node, []), span)
         return cls(tuple(itertools.chain.from_iterable(spans.values())), frozenset(contested))
+
+    @functools.cached_property
+    def last_ids(self) -> Mapping[str, int]:
+        """Return the broker ids at the end of the run, by node."""
+        return {span.node: span.broker_id for span in self.spans}
 
     def id_at(self, node: str, at: int) -> int | None:
         """Return a broker's id at a time; None for other nodes."""

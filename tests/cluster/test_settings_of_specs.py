@@ -23,7 +23,7 @@ BAD = [
     ({"flushDiskType": "SYNC_FLUSH"}, r"unknown key flushDiskType; did you mean flush_disk_type\?"),
     ({"slave_timeout": "soon"}, r"slave_timeout = 'soon': expected a whole number"),
     ({"flush_consumer_offset_interval": -5}, r"flush_consumer_offset_interval = -5: expected 1 to"),
-    ({"enable_dleger_commit_log": True}, r"enable_dleger_commit_log = true: DLedger is not supported yet"),
+    ({"enable_dleger_commit_log": True}, r"enable_dleger_commit_log: each node has its own; say --mode dledger"),
     ({"store_path_commit_log": "/x"}, r"store_path_commit_log: each node has its own, in the cluster's directory"),
     ({"store_path_root_dir": "/x"}, r"store_path_root_dir: each node has its own, in the cluster's directory"),
 ]

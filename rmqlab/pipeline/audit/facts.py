@@ -201,7 +201,8 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
     _read_happenings(draft)
     _read_messages(draft)
     happenings = _follow(draft)
-    members = _members(happenings)
+    roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
+    members = _members(happenings, roles)
     bounds = draft.rows(
         "select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)"
     )[0]
@@ -210,7 +211,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         draft,
         happenings=happenings,
         members=members,
-        roles=Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings),
+        roles=roles,
         stores=tuple(sorted(stores | wiped)),
         wiped=tuple(sorted(wiped)),
         unread={
@@ -296,15 +297,15 @@ def _read_messages(run: Run) -> None:
     run.fact("commits", run.sql(consumed.format(kind="committed", more="broker_id")))
 
 
-def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
-    """Return the facts about each node from its last `node_ready`."""
+def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]:
+    """Return each node's facts from its last `node_ready`, and its last broker id."""
     told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
     return {
         node: Member(
             name=node,
             address=str(fields.get("address") or ""),
             broker=str(fields.get("broker_name") or ""),
-            broker_id=fields.get("broker_id"),
+            broker_id=roles.last_ids.get(node, fields.get("broker_id")),
         )
         for node, fields in told.items()
     }

@@ -103,6 +103,7 @@ BROKERS = (
         "broker",
         "A member of a DLedger group follows the role that its group gave it.",
         {
+            "broker_name": text("its broker name"),
             "role": text("SYNC_MASTER for the leader, SLAVE for all others"),
             "broker_id": count("0 for the leader"),
             "term": count("of the election"),

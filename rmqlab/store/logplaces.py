@@ -1,0 +1,45 @@
+"""Where a broker's log is, and where records are in its files, in both forms.
+
+A plain broker keeps records one after the other in `commitlog/`. A member of a DLedger group keeps them in
+`dledger-<selfId>/data/`, each behind the 48 bytes of its entry's header (docs/protocol/dledger.md, sections 1.1 to
+1.3). Readers of files recognize a header by itself, so they need no settings.
+"""
+
+import struct
+from pathlib import Path
+from typing import Final
+
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
+
+ENTRY_HEADER: Final = struct.Struct(">iiqqqiiii")
+"""Magic, size, index, term, position, channel, two CRCs, size of the body."""
+ENTRY_MAGIC: Final = 1
+ENTRY_BLANK_MAGIC: Final = -1
+_BLANK: Final = struct.Struct(">ii")
+
+
+def log_directory(root: Path) -> Path:
+    """Return the directory of a store's log files, whether it exists or not."""
+    members = [path for path in sorted(root.glob("dledger-*/data")) if path.is_dir()]
+    return members[0] if members else root / "commitlog"
+
+
+def lead_at(view: memoryview, at: int, base: int) -> int:
+    """Return the size of the entry's header at a position; 0 without one.
+
+    A header states its own place, `base + at`, where `base` is the log offset of the first byte.
+    """
+    if at + ENTRY_HEADER.size > len(view):
+        return 0
+    magic, size, _, _, place, _, _, _, body_size = ENTRY_HEADER.unpack_from(view, at)
+    is_header = magic == ENTRY_MAGIC and place == base + at and size == body_size + ENTRY_HEADER.size
+    return ENTRY_HEADER.size if is_header else 0
+
+
+def is_unused(view: memoryview, at: int) -> bool:
+    """True if the rest of a file is declared empty, in either form."""
+    if at + BLANK_SIZE > len(view):
+        return False
+    first, second = _BLANK.unpack_from(view, at)
+    left = len(view) - at
+    return (first, second) in ((left, BLANK_MAGIC), (ENTRY_BLANK_MAGIC, left))

@@ -1,0 +1,234 @@
+"""The store of a member: puts, restarts, and readers of its files.
+
+The group has one member, so it needs no network.
+"""
+
+import mmap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rmqlab.broker.dledger.entrylog import EntryLog
+from rmqlab.broker.dledger.groupstore import group_log
+from rmqlab.broker.dledger.putter import decide
+from rmqlab.dledger.group import GroupSettings
+from rmqlab.pipeline.commitlogs import find_logs, log_files, stretches
+from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.store.compare import LogImage
+from rmqlab.store.disk import StoreError
+from rmqlab.store.logplaces import log_directory
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import has_store, lose_unsynced, wipe_store
+from rmqlab.store.results import PutResult, PutStatus
+from rmqlab.store.scan import LogScan
+from rmqlab.store.testing import ManualClock, new_message, small_config
+
+ALONE = GroupSettings(group="g", self_id="n0", peers={"n0": "127.0.0.1:40911"})
+
+
+@attrs.define
+class Member:
+    """A store whose group is driven by hand."""
+
+    root: Path
+    store: MessageStore
+    now: list[int]
+
+    @property
+    def log(self) -> EntryLog:
+        assert isinstance(self.store.log, EntryLog)
+        return self.store.log
+
+    def lead(self) -> None:
+        while not self.log.server.member.is_leader:
+            self.work()
+        self.store.set_role(is_slave=False)
+
+    def work(self) -> None:
+        self.now[0] += 100
+        server = self.log.server
+        server.work(self.now[0])
+        for call in server.take_calls():
+            server.handle(call.code, call.request.encode(), None, self.now[0])  # type: ignore[arg-type]
+        for decision, outcome in server.take_outcomes():
+            decide(decision, outcome)
+        self.store.dispatch()
+
+    def kill(self) -> None:
+        """Leave the files as they are."""
+        self.store._closed = True
+        self.store._release()
+
+    def put(self, body: bytes, **fields: object) -> PutResult:
+        result = self.store.append(new_message(body, **fields))  # type: ignore[arg-type]
+        self.work()
+        return result
+
+
+Open = Callable[[str], Member]
+
+
+@pytest.fixture
+def open_member(tmp_path: Path) -> Iterator[Open]:
+    opened: list[Member] = []
+
+    def open_one(name: str = "member") -> Member:
+        now = [1_000_000]
+        kind = group_log(ALONE, lambda: now[0], lambda limit: limit - 1)
+        store = MessageStore.open(
+            small_config(tmp_path / name), now_millis=ManualClock(step=1), is_slave=True, log_kind=kind
+        )
+        opened.append(Member(tmp_path / name, store, now))
+        return opened[-1]
+
+    yield open_one
+    for member in opened:
+        member.store.close()
+
+
+def bodies(member: Member) -> list[bytes]:
+    return [message.body for message in LogScan(log_directory(member.root)).messages()]
+
+
+def test_puts_are_decided_and_read_behind_their_headers(open_member: Open) -> None:
+    """dledger#5, #54, #55: offsets of records are 48 bytes behind those of entries."""
+    member = open_member("member")
+    member.lead()
+    first = member.put(b"first", keys="k1")
+    second = member.put(b"second", tags="A")
+    assert (first.physical_offset, second.physical_offset) == (48, first.end_offset + 48)
+    assert first.decision is not None
+    assert first.decision.status is PutStatus.PUT_OK
+    found = member.store.get_message("orders", 0, 0, 10)
+    assert found.count == 2
+    assert found.size == second.end_offset - 2 * 48
+    assert len(member.store.query("orders", "k1", 10, 0, 2**62).buffers) == 1
+    assert bodies(member) == [b"first", b"second"]
+
+
+def test_a_batch_is_an_entry_per_message(open_member: Open) -> None:
+    """Section 8.3"""
+    member = open_member("member")
+    member.lead()
+    member.put(bytes(20_000))
+    items = [BatchItem(bytes([number]) * 10_000) for number in range(6)]
+    result = member.store.append_batch(new_message(b""), Batch.of(items))
+    assert member.log.entries.end_index == 6
+    assert result.physical_offsets is not None
+    assert result.physical_offsets[-1] > 64 * 1024
+    member.work()
+    assert [found[0] for found in member.store.queue_entries("orders", 0, 1, 10)] == result.physical_offsets
+    assert bodies(member)[1:] == [item.body for item in items]
+
+
+def test_a_follower_refuses_puts_and_a_refused_put_uses_no_queue_offset(open_member: Open) -> None:
+    """Section 8.3: refused before it was written."""
+    member = open_member("member")
+    assert member.store.append(new_message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    member.store.set_role(is_slave=False)  # a broker whose member does not lead yet
+    assert member.store.append(new_message()).status is PutStatus.OS_PAGECACHE_BUSY
+    member.lead()
+    assert member.put(b"yes").queue_offset == 0
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_restart_serves_the_same_messages(open_member: Open, *, is_clean: bool) -> None:
+    """dledger#48, #50: after a stop and after a kill."""
+    member = open_member("member")
+    member.lead()
+    for number in range(200):
+        member.put(b"%d" % number + bytes(900), queue_id=number % 3)
+    ends = [member.store.max_queue_offset("orders", queue) for queue in range(3)]
+    if is_clean:
+        member.store.close()
+    else:
+        member.kill()
+    again = open_member("member")
+    again.lead()
+    again.put(b"more")
+    assert [again.store.max_queue_offset("orders", queue) for queue in range(3)] == [ends[0] + 1, *ends[1:]]
+    assert bodies(again)[:200] == [b"%d" % number + bytes(900) for number in range(200)]
+    assert not list(again.store.queues.stuck)
+
+
+def test_what_is_cut_leaves_log_and_queues(open_member: Open) -> None:
+    """Section 6.2: a committed entry can be replaced; ours leaves no queue entry of it."""
+    member = open_member("member")
+    member.lead()
+    for number in range(10):
+        member.put(b"%d" % number)
+    entries = member.log.entries
+    entries.truncate(entries.get(6))
+    assert entries.take_cut() == entries.get(6).end
+    assert bodies(member) == [b"%d" % number for number in range(7)]
+
+
+def test_readers_of_files_find_the_same_records(open_member: Open) -> None:
+    """One file of ranges, whatever their size, owns each record once."""
+    member = open_member("member")
+    member.lead()
+    offsets = [member.put(bytes(100 + number)).physical_offset for number in range(100)]
+    member.store.close()
+    with LogImage.open(member.root) as image:
+        assert list(image.starts(0)) == offsets
+    (log,) = find_logs(member.root)
+    (path,) = log_files(log)
+    raw = path.read_bytes()
+    for step in (300, 1_000, 10_000, len(raw)):
+        found: list[int] = []
+        for start in range(0, len(raw), step):
+            found += _starts(path, start, min(start + step, len(raw)))
+        assert found == offsets
+
+
+def _starts(path: Path, start: int, end: int) -> list[int]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        view = memoryview(mapped)
+        parts = list(stretches(view, mapped, 0, start, end, len(mapped)))
+        view.release()
+    assert all(part.starts for part in parts)
+    return [at for part in parts for at in part.starts]
+
+
+def test_a_power_loss_leaves_what_was_flushed(open_member: Open) -> None:
+    member = open_member("member")
+    member.lead()
+    for number in range(10):
+        member.put(b"%d" % number)
+        if number == 6:
+            job = member.store.flush_job()
+            assert job is not None
+            job.run()
+            member.store.flushed(job)
+    member.kill()
+    lost = lose_unsynced(small_config(member.root))
+    assert lost.messages == 3
+    assert bodies(member) == [b"%d" % number for number in range(7)]
+    assert open_member("member").log.entries.end_index == 6
+
+
+def test_a_wiped_member_has_no_files(open_member: Open) -> None:
+    member = open_member("member")
+    member.lead()
+    member.put(b"gone")
+    member.store.close()
+    wipe_store(small_config(member.root))
+    assert not has_store(small_config(member.root))
+    assert bodies(open_member("member")) == []
+
+
+def test_a_store_of_the_other_form_is_refused(open_member: Open, tmp_path: Path) -> None:
+    """Issue 16, bad input: one line, and nothing touched."""
+    member = open_member("member")
+    member.lead()
+    member.put(b"hello")
+    member.store.close()
+    with pytest.raises(StoreError, match="this store is of a DLedger group"):
+        MessageStore.open(small_config(member.root), now_millis=ManualClock())
+    plain = MessageStore.open(small_config(tmp_path / "plain"), now_millis=ManualClock())
+    plain.put(new_message())
+    plain.close()
+    with pytest.raises(StoreError, match="this store is of a plain broker"):
+        open_member("plain")

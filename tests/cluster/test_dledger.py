@@ -1,0 +1,45 @@
+"""Clusters of mode dledger: processes, roles, targets, status."""
+
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.process_state import WrongStateError
+from rmqlab.cluster.supervisor.topology import ClusterSpec, check_spec
+
+SPEC = ClusterSpec(name="dledger", mode="dledger", slaves=2, rate=10)
+MEMBERS = {"broker-a-n0", "broker-a-n1", "broker-a-n2"}
+
+
+def leader(cluster: Cluster) -> str:
+    (node,) = cluster.supervisor.find("broker-a:master")
+    return node.name
+
+
+async def test_a_killed_leader_is_replaced_and_returns_as_follower(tmp_path: Path) -> None:
+    """Issue 16: roles are facts of nodes that the group changes."""
+    async with open_cluster(SPEC, directory=tmp_path) as cluster:
+        assert {node.name for node in cluster.supervisor.nodes.values() if node.group} == MEMBERS
+        old = leader(cluster)
+        await cluster.wait_until("slave-in-sync broker-a", 60)
+        await cluster.kill("broker-a:master")
+        await cluster.wait_until(f"route-gone {old}", 60)
+        while (new := leader(cluster)) == old:
+            await cluster.supervisor.events.wait_changed()
+        await cluster.wait_until(f"route-has {new}", 60)
+        await cluster.start(old)
+        await cluster.wait_until("slave-in-sync broker-a", 60)
+        status = await cluster.status()
+        assert status["masters"] == {"broker-a": [new]}
+        members = {node["name"]: node["dledger"] for node in status["nodes"] if node["group"]}
+        assert {name for name, member in members.items() if member["role"] == "FOLLOWER"} == MEMBERS - {new}
+        assert len({(member["term"], member["leader"]) for member in members.values()}) == 1
+        with pytest.raises(WrongStateError, match="which elects its master itself"):
+            await cluster.promote(old)
+
+
+@pytest.mark.parametrize("members", [2, 4])
+def test_an_even_group_is_refused(members: int) -> None:
+    with pytest.raises(ValueError, match=f"a DLedger group of {members} members: expected an odd number"):
+        check_spec(ClusterSpec(mode="dledger", slaves=members - 1))
