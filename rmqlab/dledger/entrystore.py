@@ -119,10 +119,13 @@ class EntryStore:
     def append_entry(self, entry: Entry) -> None:
         """Append a leader's entry as it is (dledger#45).
 
-        DLedgerError: INCONSISTENT_INDEX if it is not the next one, DISK_ERROR if it is for another position.
+        DLedgerError: INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less than that of
+        the one before, DISK_ERROR if it is for another position.
         """
         if entry.index != self.end_index + 1:
             raise DLedgerError(DLedgerCode.INCONSISTENT_INDEX, f"entry {entry.index} after {self.end_index}")
+        if entry.term < self.end_term:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"an entry of term {entry.term} after {self.end_term}")
         position = self._position_for(entry.size)
         if entry.pos != position:
             raise DLedgerError(DLedgerCode.DISK_ERROR, f"entry {entry.index} is for {entry.pos}, not {position}")
@@ -136,12 +139,18 @@ class EntryStore:
 
         DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader goes on behind
         them: two logs then differ for good. So this ends the log with zeros, which real members do not read.
+
+        DLedgerError(DISK_ERROR) for an entry that does not fit into its file there.
         """
+        if entry.pos % self.data.file_size + entry.size + MIN_BLANK > self.data.file_size:
+            raise DLedgerError(DLedgerCode.DISK_ERROR, f"{entry.size} bytes do not fit into a file at {entry.pos}")
         is_own = self._has(entry)
         end = entry.end if is_own else entry.pos
         self.synced_end = min(self.synced_end, end)
         self._cut_to = end if self._cut_to is None else min(self._cut_to, end)
         written = self.data.max_offset
+        if not is_own and not self._continues(entry):
+            self.data.destroy()
         if cut(self.data, end) or end < self._begin_position:
             self._begin_position = end
         if not is_own:
@@ -162,6 +171,15 @@ class EntryStore:
         file = self.data.file_to_write()
         end = min(max(file.wrote, written - file.first_offset), file.size)
         file.map[file.wrote : end] = bytes(end - file.wrote)
+
+    def _continues(self, entry: Entry) -> bool:
+        """True if an entry belongs at its position, and its term is not less than that of the one before."""
+        if self.begin_index < entry.index <= self.end_index + 1 and self.get(entry.index - 1).term > entry.term:
+            return False
+        if entry.index == self.end_index + 1:
+            return entry.pos == self.data.max_offset
+        unit = unit_at(self.index, entry.index) if self.begin_index <= entry.index <= self.end_index else None
+        return unit is not None and unit.pos == entry.pos
 
     def _has(self, entry: Entry) -> bool:
         try:

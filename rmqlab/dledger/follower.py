@@ -8,8 +8,9 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from rmqlab.dledger.bodies import PushEntryRequest, PushEntryResponse
+from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.entry import MAGIC
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member, Role
 
@@ -18,6 +19,21 @@ CHECK_INTERVAL_MS: Final = 1000
 
 Caller = TypeVar("Caller")
 """What the owner needs to send a response: a connection and the number of a request."""
+
+
+LAST_INDEX: Final = 2**58
+"""Its index unit would be at 2**63 bytes."""
+LAST_POSITION: Final = 2**62
+
+
+def _is_possible(body: EntryBody, leaders_term: int) -> bool:
+    """True for an entry that a leader of this term can have.
+
+    DLedger writes any other as well, and its next recovery ends the log there.
+    """
+    entry = body.entry()
+    is_place = 0 <= entry.index < LAST_INDEX and 0 <= entry.pos < LAST_POSITION
+    return is_place and entry.magic == MAGIC and 0 <= entry.term <= leaders_term
 
 
 @attrs.define
@@ -56,10 +72,12 @@ class Follower(Generic[Caller]):
     def handle(self, request: PushEntryRequest, caller: Caller, now: int) -> None:
         """Accept a request and do what is possible (dledger#42).
 
-        DLedgerError(UNEXPECTED_ARGUMENT) if it has no entry but needs one.
+        DLedgerError(UNEXPECTED_ARGUMENT) if it has no entry but needs one, or one that no leader can have.
         """
         if request.type is not PushType.COMMIT and not request.entries:
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} without entry")
+        if not all(_is_possible(body, request.term) for body in request.entries):
+            raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} with an impossible entry")
         waiting = _Waiting(request, caller, now)
         if request.type is PushType.APPEND:
             self._queue(waiting)
