@@ -173,8 +173,12 @@ class EntryStore:
         file.map[file.wrote : end] = bytes(end - file.wrote)
 
     def _continues(self, entry: Entry) -> bool:
-        """True if an entry belongs at its position, and its term is not less than that of the one before."""
-        if self.begin_index < entry.index <= self.end_index + 1 and self.get(entry.index - 1).term > entry.term:
+        """True if an entry belongs at its position.
+
+        Its term must not be less than that of the entry before.
+        """
+        before = entry.index - 1
+        if 0 <= self.begin_index <= before <= self.end_index and self.get(before).term > entry.term:
             return False
         if entry.index == self.end_index + 1:
             return entry.pos == self.data.max_offset

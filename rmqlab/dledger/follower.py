@@ -24,16 +24,17 @@ Caller = TypeVar("Caller")
 LAST_INDEX: Final = 2**58
 """Its index unit would be at 2**63 bytes."""
 LAST_POSITION: Final = 2**62
+LAST_TERM: Final = 2**62
 
 
-def _is_possible(body: EntryBody, leaders_term: int) -> bool:
-    """True for an entry that a leader of this term can have.
+def _is_possible(body: EntryBody) -> bool:
+    """True for an entry that a leader can have.
 
     DLedger writes any other as well, and its next recovery ends the log there.
     """
     entry = body.entry()
     is_place = 0 <= entry.index < LAST_INDEX and 0 <= entry.pos < LAST_POSITION
-    return is_place and entry.magic == MAGIC and 0 <= entry.term <= leaders_term
+    return is_place and entry.magic == MAGIC and 0 <= entry.term < LAST_TERM
 
 
 @attrs.define
@@ -76,7 +77,7 @@ class Follower(Generic[Caller]):
         """
         if request.type is not PushType.COMMIT and not request.entries:
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} without entry")
-        if not all(_is_possible(body, request.term) for body in request.entries):
+        if not all(map(_is_possible, request.entries)):
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} with an impossible entry")
         waiting = _Waiting(request, caller, now)
         if request.type is PushType.APPEND:
@@ -152,6 +153,8 @@ class Follower(Generic[Caller]):
     def _check_leader(self, request: PushEntryRequest) -> None:
         if request.term != self.member.term:
             raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"{request.term} != {self.member.term}")
+        if (newest := max(entry.term for entry in request.entries)) > request.term:
+            raise DLedgerError(DLedgerCode.INCONSISTENT_TERM, f"an entry of term {newest} from term {request.term}")
         if request.leader_id != self.member.leader_id:
             raise DLedgerError(DLedgerCode.INCONSISTENT_LEADER, f"{request.leader_id} != {self.member.leader_id}")
 
