@@ -85,6 +85,13 @@ class DelayedDelivery:
 
     def __attrs_post_init__(self) -> None:
         self._delays = self.store.config.delay_millis
+        self.load()
+
+    def load(self) -> None:
+        """Read delayOffset.json.
+
+        At the start, and when a slave, whose file is its master's, becomes master.
+        """
         if (loaded := load_config_file(self.path, DelayOffsets.decode)) is not None:
             self.offsets = {level: self._within_queue(level, at) for level, at in loaded.offset_table.items()}
 

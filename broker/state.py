@@ -152,6 +152,8 @@ class Broker:
         self._use(attrs.evolve(self.settings, broker=attrs.evolve(self.config, broker_role=role, broker_id=broker_id)))
         self.store.set_role(is_slave=self.is_slave)
         self._apply_switches()
+        if not self.is_slave:
+            self.delay.load()
         self.role_taken.set()
 
     def _use(self, settings: BrokerSettings) -> None:

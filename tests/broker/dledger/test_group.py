@@ -1,5 +1,6 @@
 """Brokers that share a DLedger log: elections, sends, reads, take-overs."""
 
+import pathlib
 import shutil
 
 import pytest
@@ -64,6 +65,25 @@ async def test_a_leader_without_a_quorum_acknowledges_nothing(group: Trio) -> No
     assert "WAIT_QUORUM_ACK_TIMEOUT" in (refused.remark or "")
     assert (await group.pull(leader)).ext_fields["maxOffset"] == "1"
     await group.until(lambda: group.snapshot(leader)["role"] == "SLAVE")
+
+
+async def test_delayed_messages_are_delivered_once_by_one_leader_after_the_other(group: Trio) -> None:
+    """dledger#52: a new leader continues at the offsets that it copied."""
+    await group.start(*ALL)
+    old = await group.leader()
+    assert (await group.send(old, b"first", DELAY="1")).code == ResponseCode.SUCCESS
+    files = [group.world.tmp_path / peer / "config" / "delayOffset.json" for peer in ALL if peer != old]
+    await group.until(lambda: all(file.exists() and b"1:1" in squeezed(file) for file in files))
+    await group.stop(old)
+    new = await group.leader()
+    assert (await group.send(new, b"second", DELAY="1")).code == ResponseCode.SUCCESS
+    await group.until(lambda: group.snapshot(new)["delayed"]["1"] == {"delivered": 2, "end": 2})
+    pulled = await group.pull(new)
+    assert pulled.ext_fields["maxOffset"] == "2"
+
+
+def squeezed(file: pathlib.Path) -> bytes:
+    return file.read_bytes().translate(None, b' \t\n"')
 
 
 async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
