@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -38,10 +37,21 @@ class RealMember(RealBroker):
 class LedgerGroup:
     """The members n0, n1, ... of one group; `servers` has those that run."""
 
+    java: Java
+    directory: Path
     namesrv: str
-    members: dict[str, BrokerServer]
-    kinds: dict[str, str]
+    peers: str
+    members: dict[str, BrokerServer] = attrs.field(factory=dict)
+    kinds: dict[str, str] = attrs.field(factory=dict)
     servers: dict[str, BrokerServer] = attrs.field(factory=dict)
+
+    def put(self, peer: str, kind: str) -> None:
+        """Make a member of this kind, on the store of this id."""
+        self.kinds[peer] = kind
+        store = self.directory / peer / "store"
+        self.members[peer] = _member(
+            kind, self.java, self.directory / peer / kind, self.namesrv, self.peers, peer, store
+        )
 
     def start(self, *peers: str) -> None:
         for peer in peers:
@@ -90,7 +100,7 @@ class LedgerGroup:
 
     def entries(self, peer: str) -> bytes:
         """Return the entries on a member's disk, without what follows the last one."""
-        files = sorted((self.members[peer].store / f"dledger-{peer}" / "data").glob("*"))
+        files = sorted((self.directory / peer / "store" / f"dledger-{peer}" / "data").glob("*"))
         return b"".join(_whole_entries(file.read_bytes(), int(file.name)) for file in files)
 
 
@@ -106,33 +116,33 @@ def _whole_entries(raw: bytes, first: int) -> bytes:
 
 @contextlib.contextmanager
 def ledger_group(
-    java: Java, directory: Path, member_kinds: Sequence[str], *, nameserver: str = "ours", **settings: Any
+    java: Java, directory: Path, member_kinds: Sequence[str], *, nameserver: str = "ours"
 ) -> Iterator[LedgerGroup]:
     """A nameserver and a group, none of whose members runs yet."""
     ports = [free_port() for _ in member_kinds]
     peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
-    with kinds.nameserver(nameserver, java, directory) as running, contextlib.ExitStack() as stack:
-        group = LedgerGroup(running.address, {}, {})
+    with kinds.nameserver(nameserver, java, directory) as running:
+        group = LedgerGroup(java, directory, running.address, peers)
         for number, kind in enumerate(member_kinds):
-            peer = f"n{number}"
-            group.kinds[peer] = kind
-            group.members[peer] = member(kind, java, directory / peer, running.address, peers, peer, **settings)
-            stack.callback(group.members[peer].kill)
-        yield group
+            group.put(f"n{number}", kind)
+        try:
+            yield group
+        finally:
+            for member in group.members.values():
+                member.kill()
 
 
-def member(
-    kind: str, java: Java, directory: Path, namesrv: str, peers: str, peer: str, **settings: Any
-) -> BrokerServer:
+def _member(kind: str, java: Java, directory: Path, namesrv: str, peers: str, peer: str, store: Path) -> BrokerServer:
     """A member that is not started yet."""
-    values = {
+    values: dict[str, object] = {
         **FILES,
+        "storePathRootDir": store,
+        "storePathCommitLog": store / "commitlog",
         "brokerRole": "ASYNC_MASTER",
         "enableDLegerCommitLog": "true",
         "dLegerGroup": BROKER_NAME,
         "dLegerPeers": peers,
         "dLegerSelfId": peer,
-        **settings,
     }
     if kind == "ours":
         return OurMember(directory, namesrv, settings=values)

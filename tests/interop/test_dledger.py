@@ -1,5 +1,6 @@
 """DLedger groups of our brokers and real ones (4.9.7), in any mixture."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,46 @@ def test_each_member_leads_in_turn_and_all_have_the_same_entries(
         group.stop(*ALL)
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
         assert len(group.entries("n0")) > 2**20
+
+
+@pytest.mark.long
+def test_a_wiped_member_of_either_kind_gets_the_whole_log(java: Java, tmp_path: Path) -> None:
+    """dledger#33, #46: a follower without files, at a leader of the other kind if chance has it."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
+        group.start(*ALL)
+        for wiped in ("n1", "n0"):
+            leader = group.leader()
+            send_some(group, leader, *(bytes([number]) * 20_000 for number in range(60)))
+            group.kill(wiped)
+            shutil.rmtree(tmp_path / wiped / "store")
+            leader = group.leader()
+            send_some(group, leader, b"without it")
+            group.start(wiped)
+            send_some(group, group.leader(), b"a leader with nothing to push compares nothing")
+            group.wait_same()
+            assert group.bodies(wiped) == group.bodies(leader)
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+@pytest.mark.long
+def test_files_are_read_by_the_other_kind(java: Java, tmp_path: Path) -> None:
+    """dledger#1 to #6, #48 to #50: all members stop, and start on each other's stores."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
+        group.start(*ALL)
+        leader = group.leader()
+        send_some(group, leader, *(bytes([number]) * 20_000 for number in range(120)))
+        group.wait_same()
+        before = group.bodies(leader)
+        group.stop(*ALL)
+        for peer, kind in [*group.kinds.items()]:
+            group.put(peer, "real" if kind == "ours" else "ours")
+        group.start(*ALL)
+        send_some(group, group.leader(), b"after the exchange")
+        group.wait_same()
+        for peer in ALL:
+            bodies = group.bodies(peer)
+            assert bodies[: len(before)] == before
+            assert bodies[-1] == b"after the exchange"
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
