@@ -92,8 +92,10 @@ class DelayedDelivery:
 
         At the start, and when a slave, whose file is its master's, becomes master.
         """
-        if (loaded := load_config_file(self.path, DelayOffsets.decode)) is not None:
-            self.offsets = {level: self._within_queue(level, at) for level, at in loaded.offset_table.items()}
+        loaded = load_config_file(self.path, DelayOffsets.decode)
+        known = loaded.offset_table if loaded is not None else {}
+        self.offsets.clear()
+        self.offsets.update({level: self._within_queue(level, at) for level, at in known.items()})
 
     def body(self) -> DelayOffsets:
         """Return the table as sent over the wire (request 45) and saved to the file."""

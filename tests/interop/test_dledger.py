@@ -55,7 +55,7 @@ def test_each_member_leads_in_turn_and_all_have_the_same_entries(
 
 @pytest.mark.long
 def test_a_wiped_member_of_either_kind_gets_the_whole_log(java: Java, tmp_path: Path) -> None:
-    """dledger#33, #46: a follower without files, at a leader of the other kind if chance has it."""
+    """dledger#33, #46: a follower without files, at whichever leader."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
         group.start(*ALL)
         for wiped in ("n1", "n0"):
