@@ -47,6 +47,7 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
+from rmqlab.runtime.worker import in_thread
 
 R = TypeVar("R")
 
@@ -348,7 +349,7 @@ async def _check_settings(spec: ClusterSpec) -> None:
     """
     try:
         check_spec(spec)
-        remarks = await trio.to_thread.run_sync(try_settings, spec.broker_settings)
+        remarks = await in_thread(try_settings, spec.broker_settings)
     except ValueError as exc:
         raise BadSettingsError(f"broker_settings: {exc}") from None
     for remark in remarks:

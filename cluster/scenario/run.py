@@ -34,6 +34,7 @@ from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.runtime.worker import in_thread
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict, worst
@@ -225,7 +226,7 @@ async def run_scenario(
                 memory_bytes=machine.memory_bytes,
                 cpu_seconds=children_cpu_seconds() - cpu_before,
             )
-            run = await trio.to_thread.run_sync(record.judge, missing, machine.worst_seconds, seconds, resources)
+            run = await in_thread(record.judge, missing, machine.worst_seconds, seconds, resources)
     return run
 
 

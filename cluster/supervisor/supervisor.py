@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
-import trio
 
 from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor import nodestore
@@ -33,6 +32,7 @@ from rmqlab.cluster.supervisor.topology import (
     workload_host,
 )
 from rmqlab.runtime.clock import RatedClock
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import StoreError
 from rmqlab.store.powerloss import Lost
 
@@ -126,7 +126,7 @@ class Supervisor:
         """
         node = self.nodes[name]
         try:
-            await trio.to_thread.run_sync(nodestore.check_startable, self.directory, node)
+            await in_thread(nodestore.check_startable, self.directory, node)
             if (settings := self.workload_settings.get(name)) is not None:
                 nodestore.write_settings(self.directory, name, settings)
         except nodestore.OutsideError as exc:
@@ -239,7 +239,7 @@ class Supervisor:
 
     async def _change_role(self, before: Node, now: Node) -> None:
         try:
-            await trio.to_thread.run_sync(nodestore.write_role, self.directory, now)
+            await in_thread(nodestore.write_role, self.directory, now)
         except (OSError, ValueError, nodestore.OutsideError) as exc:
             raise NodeFailedError(f"{now.name} is stopped, and keeps its role: {exc}") from None
         self.nodes[now.name] = now
@@ -265,7 +265,7 @@ class Supervisor:
         losses = {}
         for name in names:
             try:
-                lost = await trio.to_thread.run_sync(nodestore.lose_power, self.directory, self.nodes[name])
+                lost = await in_thread(nodestore.lose_power, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.processes.lost_power(name, lost)
@@ -285,7 +285,7 @@ class Supervisor:
         deleted = {}
         for name in names:
             try:
-                deleted[name] = await trio.to_thread.run_sync(nodestore.wipe, self.directory, self.nodes[name])
+                deleted[name] = await in_thread(nodestore.wipe, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.record(name, "store_wiped", files=deleted[name])
@@ -333,7 +333,7 @@ class Supervisor:
 
     async def _check(self, check: Callable[[ClusterDirectory, T], None], what: T) -> None:
         try:
-            await trio.to_thread.run_sync(check, self.directory, what)
+            await in_thread(check, self.directory, what)
         except (nodestore.NothingToWipeError, nodestore.OutsideError) as exc:
             raise WrongStateError(str(exc)) from None
 
