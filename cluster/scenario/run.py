@@ -29,6 +29,7 @@ from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, m
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
+from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.runtime.clock import real_seconds
@@ -177,6 +178,7 @@ async def run_scenario(
     on_progress: OnProgress = lambda _: None,
     ready: Ready | None = None,
     stay: Stay | None = None,
+    host: Host = THIS_MACHINE,
 ) -> Run:
     """Run a scenario and judge it.
 
@@ -186,7 +188,7 @@ async def run_scenario(
     with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
     function of what is waited for; `ready` is called when the cluster is, before the first step.
     """
-    review(scenario, is_single=not has_loopback_network())
+    review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     seed = draw_seed() if options.seed is None else options.seed
     played = seed_faults(scenario.under_profile(options.profile), seed)
     spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
@@ -209,8 +211,9 @@ async def run_scenario(
 
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, on_line, on_progress, started, stay)
+            if not host.is_simulated:  # a simulated machine never stands still
+                nursery.start_soon(machine.watch_forever)
+            failures = await _play(record, host, on_line, on_progress, started, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -231,7 +234,12 @@ async def run_scenario(
 
 
 async def _play(
-    record: "_Record", on_line: Callable[[str], object], on_progress: OnProgress, ready: Ready, stay: Stay | None
+    record: "_Record",
+    host: Host,
+    on_line: Callable[[str], object],
+    on_progress: OnProgress,
+    ready: Ready,
+    stay: Stay | None,
 ) -> list[str]:
     """Play the scenario on a cluster of its own; return why it did not reach its end."""
     scenario, failures = record.scenario, list[str]()
@@ -240,9 +248,11 @@ async def _play(
         directory=record.directory.cluster,
         seed=str(record.seed),
         started=lambda cluster: on_progress(lambda: _how_far(cluster)),
+        host=host,
     )
     async with opened as cluster, trio.open_nursery() as nursery:
-        await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
+        if not host.is_simulated:  # no other program reaches a simulated cluster
+            await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
             await ready(cluster)
             if record.options.promote_after is not None:

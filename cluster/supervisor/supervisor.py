@@ -13,10 +13,10 @@ import attrs
 from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor import nodestore
 from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
+from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
@@ -55,7 +55,7 @@ class Supervisor:
     placement: Placement
     directory: ClusterDirectory
     clock: RatedClock
-    forks: ForkServer
+    forks: Forks
     nodes: dict[str, Node]
     events: EventLog
     modules: Mapping[NodeKind, str] = MODULES
