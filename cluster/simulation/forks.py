@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 FORK_SECONDS = 0.003
 """How long a fork takes: as on a real machine."""
+SIGNAL_SECONDS = 0.001
+"""How long the way of a signal takes, over the fork server."""
 _FIRST_PID = 1000
 
 
@@ -107,7 +109,7 @@ class SimulatedForks:
     async def signal(self, pid: int, number: int) -> None:
         await trio.lowlevel.checkpoint()
         if (process := self._processes.get(pid)) is not None:
-            self._machine.after(0.0, functools.partial(self._deliver, process, number))
+            self._machine.after(SIGNAL_SECONDS, functools.partial(self._deliver, process, number))
 
     def close(self) -> None:
         for process in [*self._processes.values()]:

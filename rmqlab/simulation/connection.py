@@ -37,7 +37,8 @@ class SimulatedSocket(socket.socket, Belonging):
         return super().__new__(cls)
 
     def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int]) -> None:
-        # Not super().__init__: it would make a descriptor.
+        # Not super().__init__: it would make a descriptor. `_closed` is for socket.socket.__exit__.
+        self._closed = False
         self.fabric, self.node, self.own = fabric, node, own
         self.selector = None
         self.number = fabric.next_number()
