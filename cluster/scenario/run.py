@@ -25,7 +25,7 @@ from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.operator import Operator
 from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
-from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
+from rmqlab.cluster.scenario.resources import Resources, cpu_seconds_of_nodes, memory_of
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
@@ -91,12 +91,13 @@ class Run:
     warnings: Sequence[str]
     """Warnings and violations of the default verdict, except for metrics with an expectation."""
     seconds: float
-    """Real seconds."""
     began_at: int
     """Time of the begin, in milliseconds of the cluster's clock; 0 if the cluster did not start."""
     stood_still: float
     """Longest standstill of the machine, in real seconds."""
     resources: Resources
+    is_simulated: bool = False
+    """True if it was played on virtual time, which `seconds` counts then."""
 
     @property
     def verdict(self) -> Verdict:
@@ -129,6 +130,7 @@ class Run:
             "warnings": list(self.warnings),
             "seed": self.seed,
             "rate": self.scenario.cluster.rate,
+            "simulated": self.is_simulated,
             "seconds": round(self.seconds, 2),
             "stood_still_seconds": math.ceil(self.stood_still * 1000) / 1000,
             "is_disturbed": self.is_disturbed,
@@ -161,6 +163,11 @@ class _Machine:
     start_seconds: float | None = None
     memory_bytes: int | None = None
 
+    def measure(self, cluster: Cluster, began: float) -> None:
+        """Note time and memory when all nodes are ready."""
+        self.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
+        self.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+
     async def watch_forever(self) -> None:
         while True:
             began = trio.current_time()
@@ -191,21 +198,22 @@ async def run_scenario(
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     seed = draw_seed() if options.seed is None else options.seed
     played = seed_faults(scenario.under_profile(options.profile), seed)
-    spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
+    rate = 1.0 if host.is_simulated else options.rate or played.cluster.rate
+    spec = attrs.evolve(played.cluster, name=scenario.name, rate=rate)
     if options.mode is not None and options.mode != spec.mode:
         spec = attrs.evolve(spec, mode=options.mode, slaves=REPLICAS - 1)
     if stay is not None:
         spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
     played = attrs.evolve(played, cluster=spec)
     where = directory or RunDirectory.create(scenario.name)
-    record = _Record(played, options, seed, where)
+    record = _Record(played, options, seed, where, host.is_simulated)
     record.begin()
     began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
-    cpu_before = children_cpu_seconds()
+    cpu_before = cpu_seconds_of_nodes(is_simulated=host.is_simulated)
 
     async def started(cluster: Cluster) -> None:
-        machine.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
-        machine.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+        if not host.is_simulated:
+            machine.measure(cluster, began)
         if ready is not None:
             await ready(cluster)
 
@@ -227,7 +235,7 @@ async def run_scenario(
             resources = Resources(
                 start_seconds=machine.start_seconds,
                 memory_bytes=machine.memory_bytes,
-                cpu_seconds=children_cpu_seconds() - cpu_before,
+                cpu_seconds=cpu_seconds_of_nodes(is_simulated=host.is_simulated) - cpu_before,
             )
             run = await in_thread(record.judge, missing, machine.worst_seconds, seconds, resources)
     return run
@@ -292,12 +300,13 @@ class _Record:
     options: Options
     seed: int
     directory: RunDirectory
+    is_simulated: bool
 
     @property
     def command(self) -> str:
         options = self.options
         words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
-        words += ["--rate", f"{self.scenario.cluster.rate:g}"]
+        words += ["--simulated"] if self.is_simulated else ["--rate", f"{self.scenario.cluster.rate:g}"]
         words += ["--profile", options.profile] if options.profile != "4.9" else []
         words += ["--mode", options.mode] if options.mode is not None else []
         words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
@@ -317,6 +326,7 @@ class _Record:
                 "profile": self.options.profile,
                 "seed": self.seed,
                 "rate": self.scenario.cluster.rate,
+                "simulated": self.is_simulated,
                 "version": rmqlab.__version__,
                 "python": sys.version.split()[0],
                 "command": self.command,
@@ -355,6 +365,7 @@ class _Record:
             began_at=labels.get("begin", 0),
             stood_still=stood_still,
             resources=resources,
+            is_simulated=self.is_simulated,
         )
         self._write_run(
             began_at=labels.get("begin"),

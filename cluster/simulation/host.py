@@ -1,6 +1,5 @@
 """A simulated machine as the host of a cluster."""
 
-import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -88,8 +87,7 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     """
     machine = Machine(seed)
     logs = NodeLogs(machine)
-    logging.getLogger().addHandler(logs)
-    logging.getLogger().setLevel(logging.INFO)
+    logs.install()
     random.seed(f"{seed} of all nodes")
     seed_scheduler(seed)
     stopwatch.replace(lambda: machine.now, lambda: 0.0)

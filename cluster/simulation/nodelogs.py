@@ -8,12 +8,19 @@ from rmqlab.simulation.machine import Machine, Node
 
 
 class NodeLogs(logging.Handler):
-    """A handler for the root logger."""
+    """The handler of the root logger. What is not logged by a node goes to the handlers before."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__(logging.INFO)
+        super().__init__()
         self._machine = machine
         self._files: dict[Node, LogFile] = {}
+        self._others: list[logging.Handler] = []
+
+    def install(self) -> None:
+        """Take the place of the root logger's handlers."""
+        root = logging.getLogger()
+        self._others, root.handlers = root.handlers, [self]
+        root.setLevel(logging.INFO)
 
     def open(self, node: Node, path: Path) -> None:
         """Append what the node logs to this file, from now on."""
@@ -29,3 +36,7 @@ class NodeLogs(logging.Handler):
         node = self._machine.current
         if node is not None and (file := self._files.get(node)) is not None:
             file.emit(record)
+            return
+        for handler in self._others:
+            if record.levelno >= max(handler.level, logging.WARNING):
+                handler.handle(record)
