@@ -81,12 +81,20 @@ def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
     assert "nothing-lost" in [claim.name for claim in claims_for(attrs.evolve(lossy, flush="SYNC_FLUSH"), CLAIMS)]
 
 
-def test_sends_are_expected_to_be_quick_only_where_the_master_is_spared() -> None:
-    slave = Case(seed=1, moves=(Move("kill", "broker-a-s", 20, 1),))
-    master = Case(seed=1, moves=(Move("kill", "broker-a", 20, 1),))
+@pytest.mark.parametrize(
+    ("kind", "target", "is_promised"),
+    [
+        ("kill", "broker-a-s", True),
+        ("slow-link", "broker-a", True),
+        ("pause", "broker-a-s", False),
+        ("one-way", "broker-a-s", False),
+        ("kill", "broker-a", False),
+    ],
+)
+def test_sends_are_expected_to_be_quick_where_the_master_knows(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
+    case = Case(seed=1, moves=(Move(kind, target, 20, 1.0),))
 
-    assert [claim.name for claim in claims_for(slave, ["quick-sends"])] == ["quick-sends"]
-    assert claims_for(master, ["quick-sends"]) == []
+    assert [claim.name for claim in claims_for(case, ["quick-sends"])] == ["quick-sends"] * is_promised
 
 
 def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> None:
