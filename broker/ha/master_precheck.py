@@ -266,4 +266,5 @@ class MasterPrecheck:
             common,
             kept,
         )
-        self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=str(kept))
+        within = str(kept.relative_to(store.config.store_path_root_dir))  # a journal is the same in every directory
+        self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=within)
