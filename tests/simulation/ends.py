@@ -1,7 +1,6 @@
 """Two connected sockets: of the kernel, and of a simulated network. Tests do the same with both."""
 
 import errno
-import heapq
 import select
 import socket
 import struct
@@ -12,6 +11,7 @@ import attrs
 from rmqlab.simulation.guest import Guest, VirtualClock
 from rmqlab.simulation.machine import EPOCH, Machine, Node
 from rmqlab.simulation.network import Fabric
+from tests.simulation.machines import pass_time
 
 ABORTS = struct.pack("ii", 1, 0)
 PATIENCE_MS = 5000
@@ -116,16 +116,9 @@ class SimulatedEnds(Ends):
         return cls(machine, Fabric(machine))
 
     def settle(self, end: int, expected: Outcome) -> None:  # noqa: ARG002 -- virtual time has no end
-        settle(self.machine)
+        pass_time(self.machine)
 
 
 def idle_node(machine: Machine, name: str) -> Node:
     """Return a node that runs no code."""
     return Node(Guest(name, VirtualClock(lambda: machine.now, EPOCH)), lambda: None)
-
-
-def settle(machine: Machine) -> None:
-    """Let everything happen that is under way."""
-    while machine._events:
-        machine.now, _, happen = heapq.heappop(machine._events)
-        happen()
