@@ -19,6 +19,7 @@ from rmqlab.cluster.supervisor.placing import Place
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import RatedClock
+from rmqlab.runtime.identity import Identity, set_identity
 from rmqlab.runtime.network import set_network
 from rmqlab.runtime.worker import InlineCalls, run_inline
 from rmqlab.simulation.guest import seed_scheduler
@@ -28,6 +29,7 @@ from rmqlab.store import machine as store_machine
 
 T = TypeVar("T")
 
+SUPERVISOR_PID = 1
 SUBNET = 1
 NETWORK = "127.1"
 MEMORY_BYTES = 24 * 2**30
@@ -110,6 +112,7 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
 
     async def supervise() -> T:
         set_network(SimulatedNetwork(host.fabric, host.supervisor))
+        set_identity(Identity(SUPERVISOR_PID))
         run_inline(InlineCalls())
         return await play(host)
 
