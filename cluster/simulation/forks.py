@@ -160,7 +160,9 @@ class SimulatedForks:
             self._machine.tell(node, functools.partial(process.request, number))
 
     def _end(self, process: Process, status: int) -> None:
-        """End a process at once."""
+        """End a process at once, unless it has ended."""
+        if process.node.is_gone:
+            return
         self._machine.kill(process.node)
         forget_locks(Path(process.birth.config).parent)
         self._gone(process, status)
