@@ -12,8 +12,8 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.simulation.forks import SimulatedForks
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.forkserver import NotSpawned, Report
 from rmqlab.cluster.supervisor.forklaunch import WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.forkserver import NotSpawned, Report
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.faults import FAULTS
