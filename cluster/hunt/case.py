@@ -1,6 +1,6 @@
-"""One case of a hunt: a cluster, its clients and the moves against it, drawn from a seed. Pure.
+"""Cases of a hunt, drawn from seeds. Pure.
 
-A case becomes a scenario file, so what breaks a claim can be read, changed and played by `rmqlab run`.
+A case is a cluster, its clients, and the moves against it. It becomes a scenario file, so what breaks a claim can be read, changed and played by `rmqlab run`.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move, StepTable
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
 
 FIRST_MOVE = 20.0
 """Seconds after the begin: the clients have run for a while."""
@@ -21,6 +21,8 @@ LOG_FILE_BYTES = 65_536
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+RATE = 10
+"""Cluster seconds per real second, when real processes play it."""
 _GAP = 2.0
 """Seconds between two moves on one target."""
 
@@ -84,23 +86,19 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
 def is_possible(moves: Sequence[Move]) -> bool:
     """True if a cluster can play these moves, and is promised to survive them.
 
-    No target has two moves at a time, and only one disk loses something: RocketMQ promises nothing after that.
+    No process and no link has two moves at a time, and only one disk loses something: RocketMQ promises nothing after
+    that.
     """
     if sum(KINDS[move.kind].loses_data for move in moves) > 1:
         return False
     by_target: dict[str, list[Move]] = {}
     for move in moves:
-        for target in (MASTER, SLAVE) if move.target in (MASTER, SLAVE) and _is_link(move) else (move.target,):
-            by_target.setdefault(target, []).append(move)
+        by_target.setdefault("the link" if KINDS[move.kind].is_of_link else move.target, []).append(move)
     for own in by_target.values():
         own.sort(key=lambda move: move.at)
         if any(after.at < before.ends_at + _GAP for before, after in itertools.pairwise(own)):
             return False
     return True
-
-
-def _is_link(move: Move) -> bool:
-    return move.kind in ("replication-cut", "one-way", "slow-link")
 
 
 def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:
@@ -117,6 +115,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
         "name": name,
         "claim": claim,
         "cluster": {
+            "rate": RATE,
             "role": case.role,
             "flush": case.flush,
             "broker_settings": {
@@ -124,7 +123,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
                 "mapped_file_size_commit_log": LOG_FILE_BYTES,
                 "flush_interval_commit_log": FLUSH_MILLIS,
                 "flush_commit_log_thorough_interval": FLUSH_MILLIS,
-                **dict.fromkeys(case.switches, 2 if "in_sync_replicas" in case.switches else True),
+                **{switch: 2 if switch == "in_sync_replicas" else True for switch in case.switches},
             },
         },
         "workload": [{**workload, "start": "step"} for workload in workloads],
@@ -163,7 +162,7 @@ def _ending(moves: Sequence[Move], consumers: int) -> Iterator[StepTable]:
     last = max([FIRST_MOVE, *(move.ends_at for move in moves)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}
     yield {"wait": "sent.SEND_OK orders 20", "within": "60 s", "mark": WRITES_ARE_BACK}
-    yield {"after": "20 s", "stop-workload": "orders"}
+    yield {"after": "5 s", "stop-workload": "orders"}
     yield {"wait": f"slave-caught-up {MASTER}", "within": "60 s", "mark": SLAVE_HAS_ALL}
     yield {"wait": f"consumed-all {CONSUMER}", "within": "120 s", "mark": ALL_IS_CONSUMED}
     yield {"after": "12 s", "stop-workload": f"{CONSUMER}-{consumers}"}

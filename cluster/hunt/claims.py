@@ -1,15 +1,21 @@
-"""What a hunt tries to break: claims that hold on a cluster that does what its users expect."""
+"""Claims that a hunt tries to break.
+
+They hold on a cluster that does what its users expect.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
+from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
 from rmqlab.cluster.hunt.moves import MASTER, NAMESERVER, SLAVE
 
 QUICK_MILLIS = 2500
 """Longest time of a send that nothing but a slave's faults can delay: less than the time-out of a wait for a slave."""
+
+SILENT_SECONDS = 45.0
+"""Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
 
 @attrs.frozen(kw_only=True)
@@ -35,8 +41,20 @@ def _is_metric(metric: str, unit: str) -> Mapping[str, Any]:
 
 
 def _keeps_disks(case: Case) -> bool:
-    """False if a power loss finds acknowledged messages that only ASYNC_FLUSH has promised."""
+    """False if a power loss may take messages that ASYNC_FLUSH has not synced."""
     return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
+
+
+def _keeps_files(case: Case) -> bool:
+    """False if files are deleted before their time, by a full disk (store-ha#30), too."""
+    return _keeps_disks(case) and not case.uses("disk-full")
+
+
+def _silences_the_master(case: Case) -> bool:
+    return any(
+        move.kind in ("pause", "isolate") and move.target == MASTER and move.seconds >= SILENT_SECONDS
+        for move in case.moves
+    )
 
 
 def _spares_the_master(case: Case) -> bool:
@@ -67,18 +85,32 @@ CLAIMS: Mapping[str, Claim] = {
             name="slave-complete",
             says="a slave that has caught up has all that was acknowledged",
             expectation=_is_metric(f"missing {SLAVE}", "messages"),
-            applies=_keeps_disks,
+            applies=_keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
             name="offsets-advance",
             says="no consumer offset goes back",
             expectation=_is_metric("offset_rollbacks", "times"),
+            applies=_keeps_disks,
         ),
         Claim(
             name="progress-kept",
             says="nothing is consumed again because an offset went back",
             expectation=_is_metric("duplicates.offset_rollback", "deliveries"),
+            applies=_keeps_disks,
+        ),
+        Claim(
+            name="slave-notices",
+            says="a slave that hears nothing from its master for 45 s closes the connection",
+            expectation={
+                "name": "connections that the slave closed",
+                "event": "ha_client_disconnected",
+                "where": {"node": SLAVE},
+                "before": HEALED,
+                "at_least": "1 events",
+            },
+            applies=_silences_the_master,
         ),
         Claim(
             name="quick-sends",
@@ -107,6 +139,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="all-consumed",
             says="every stored message is consumed in the end",
             expectation=_reaches(ALL_IS_CONSUMED),
+            applies=_keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(

@@ -1,6 +1,6 @@
-"""What may happen to a cluster in a hunt: kinds of moves, each a few steps of a scenario.
+"""Kinds of moves: what may happen to a cluster in a hunt.
 
-Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
+A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,12 +51,17 @@ class Kind:
     least: float = 1.0
     """Seconds that it lasts, at least."""
     most: float = 60.0
+    is_of_link: bool = False
+    """True for a fault of the link between both brokers: it goes together with others of the target."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
 
 
 def _fault(**values: Any) -> Callable[[str, str], StepTable]:
-    """Return the step of a fault, whose values may name the target as `TARGET`, and the other broker as `OTHER`."""
+    """Return the step of a fault.
+
+    Its values name the target as `TARGET`, and the other broker as `OTHER`.
+    """
 
     def begin(target: str, label: str) -> StepTable:
         names = {"TARGET": target, "OTHER": SLAVE if target == MASTER else MASTER}
@@ -123,18 +128,21 @@ KINDS: Mapping[str, Kind] = {
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole", only="ha", both_ways=True),
         end=_heal,
+        is_of_link=True,
     ),
     "one-way": Kind(
         says="bytes from one broker to the other vanish",
         targets=_BROKERS,
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole"),
         end=_heal,
+        is_of_link=True,
     ),
     "slow-link": Kind(
         says="bytes between the brokers take 400 ms",
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="latency", millis=400, both_ways=True),
         end=_heal,
+        is_of_link=True,
     ),
     "slow-sync": Kind(
         says="each fsync of a broker takes a second",
