@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
+.PHONY: help demo test sweep simulated mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -36,6 +36,9 @@ test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python;
 
 sweep: $(VENV)/.ready       ## every call of the store that touches the disk fails, in every way: a minute
 	$(BIN)/python -m pytest -m sweep tests/store
+
+simulated: $(VENV)/.ready   ## long runs on simulated machines: 200 seeds played twice, and the slow scenarios
+	$(BIN)/python -m pytest -m simulated tests/cluster/simulation
 
 mutants: $(VENV)/.ready     ## some 350 plausible faults, one at a time: the tests must notice each; half an hour
 	$(BIN)/python -m tests.mutants

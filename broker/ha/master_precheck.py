@@ -280,4 +280,6 @@ class MasterPrecheck:
             common,
             kept,
         )
-        self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=str(kept))
+        # Within the store, so that a journal is the same in every directory.
+        within = kept and kept.relative_to(store.config.store_path_root_dir)
+        self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=str(within))

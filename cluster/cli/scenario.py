@@ -32,7 +32,8 @@ from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_r
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import try_settings
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
-from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.cluster.supervisor.topology import MODES, PROFILES
+from rmqlab.simulation.child import ChildEndedError
 
 BOTH = "both"
 Profile = Annotated[
@@ -49,6 +50,7 @@ def scenarios(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="With --run: also where the claim holds.")] = False,
+    simulated: Annotated[bool, typer.Option("--simulated", help="With --run: on virtual time, as `run` does.")] = False,
     retry: Annotated[
         bool, typer.Option("--retry", help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
     ] = False,
@@ -66,7 +68,7 @@ def scenarios(
     except ScenarioError as exc:
         misused(str(exc))
     if run_all:
-        more = ["--keep-stores"] if keep_stores else []
+        more = ["--keep-stores"] * keep_stores + ["--simulated"] * simulated
         _run_all(listed, jobs, as_json=as_json, both=both, more=more, retry=retry)
     elif as_json:
         print_json([_summary_of(it) for it in listed])
@@ -121,6 +123,8 @@ def run(
         misused("--attach: other programs live in real time, so the rate is 1")
     if simulated and (attach or rate is not None):
         misused("--simulated: virtual time passes as fast as the machine can, without --rate and --attach")
+    if mode not in (None, *MODES):
+        misused(f"no mode {mode!r}; modes: {', '.join(MODES)}")
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
     options = {
@@ -206,11 +210,11 @@ def _run_once(
         misused(str(exc))
     if not as_json:
         console.print(render_head(played, chosen.profile, is_simulated=is_simulated))
-    directory = RunDirectory.create(scenario.name)
     output = LineOutput(is_silent=as_json)
     try:
+        directory = RunDirectory.create(scenario.name)
         if is_simulated:
-            done: Run | None = play_simulated(scenario, chosen, directory=directory, on_line=output.line)
+            done = _play_simulated(scenario, chosen, directory, output)
         else:
             done = trio.run(_play, scenario, chosen, directory, output, stays_up)
     except BaseExceptionGroup as group:
@@ -218,7 +222,7 @@ def _run_once(
         if known is None:
             raise
         fail(str(_first(known)))
-    except UP_FAILURES as exc:
+    except (*UP_FAILURES, ChildEndedError) as exc:
         fail(str(exc))
     finally:
         output.show_progress(None)
@@ -229,6 +233,17 @@ def _run_once(
     else:
         console.print(render_run(done))
     return done
+
+
+def _play_simulated(scenario: Scenario, options: Options, directory: RunDirectory, output: LineOutput) -> Run | None:
+    """Run a scenario on virtual time. None if a signal ended it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return play_simulated(scenario, options, directory=directory, on_line=output.line)
+    except KeyboardInterrupt:
+        return None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _play(

@@ -1,5 +1,6 @@
 """Starts, signals and ends the simulated processes of a cluster, in the place of the fork server."""
 
+import contextlib
 import functools
 import importlib
 import logging
@@ -12,13 +13,14 @@ from pathlib import Path
 import attrs
 import trio
 
-from rmqlab.cluster.simulation.nodelogs import NodeLogs
+from rmqlab.cluster.simulation.nodelogs import NodeLogs, open_node_log
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.identity import Identity, set_identity
 from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter
+from rmqlab.runtime.logfile import LogFile
 from rmqlab.runtime.network import set_network
 from rmqlab.runtime.process import StartError, serve
 from rmqlab.runtime.settings import SettingsError
@@ -44,16 +46,23 @@ class Process:
     birth: SpawnRequest
     pid: int
     node: Node = attrs.field(init=False)
+    log: LogFile = attrs.field(init=False)
     journal: JournalWriter = attrs.field(init=False)
     signals: trio.MemorySendChannel[int] = attrs.field(init=False)
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.log = open_node_log(Path(self.birth.log))
         self.journal = JournalWriter(Path(self.birth.journal))
         self.signals, self._requests = trio.open_memory_channel[int](8)
 
-    async def live(self, fabric: Fabric, stream: PipeEnd) -> int:
-        """Run until the end. Return the exit status."""
+    def request(self, number: int) -> None:
+        """Let the process handle a signal."""
+        with contextlib.suppress(trio.WouldBlock):  # the kernel, too, keeps no count of pending signals
+            self.signals.send_nowait(number)
+
+    async def live(self, fabric: Fabric, stream: PipeEnd, exit_now: Callable[[int], object]) -> int:
+        """Run until the end. Return the exit status. As `rmqlab.runtime.process.serve`."""
         node, birth = self.node, self.birth
         set_network(SimulatedNetwork(fabric, node))
         set_identity(Identity(self.pid))
@@ -64,7 +73,7 @@ class Process:
         link = ControlLink(birth.name, journal=self.journal, faults=faults)
         failed = False
         try:
-            await serve(module.main, module.load_config(birth.config), link, stream, self._requests)
+            await serve(module.main, module.load_config(birth.config), link, stream, self._requests, exit_now)
         except* (SettingsError, StartError) as group:
             failed = True
             log.error("%s: %s", birth.name, "; ".join(map(str, group.exceptions)))  # noqa: TRY400 -- a known reason
@@ -90,6 +99,7 @@ class SimulatedForks:
         self._logs = logs
         self._pids = iter(range(_FIRST_PID, sys.maxsize))
         self._processes: dict[int, Process] = {}
+        self._is_closed = False
         self._reports = trio.open_memory_channel[tuple[int, Report]](10_000)
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
@@ -103,7 +113,6 @@ class SimulatedForks:
         except OSError as exc:
             self._report(birth.id, NotSpawned(birth.id, str(exc)))
             return
-        self._processes[process.pid] = process
         self._machine.after(FORK_SECONDS, functools.partial(self._begin, process))
 
     async def signal(self, pid: int, number: int) -> None:
@@ -112,14 +121,24 @@ class SimulatedForks:
             self._machine.after(SIGNAL_SECONDS, functools.partial(self._deliver, process, number))
 
     def close(self) -> None:
+        self._is_closed = True
         for process in [*self._processes.values()]:
             self._machine.kill(process.node)
 
     def _begin(self, process: Process) -> None:
         birth, machine = process.birth, self._machine
-        node: Node = machine.start(birth.name, lambda: process.live(self._fabric, near), lambda _: self._ended(process))
+        if self._is_closed:
+            return
+        self._processes[process.pid] = process
+
+        def exit_now(status: int) -> None:
+            machine.after(0.0, lambda: self._end(process, status))
+
+        node: Node = machine.start(
+            birth.name, lambda: process.live(self._fabric, near, exit_now), lambda _: self._ended(process)
+        )
         process.node = node
-        self._logs.open(node, Path(birth.log))
+        self._logs.assign(node, process.log)
         near, far = pipe(machine, node, self._supervisor)
         machine.tell(self._supervisor, functools.partial(self.connections[0].send_nowait, far))
         self._report(birth.id, Spawned(birth.id, process.pid))
@@ -130,9 +149,7 @@ class SimulatedForks:
         if node.is_gone:
             return
         if number == signal.SIGKILL:
-            self._machine.kill(node)
-            forget_locks(Path(process.birth.config).parent)
-            self._gone(process, -number)
+            self._end(process, -number)
         elif number == signal.SIGSTOP:
             self._machine.pause(node)
             self._report(process.birth.id, Stopped(pid))
@@ -140,7 +157,15 @@ class SimulatedForks:
             self._machine.resume(node)
             self._report(process.birth.id, Continued(pid))
         else:
-            self._machine.tell(node, functools.partial(process.signals.send_nowait, number))
+            self._machine.tell(node, functools.partial(process.request, number))
+
+    def _end(self, process: Process, status: int) -> None:
+        """End a process at once, unless it has ended."""
+        if process.node.is_gone:
+            return
+        self._machine.kill(process.node)
+        forget_locks(Path(process.birth.config).parent)
+        self._gone(process, status)
 
     def _ended(self, process: Process) -> None:
         self._gone(process, process.node.guest.outcome())

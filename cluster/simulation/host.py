@@ -1,6 +1,8 @@
 """A simulated machine as the host of a cluster."""
 
+import os
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -17,16 +19,23 @@ from rmqlab.cluster.supervisor.placing import Place
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import RatedClock
+from rmqlab.runtime.identity import Identity, set_identity
 from rmqlab.runtime.network import set_network
 from rmqlab.runtime.worker import InlineCalls, run_inline
 from rmqlab.simulation.guest import seed_scheduler
 from rmqlab.simulation.machine import Machine, Node
 from rmqlab.simulation.network import Fabric, SimulatedNetwork
+from rmqlab.store import machine as store_machine
 
 T = TypeVar("T")
 
+SUPERVISOR_PID = 1
 SUBNET = 1
 NETWORK = "127.1"
+MEMORY_BYTES = 24 * 2**30
+"""Physical memory of the simulated machine: RocketMQ's own assumption where it is unknown."""
+DISK_USED_PERCENT = 40
+"""Used space of its disk, far from every threshold of a broker."""
 
 
 @attrs.define(eq=False)
@@ -79,6 +88,14 @@ class _ControlListener(trio.abc.Listener[trio.abc.Stream]):
         await trio.lowlevel.checkpoint()
 
 
+def _replace_surroundings(machine: Machine) -> None:
+    """Let nothing of the real machine decide the course: not its load, time zone, memory nor free space."""
+    stopwatch.replace(lambda: machine.now, lambda: 0.0)
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    store_machine.replace(lambda: MEMORY_BYTES, lambda path: DISK_USED_PERCENT if path.exists() else -1)
+
+
 def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     """Return what `play` does on a simulated machine, where a cluster can be opened.
 
@@ -90,11 +107,12 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     logs.install()
     random.seed(f"{seed} of all nodes")
     seed_scheduler(seed)
-    stopwatch.replace(lambda: machine.now, lambda: 0.0)
+    _replace_surroundings(machine)
     host = SimulatedHost(machine, logs)
 
     async def supervise() -> T:
         set_network(SimulatedNetwork(host.fabric, host.supervisor))
+        set_identity(Identity(SUPERVISOR_PID))
         run_inline(InlineCalls())
         return await play(host)
 

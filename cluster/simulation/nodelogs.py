@@ -7,6 +7,13 @@ from rmqlab.runtime.logfile import FORMAT, LogFile, PlainFormatter
 from rmqlab.simulation.machine import Machine, Node
 
 
+def open_node_log(path: Path) -> LogFile:
+    """Open the log of a node for appending. OSError if that fails."""
+    file = LogFile(path, takes_output=False)
+    file.setFormatter(PlainFormatter(FORMAT))
+    return file
+
+
 class NodeLogs(logging.Handler):
     """The handler of the root logger. What is not logged by a node goes to the handlers before."""
 
@@ -22,10 +29,9 @@ class NodeLogs(logging.Handler):
         self._others, root.handlers = root.handlers, [self]
         root.setLevel(logging.INFO)
 
-    def open(self, node: Node, path: Path) -> None:
+    def assign(self, node: Node, file: LogFile) -> None:
         """Append what the node logs to this file, from now on."""
-        file = self._files[node] = LogFile(path, takes_output=False)
-        file.setFormatter(PlainFormatter(FORMAT))
+        self._files[node] = file
 
     def close_node(self, node: Node) -> None:
         """Close the file of a node that has ended."""

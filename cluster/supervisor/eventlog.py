@@ -28,7 +28,7 @@ class EventLog:
     _ring: collections.deque[JournalEntry] = attrs.field(factory=collections.deque, init=False)
     _weights: collections.deque[int] = attrs.field(factory=collections.deque, init=False)
     _bytes: int = attrs.field(default=0, init=False)
-    _followers: set[trio.MemorySendChannel[JournalEntry]] = attrs.field(factory=set, init=False)
+    _followers: dict[trio.MemorySendChannel[JournalEntry], None] = attrs.field(factory=dict, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def __iter__(self) -> Iterator[JournalEntry]:
@@ -48,7 +48,7 @@ class EventLog:
             try:
                 follower.send_nowait(event)
             except trio.WouldBlock:  # too slow: the end of its stream signals this
-                self._followers.discard(follower)
+                self._followers.pop(follower, None)
                 follower.close()
         self.pulse()
 
@@ -88,12 +88,12 @@ class EventLog:
         send, receive = trio.open_memory_channel[JournalEntry](FOLLOWER_EVENTS + len(past))
         for event in past:
             send.send_nowait(event)
-        self._followers.add(send)
+        self._followers[send] = None
         try:
             with send, receive:
                 yield receive
         finally:
-            self._followers.discard(send)
+            self._followers.pop(send, None)
 
     async def wait_event(self, matches: Callable[[JournalEntry], bool]) -> JournalEntry:
         """Return the first event that matches, including past ones in memory."""

@@ -113,12 +113,12 @@ class LitePullConsumer(Member):
         self._running()
         if self._assignments is not None:
             raise RuntimeError("queues come by subscription")
-        wanted = set(queues)
+        wanted = dict.fromkeys(queues)
         topics = {queue.topic: expression for queue in wanted}
         self._group.subscriptions.update(subscriptions(topics, version=wall_millis()))
-        for queue in self._held.keys() - wanted:
+        for queue in [queue for queue in self._held if queue not in wanted]:
             self._held.pop(queue).drop()
-        for queue in wanted - self._held.keys():
+        for queue in [queue for queue in wanted if queue not in self._held]:
             offset = await self._offsets.committed(queue)
             self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
 

@@ -51,7 +51,7 @@ async def request(
     client = producer.client
     deadline = trio.current_time() + timeout
     await producer.announce(message.topic)
-    correlation_id = str(uuid.uuid4())
+    correlation_id = str(uuid.UUID(int=client.rng.getrandbits(128), version=4))
     asked = attrs.evolve(
         message,
         properties={

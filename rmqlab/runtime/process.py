@@ -101,15 +101,16 @@ async def serve(
     link: ControlLink,
     stream: trio.abc.Stream | None,
     signals: AsyncIterator[int],
+    exit_now: Callable[[int], object] = os._exit,
 ) -> None:
     """Run `main` until it returns, a signal arrives, or the stream to the supervisor ends.
 
-    Without a stream, there is no supervisor.
+    Without a stream, there is no supervisor. A second signal calls `exit_now` with the exit status.
     """
     set_process_faults(link.faults)
     serving = trio.CancelScope()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_stop_on_signal, signals, serving, link)
+        nursery.start_soon(_stop_on_signal, signals, serving, link, exit_now)
         nursery.start_soon(link.write_journal_forever)
         if stream is None:
             link.limit = 0
@@ -136,10 +137,12 @@ async def _attend_until_gone(link: ControlLink, stream: trio.abc.Stream, serving
     serving.cancel()
 
 
-async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope, link: ControlLink) -> None:
+async def _stop_on_signal(
+    signals: AsyncIterator[int], serving: trio.CancelScope, link: ControlLink, exit_now: Callable[[int], object]
+) -> None:
     async for number in signals:
         if serving.cancel_called:
-            os._exit(128 + number)
+            exit_now(128 + number)
         link.stopping()
         serving.cancel()
 

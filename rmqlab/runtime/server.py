@@ -130,7 +130,8 @@ class Server(Generic[S]):
         max_connections: int = MAX_CONNECTIONS,
         on_connect: Callable[[Channel], None] | None = None,
     ) -> None:
-        self.channels: set[Channel] = set()
+        self.channels: dict[Channel, None] = {}
+        """Open connections, oldest first."""
         self._reactor = reactor
         self._dispatcher = dispatcher
         self._idle_timeout = idle_timeout
@@ -194,7 +195,7 @@ class Server(Generic[S]):
             sock.close()
             return
         channel = Channel(self._reactor, sock, self._dispatcher.serve)
-        self.channels.add(channel)
-        channel.on_close.append(lambda: self.channels.discard(channel))
+        self.channels[channel] = None
+        channel.on_close.append(lambda: self.channels.pop(channel, None))
         if self._on_connect is not None:
             self._on_connect(channel)

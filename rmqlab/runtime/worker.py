@@ -24,8 +24,8 @@ class InlineCalls:
 
     async def run(self, fn: Callable[[*Args], R], *args: *Args) -> R:
         """Return the call's result, after its time."""
-        self.owed = 0.0
         await trio.lowlevel.checkpoint()
+        self.owed = 0.0  # not earlier: other calls may run during the checkpoint
         result = fn(*args)
         if owed := self.owed:
             await trio.sleep(owed)

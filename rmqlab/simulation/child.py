@@ -50,10 +50,12 @@ class Child(Generic[T]):
         ChildEndedError if the process ended before that.
         """
         try:
-            with self.pipe:
-                data = self.pipe.read()
-        finally:
-            _, status = os.waitpid(self.pid, 0)
+            data = self.pipe.read()
+        except BaseException:  # such as Ctrl-C
+            self.kill()
+            raise
+        self.pipe.close()
+        _, status = os.waitpid(self.pid, 0)
         if not data:
             raise ChildEndedError(f"the simulation ended with {_describe(status)} and without a result")
         raised, value = pickle.loads(data)  # noqa: S301 -- our own child's
@@ -101,6 +103,8 @@ def run_in_children(fns: Iterable[Callable[[], T]], jobs: int) -> Iterator[tuple
 
 def _run(fn: Callable[[], Any], writer: int) -> NoReturn:
     status = 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which kills this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         try:
             answer = False, fn()

@@ -72,6 +72,7 @@ class SimulatedSocket(socket.socket, Belonging):
 
     def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
         """Note that the connection is to be reset when closed. Other options are of no concern here."""
+        self.check_open()
         if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
             self.is_aborting = struct.unpack("ii", value) == (1, 0)
 
@@ -119,9 +120,8 @@ class ConnectedSocket(SimulatedSocket):
         self._received: list[bytes] = []
         self._has_end = False
         self._error: OSError | None = None
-        """Of a reset, until the process has received it."""
+        """Of a reset, until a call of the process has raised it."""
         self._is_broken = False
-        self._was_full = False
 
     @classmethod
     def pair(
@@ -154,12 +154,11 @@ class ConnectedSocket(SimulatedSocket):
                 data, self._received[0] = data[:size], data[size:]
             self.peer.acknowledge(len(data))
             return data
-        if self._error is not None:
-            error, self._error, self._has_end = self._error, None, True
-            raise error
-        if self._has_end:
-            return b""
-        raise failure(errno.EAGAIN)
+        if not self._has_end and not self._is_broken:
+            raise failure(errno.EAGAIN)
+        if not self._has_end and self._error is not None:  # Linux: behind an end of stream, a reset is not received
+            raise self._take_error()
+        return b""
 
     def recv_into(self, buffer: Any, _size: int = 0, _flags: int = 0, /) -> int:
         data = self.recv(len(buffer))
@@ -172,10 +171,9 @@ class ConnectedSocket(SimulatedSocket):
     def sendmsg(self, buffers: Sequence[Any], *_more: Any) -> int:  # type: ignore[override]
         self.check_open()
         if self._is_broken:
-            raise self._error or failure(errno.EPIPE)
+            raise self._take_error()
         room = WINDOW - self.outbound.on_the_way
         if room <= 0:
-            self._was_full = True
             raise failure(errno.EAGAIN)
         data = b"".join(buffers)[:room]
         room = self.fabric.accepted(len(data))
@@ -221,14 +219,18 @@ class ConnectedSocket(SimulatedSocket):
         if not self._is_broken:
             self._is_broken = True
             self._error = failure(errno.EPIPE if self._has_end else errno.ECONNRESET)
-            self._received.clear()
             self.changed()
+
+    def _take_error(self) -> OSError:
+        """Return the error of a call on a connection that was reset: once its own, as of `sk_err` of Linux."""
+        error, self._error = self._error, None
+        return error or failure(errno.EPIPE)
 
     def acknowledge(self, size: int) -> None:
         """The peer's process has received so many bytes."""
+        was_full = self.outbound.on_the_way >= WINDOW
         self.outbound.on_the_way -= size
-        if self._was_full:
-            self._was_full = False
+        if was_full:
             self.fabric.machine.after(self.fabric.latency(), self.changed)
 
 

@@ -20,6 +20,7 @@ JITTER = 50e-6
 CUT_CHANCE = 0.01
 """How often a send is accepted in part only, and how often bytes arrive in two pieces."""
 _FIRST_PORT = 32_768
+_ANY = "0.0.0.0"
 _SMALLEST_CUT = 64
 """Bytes below which a send stays whole."""
 
@@ -57,7 +58,7 @@ class Fabric:
         """Open a port. OSError(EADDRINUSE) for one that is open."""
         host, port = address
         address = host, port or next(self._ports)
-        if address in self._listeners:
+        if any(port == address[1] and (at == host or _ANY in (at, host)) for at, port in self._listeners):
             raise failure(errno.EADDRINUSE)
         listener = self._listeners[address] = ListeningSocket(self, node, address, backlog)
         return listener
@@ -68,7 +69,7 @@ class Fabric:
 
     def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
         """Return the near end of a new connection. ConnectionRefusedError if nothing listens there."""
-        listener = self._listeners.get(target) or self._listeners.get(("0.0.0.0", target[1]))
+        listener = self._listeners.get(target) or self._listeners.get((_ANY, target[1]))
         if listener is None or not listener.has_room:
             raise failure(errno.ECONNREFUSED)
         near, far = ConnectedSocket.pair(self, ((node, (source, next(self._ports))), (listener.node, target)))

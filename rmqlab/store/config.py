@@ -1,6 +1,5 @@
 """Settings of a store: RocketMQ's keys in snake_case, with its defaults."""
 
-import os
 import re
 from pathlib import Path
 from typing import Final
@@ -8,6 +7,7 @@ from typing import Final
 import attrs
 
 from rmqlab.runtime.validators import FIXED, INT32, INT64, above, one_line_texts, one_of, shown, within
+from rmqlab.store import machine
 
 QUEUE_ENTRY_SIZE: Final = 20
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -17,18 +17,10 @@ _MOST_LEVELS: Final = 100
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LARGEST_FILE: Final = 2**31 - 1
 """Bytes: sizes within a file are signed int32, in Java and in the blank at a file's end."""
-_ASSUMED_MEMORY = 24 * 2**30  # RocketMQ's assumption if the memory size is unknown
 
 
-def machine_memory() -> int:
-    """Bytes of physical memory.
-
-    Decides when a reader counts as far behind (section 6.2).
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return _ASSUMED_MEMORY
+def _machine_memory() -> int:
+    return machine.memory_bytes()
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -122,7 +114,7 @@ class StoreConfig:
     disk_space_warning_level_ratio: int = attrs.field(default=90, validator=_percent)
 
     access_message_in_memory_max_ratio: int = attrs.field(default=40, validator=_percent)  # percent of total_memory
-    total_memory: int = attrs.field(factory=machine_memory, validator=within(0, INT64))
+    total_memory: int = attrs.field(factory=_machine_memory, validator=within(0, INT64))
     """Assumed physical memory, in bytes (ours: RocketMQ reads the machine's). A small value makes pulls move to the
     slave."""
     max_transfer_bytes_on_message_in_memory: int = attrs.field(default=262_144, validator=_bytes_of_reply)

@@ -34,7 +34,7 @@ class ConsumeQueue:
     topic: str
     queue_id: int
     files: FileQueue
-    stuck: "set[ConsumeQueue]" = attrs.field(factory=set)
+    stuck: "dict[ConsumeQueue, None]" = attrs.field(factory=dict)
     """The queues of a store that have `held` entries."""
     held: HeldEntries | None = attrs.field(default=None, init=False)
     """Entries that could not be written while the dispatcher continued. They precede all later entries."""
@@ -173,14 +173,14 @@ class ConsumeQueue:
             if not self.stuck and not is_retry:  # if there are others, they fail for the same reason
                 logger.error("%s-%d and maybe others: entries wait in memory: %s", self.topic, self.queue_id, problem)
             held = self.held = HeldEntries()
-            self.stuck.add(self)
+            self.stuck[self] = None
         held.add(queue_offset, entries)
         self.max_physical = _end_of_record(entries, len(entries) - QUEUE_ENTRY_SIZE)
 
     def write_held(self) -> None:
         """Retry to write held entries. Those that cannot be written stay held, in order."""
         held, self.held = self.held, None
-        self.stuck.discard(self)
+        self.stuck.pop(self, None)
         for first, entries in held.runs if held is not None else ():
             self.append_joined(first, bytes(entries), is_retry=True)
 
@@ -251,7 +251,7 @@ class ConsumeQueue:
             return
         if self.held is not None and not self.held.cut(log_end):
             self.held = None
-            self.stuck.discard(self)
+            self.stuck.pop(self, None)
         files = self.files.files
         for file in reversed(files):
             entries = file.view[: file.wrote]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import attrs
 
+from rmqlab.store import machine
+
 
 class StoreError(Exception):
     """The store cannot open or continue. The text names the file."""
@@ -164,10 +166,4 @@ class Disk:
 
         Counts the space that ordinary users see, rounded up.
         """
-        try:
-            stat = os.statvfs(path)
-        except OSError:
-            return -1
-        used = stat.f_blocks - stat.f_bfree
-        seen = used + stat.f_bavail
-        return -(-100 * used // seen) if seen else 0
+        return machine.disk_used_percent(path)

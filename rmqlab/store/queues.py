@@ -3,7 +3,7 @@
 import contextlib
 import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -38,7 +38,7 @@ class Queues:
     disk: Disk
     open_files: OpenFiles = attrs.field(factory=OpenFiles)
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
-    stuck: set[ConsumeQueue] = attrs.field(factory=set, init=False)
+    stuck: dict[ConsumeQueue, None] = attrs.field(factory=dict, init=False)
     """Queues with entries that could not be written yet; see `write_held`."""
 
     def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
@@ -124,12 +124,12 @@ class Queues:
         self._delete({topic})
 
     def delete_all(self) -> None:
-        self._delete({topic for topic, _ in self.table})
+        self._delete(dict.fromkeys(topic for topic, _ in self.table))
 
-    def _delete(self, topics: set[str]) -> None:
+    def _delete(self, topics: Collection[str]) -> None:
         for key in [key for key in self.table if key[0] in topics]:
             queue = self.table.pop(key)
-            self.stuck.discard(queue)
+            self.stuck.pop(queue, None)
             queue.files.destroy()
         for topic in topics:
             with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm

@@ -62,12 +62,17 @@ def next_retransmission(lost_at: float, now: float) -> float:
     return moment + wait
 
 
+def _seeded() -> random.Random:
+    """Return a generator that a process with a seed repeats."""
+    return random.Random(random.getrandbits(64))  # noqa: S311 -- jitter
+
+
 @attrs.define(eq=False)
 class LinkDirection:
     """The bytes in flight in one direction, and the end of the stream behind them."""
 
     impairment: Impairment = UNIMPAIRED
-    rng: random.Random = attrs.field(factory=random.Random)
+    rng: random.Random = attrs.field(factory=_seeded)
     size: int = attrs.field(default=0, init=False)
     """Bytes in flight."""
     is_cut: bool = attrs.field(default=False, init=False)

@@ -78,7 +78,7 @@ BROKERS = (
             "had": log_offset("this slave's end before"),
             "end": log_offset("this slave's end now"),
             "master_end": log_offset("the master's end"),
-            "kept": text("the file that has what was cut"),
+            "kept": text("the file that has what was cut, within the store"),
         },
     ),
     EventType(
