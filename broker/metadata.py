@@ -75,6 +75,12 @@ class MetadataSync:
             await self.sync()
             due_at = max(due_at + PERIOD, trio.current_time())
 
+    def forget_master(self) -> None:
+        """Copy nothing until a registration names the master: in a new role, the old one may be another's."""
+        if self.known_master.address is not None:
+            self.known_master.address = None
+            self.emit("master_unknown", master_address=None)
+
     async def sync(self) -> None:
         """Copy all four kinds in their order.
 

@@ -99,6 +99,12 @@ BROKERS = (
         {"offset": log_offset("from where on"), "dropped": Field("int", "how much", "bytes")},
     ),
     EventType(
+        "member_elected",
+        "broker",
+        "A DLedger group elected this member. It becomes master once its log is committed and in its queues.",
+        {"broker_name": text("its broker name"), "term": count("of the election")},
+    ),
+    EventType(
         "member_role_changed",
         "broker",
         "A member of a DLedger group follows the role that its group gave it.",
