@@ -3,8 +3,14 @@
 Class DLedgerServer. A third one, APPEND, would put bytes into a broker's log that are no message; it is not served.
 """
 
-from rmqlab.dledger.bodies import EntryBody, GetEntriesRequest, GetEntriesResponse, MetadataRequest, MetadataResponse
-from rmqlab.dledger.bodies import refusal
+from rmqlab.dledger.bodies import (
+    EntryBody,
+    GetEntriesRequest,
+    GetEntriesResponse,
+    MetadataRequest,
+    MetadataResponse,
+    refusal,
+)
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member
@@ -30,9 +36,13 @@ def handle_get(member: Member, store: EntryStore, request: GetEntriesRequest) ->
         raise BodyError("GET without beginIndex")
     try:
         member.check_recipient(request)
-        if not member.is_leader:
-            raise DLedgerError(DLedgerCode.NOT_LEADER)
+        _check_leads(member)
         entry = store.get(request.begin_index)
     except DLedgerError as exc:
         return refusal(GetEntriesResponse, request, exc.code, member.leader_id)
     return GetEntriesResponse(group=member.settings.group, entries=[EntryBody.of(entry)])
+
+
+def _check_leads(member: Member) -> None:
+    if not member.is_leader:
+        raise DLedgerError(DLedgerCode.NOT_LEADER)

@@ -14,6 +14,7 @@ import trio
 
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import Dispatcher
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import READ, Reactor
 
 log = logging.getLogger(__name__)
@@ -135,6 +136,7 @@ class Server(Generic[S]):
         idle_timeout: float = IDLE_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
         on_connect: Callable[[Channel], None] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.channels: set[Channel] = set()
         self._reactor = reactor
@@ -142,6 +144,7 @@ class Server(Generic[S]):
         self._idle_timeout = idle_timeout
         self._max_connections = max_connections
         self._on_connect = on_connect
+        self._meter = meter
         self._acceptors: list[Acceptor] = []
         reactor.request_faults.watch(dispatcher)
 
@@ -199,7 +202,7 @@ class Server(Generic[S]):
             log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
             sock.close()
             return
-        channel = Channel(self._reactor, sock, self._dispatcher.serve)
+        channel = Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter)
         self.channels.add(channel)
         channel.on_close.append(lambda: self.channels.discard(channel))
         if self._on_connect is not None:

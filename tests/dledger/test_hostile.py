@@ -28,7 +28,18 @@ BODIES: dict[int, dict[str, Any]] = {
 TYPES = ("APPEND", "APPEND", "COMMIT", "COMPARE", "TRUNCATE")
 DATA_FILE = 4096
 ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 2**31, 2**63, -(2**63), 1e308, "x", "n1", [], {}, [{}], {"index": -1})
-KEYS = (*BASE, "term", "type", "entry", "batchEntry", "commitIndex", "ledgerEndIndex", "ledgerEndTerm", "transfereeId", "beginIndex")
+KEYS = (
+    *BASE,
+    "term",
+    "type",
+    "entry",
+    "batchEntry",
+    "commitIndex",
+    "ledgerEndIndex",
+    "ledgerEndTerm",
+    "transfereeId",
+    "beginIndex",
+)
 
 
 def odd_frame(chance: random.Random, code: int, store: EntryStore, term: int) -> bytes:

@@ -185,10 +185,12 @@ BROKERS = (
     EventType(
         "log_sampled",
         "broker",
-        "The commit log's end, sampled once a second and recorded if it changed.",
+        "The commit log's end, sampled once a second and recorded if it changed, and when the broker stops.",
         {
             "max_offset": log_offset("its end"),
             "acknowledged": log_offset("the highest that any slave reported to this master"),
+            "replicated": count("of the bytes that this process sent to slaves, masters and members of its group"),
+            "exchanged": count("of the bytes that all its other connections sent and received"),
         },
     ),
     EventType(
