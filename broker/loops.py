@@ -231,7 +231,7 @@ async def _sample_stats_forever(broker: Broker) -> NoReturn:
 
 
 async def sample_log_forever(broker: Broker) -> NoReturn:
-    """Emit the log's end each second, if it has changed, with the bytes of connections.
+    """Emit the log's end, and the bytes of connections, each second if it has changed.
 
     All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared.
     """

@@ -1,4 +1,4 @@
-"""The page of a comparison: the table of figures, and a timeline of each run. Pure."""
+"""The page of a comparison: table and timelines. Pure."""
 
 import collections
 from collections.abc import Iterator, Sequence
@@ -55,7 +55,7 @@ def _table(runs: Sequence[PlayedVariant]) -> str:
 
 
 def _timeline(run: PlayedVariant, seconds: float) -> Figure:
-    """Draw the sends of a run by outcome, the absences of its servers, and who became master."""
+    """Draw the sends of a run, the absences of its servers, and its new masters."""
     history, plot = run.history, Plot(f"sends per second: {run.name}", seconds, _HEIGHT)
     at, width = since(history.began_at), max(_SHORTEST_BIN, seconds / _BINS)
     counts: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)

@@ -138,7 +138,9 @@ class Server(Generic[Appender, Caller]):
         return entries
 
     def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:
-        """Accept a request of a peer or of a client (dledger#13). The response may come later.
+        """Accept a request of a peer or a client (dledger#13).
+
+        The response may come later.
 
         BodyError for a body that does not fit. A code that is not of members is ignored.
         """

@@ -51,7 +51,7 @@ SCARCE_MAX_PARKED = 2**20
 """The same limit while the parked requests of all peers count for PROCESS_MAX_PARKED or more."""
 PROCESS_MAX_PARKED = 512 * 2**20
 _JOIN_BELOW = 128 * 1024
-_MAX_BUFFERS = 512  # below IOV_MAX, which is 1024 on Linux and macOS
+_MAX_BUFFERS = 512  # below IOV_MAX: 1024
 
 
 class RemotingError(Exception):

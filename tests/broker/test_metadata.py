@@ -295,7 +295,7 @@ async def test_a_failure_that_nobody_expected_leaves_the_other_kinds(
 
 
 async def test_a_forgotten_master_is_not_asked(following: Slave) -> None:
-    """dledger#52: BrokerController.changeToSlave and changeToMaster set no master address."""
+    """dledger#52: as in BrokerController.changeToSlave and changeToMaster."""
     following.sync.forget_master()
     following.sync.forget_master()
     await following.sync.sync()

@@ -1,1 +1,1 @@
-"""Parts of self-contained pages: of one run (the report), and of runs side by side."""
+"""Parts of self-contained pages: the report, and comparisons of runs."""

@@ -1,4 +1,7 @@
-"""One HTML file that needs no network, for light and dark mode, small screens and print."""
+"""One HTML file that needs no network.
+
+It is for light and dark mode, small screens and print.
+"""
 
 from html import escape
 from pathlib import Path

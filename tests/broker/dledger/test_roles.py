@@ -31,7 +31,7 @@ class FakeBroker:
 
 @pytest.mark.parametrize("role", [Role.FOLLOWER, Role.CANDIDATE])
 def test_a_former_leader_forgets_the_master_and_registers_oneway(role: Role) -> None:
-    """dledger#52: so it copies metadata only after the next periodic registration (rmq#7790)."""
+    """dledger#52, rmq#7790: it copies metadata after the next periodic registration."""
     broker = FakeBroker("SYNC_MASTER")
     become_slave(cast("Any", broker), RoleChange(3, role))
     assert broker.done == ["SLAVE 2", "member_role_changed", "forget master"]
