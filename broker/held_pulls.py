@@ -10,7 +10,6 @@ its replies stay here until it does (issue 12.6).
 
 import collections
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ import attrs
 from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rmqlab.broker.slices import Later
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Request
 
@@ -220,12 +220,12 @@ class PullHold:
         if self._filter_seconds_left <= 0:  # too many filters: this pull is woken as in a sweep
             return True
         self._count_until_others_had_their_turn()
-        began = time.perf_counter()
+        began = stopwatch.wall()
         try:
             properties = pull.waker.properties_at(topic, queue_id, offset)
             return properties is None or message_filter.by_properties(properties)
         finally:
-            self._filter_seconds_left -= time.perf_counter() - began
+            self._filter_seconds_left -= stopwatch.wall() - began
 
     # -- waking ----------------------------------------------------------------------------------
 
@@ -237,9 +237,9 @@ class PullHold:
         elif self._wakes_left:
             self._wakes_left -= 1
             self._forget(pull)
-            began = time.perf_counter()
+            began = stopwatch.wall()
             pull.waker.wake(pull)
-            if time.perf_counter() - began > LONG_WAKE:
+            if stopwatch.wall() - began > LONG_WAKE:
                 self._wakes_left = 0
         else:
             self._due.append(pull)

@@ -25,6 +25,7 @@ from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_unsaved_files
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
@@ -62,7 +63,7 @@ class _Syncs:
         A failed job is dropped: the sends that wait for it time out.
         """
         try:
-            await trio.to_thread.run_sync(job.run)
+            await in_thread(job.run)
         except OSError as exc:
             if not self._is_failing:
                 log.error("cannot write to disk: %s; retrying", exc)  # noqa: TRY400 - the disk's fault, not the code's
@@ -196,7 +197,7 @@ async def _save_entries_checkpoint_forever(log: EntryLog) -> NoReturn:
     """Write the committed index every 3 s (dledger#51)."""
     while True:
         await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
-        await trio.to_thread.run_sync(log.entries.save_checkpoint)
+        await in_thread(log.entries.save_checkpoint)
 
 
 async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:

@@ -38,6 +38,7 @@ from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.server import Server
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
 from rmqlab.store.messagestore import MessageStore
@@ -152,7 +153,7 @@ async def _open_store(
                 lambda reached: link.emit("recovering", offset=reached[0], queues=reached[1]),
             )
             try:
-                opened.append(await trio.to_thread.run_sync(opening))
+                opened.append(await in_thread(opening))
             except StoreError as exc:
                 problem = StartError(str(exc))
             except OSError as exc:
@@ -176,7 +177,7 @@ async def _close_store(store: MessageStore, link: ControlLink) -> None:
                 lambda: store.indexed_offset,
                 lambda offset: link.emit("indexing", offset=offset),
             )
-            await trio.to_thread.run_sync(store.close)
+            await in_thread(store.close)
             nursery.cancel_scope.cancel()
 
 

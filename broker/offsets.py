@@ -15,6 +15,7 @@ import trio
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.dispatch import Refusal
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_KEYS = 500_000
@@ -156,7 +157,7 @@ class ConsumerOffsetTable:
                 if len(content) < _WRITTEN_AT_ONCE:
                     self._write(content)
                 else:
-                    await trio.to_thread.run_sync(self._write, content)
+                    await in_thread(self._write, content)
 
     def _encode_some(self) -> bool:
         """Encode some of the keys that changed. True if others are left."""

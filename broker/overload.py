@@ -12,7 +12,6 @@ time while a message is being written, which may stall.
 There is no transient store pool that could run dry ([REJECTREQUEST]), and no queue that could be full ([OVERLOAD]).
 """
 
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.dispatch import Reply
 
 SENDS = frozenset(
@@ -52,11 +52,11 @@ class Pass(Protocol):
 
     @property
     def pass_began(self) -> float:
-        """By time.perf_counter."""
+        """By stopwatch.wall."""
 
     @property
     def pass_began_cpu(self) -> float:
-        """By time.thread_time."""
+        """By stopwatch.cpu."""
 
 
 @attrs.define(eq=False)
@@ -65,8 +65,8 @@ class Overload:
 
     broker: Broker
     reactor: Pass
-    wall: Callable[[], float] = time.perf_counter
-    cpu: Callable[[], float] = time.thread_time
+    wall: Callable[[], float] = attrs.field(factory=lambda: stopwatch.wall)
+    cpu: Callable[[], float] = attrs.field(factory=lambda: stopwatch.cpu)
 
     def admit(self, _channel: Any, command: Command) -> Reply | None:
         """Let a request pass (None), or refuse it.

@@ -1,6 +1,5 @@
 """For tests: stand-ins of a broker's clock, peers, tasks and replication."""
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.channel import RequestTimeoutError
 from rmqlab.runtime.dispatch import Buffer
 
@@ -144,12 +144,12 @@ class ScriptedPass:
     @property
     def pass_began(self) -> float:
         """Begin of the pass in wall time."""
-        return time.perf_counter() - self.waited
+        return stopwatch.wall() - self.waited
 
     @property
     def pass_began_cpu(self) -> float:
         """Begin of the pass in the thread's CPU time."""
-        return time.thread_time() - self.worked
+        return stopwatch.cpu() - self.worked
 
 
 @attrs.define(eq=False)

@@ -8,7 +8,6 @@ a time (issue 12.6).
 
 import collections
 import functools
-import time
 from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
@@ -16,12 +15,13 @@ import attrs
 
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.frame import MAX_FRAME
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
 
 UNITS_AT_ONCE = 500
 SECONDS_AT_ONCE = 0.005
-"""By time.perf_counter: a unit may have to read from the disk."""
+"""By stopwatch.wall: a unit may have to read from the disk."""
 MAX_WAITING = 100
 """Requests that wait for their next slice, at most."""
 
@@ -96,11 +96,11 @@ class Parts:
 
 def _slice(work: Work) -> Reply | None:
     """Run some units. Return the reply if the generator has ended."""
-    until = time.perf_counter() + SECONDS_AT_ONCE
+    until = stopwatch.wall() + SECONDS_AT_ONCE
     try:
         for _ in range(UNITS_AT_ONCE):
             next(work)
-            if time.perf_counter() > until:
+            if stopwatch.wall() > until:
                 break
     except StopIteration as done:
         reply: Reply = done.value

@@ -7,7 +7,6 @@ all else happens in `sample`, which a loop calls every 10 s with the wall clock'
 
 import bisect
 import collections
-import time
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from typing import NamedTuple
@@ -15,6 +14,7 @@ from typing import NamedTuple
 import attrs
 
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
+from rmqlab.runtime import stopwatch
 
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
@@ -77,7 +77,7 @@ class Times:
     """Calls that took less than a millisecond: nearly all."""
     longest: int = 0
     recent: collections.deque[tuple[float, int]] = attrs.field(factory=lambda: collections.deque(maxlen=64))
-    """The last slow calls: end, by time.perf_counter, and duration."""
+    """The last slow calls: end, by stopwatch.wall, and duration."""
     _slow: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
     _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
     _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
@@ -89,7 +89,7 @@ class Times:
             self.quick += 1
             return
         millis = int(seconds * 1000)
-        self.recent.append((time.perf_counter(), millis))
+        self.recent.append((stopwatch.wall(), millis))
         self._this_minute[millis] += 1
         self.longest = max(self.longest, millis)
         self._slow[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1

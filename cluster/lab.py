@@ -22,14 +22,14 @@ from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
-from rmqlab.cluster.supervisor.children import ForkServer
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
-from rmqlab.cluster.supervisor.placing import Place, addresses_of, placed
+from rmqlab.cluster.supervisor.placing import Place, addresses_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.roles import changes_of
@@ -37,7 +37,7 @@ from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_names, node_settings
 from rmqlab.faults import Fault
-from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
+from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
     JournalEntry,
@@ -220,27 +220,26 @@ async def open_cluster(
     way: str | None = None,
     seed: str = "",
     started: Callable[[Cluster], object] = lambda _: None,
-    forks: ForkServer | None = None,
+    host: Host = THIS_MACHINE,
 ) -> AsyncIterator[Cluster]:
     """Start a cluster, yield it when all nodes are ready, and stop it cleanly at exit.
 
     BadSettingsError for settings that a broker rejects, NodeFailedError for a node that does not start.
     The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. `seed` fixes
-    the random choices of the processes, not their timing. `forks` is a fork server that runs already; it is closed at
-    the end.
+    the random choices of the processes, not their timing. `host` is the machine on which it runs.
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
-        forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
+        forks = host.start_forks([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
-                await _check_settings(spec)
+                await _check_settings(spec, host)
             record = place.read_record()
-            with placed(spec, place, record) as found:
+            with host.placed(spec, place, record) as found:
                 placement = found.placement
-                clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
+                clock = host.clock(spec.rate, _last_time(place, record))
                 place.begin_journal()
                 fresh = Record(spec=spec, placement=placement, roles=_roles_kept(record, spec))
                 place.write_record(fresh)
@@ -251,7 +250,7 @@ async def open_cluster(
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
-                async with _supervised(supervisor):
+                async with _supervised(supervisor, host):
                     cluster = Cluster(supervisor)
                     started(cluster)
                     _record_start(supervisor)
@@ -271,7 +270,7 @@ async def open_cluster(
 
 
 @asynccontextmanager
-async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
+async def _supervised(supervisor: Supervisor, host: Host) -> AsyncIterator[None]:
     """Serve the processes until all have ended, even while the body is cancelled."""
     place = supervisor.directory
     attending = trio.CancelScope(shield=True)
@@ -285,12 +284,7 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
                 nursery.cancel_scope.cancel()
             raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
 
-    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-        place.control_socket.unlink(missing_ok=True)
-        await listening.bind(os.fspath(place.control_socket))
-        place.control_socket.chmod(0o600)
-        listening.listen(1024)
-        listener = trio.SocketListener(listening)
+    async with host.control_listener(place) as listener:
         supervisor.events.journal = JournalWriter(place.journal_path(SUPERVISOR))
         try:
             async with trio.open_nursery() as nursery:
@@ -309,7 +303,6 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
         finally:
             supervisor.events.journal.close()
             supervisor.events.journal = None
-            place.control_socket.unlink(missing_ok=True)
 
 
 def _record_start(supervisor: Supervisor) -> None:
@@ -341,14 +334,14 @@ def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, A
         raise NodeFailedError(f"{name} is not started: {exc}") from None
 
 
-async def _check_settings(spec: ClusterSpec) -> None:
+async def _check_settings(spec: ClusterSpec, host: Host) -> None:
     """Let a broker read the settings.
 
     BadSettingsError names the key, a near miss and what was expected.
     """
     try:
         check_spec(spec)
-        remarks = await trio.to_thread.run_sync(try_settings, spec.broker_settings)
+        remarks = await host.try_settings(spec.broker_settings)
     except ValueError as exc:
         raise BadSettingsError(f"broker_settings: {exc}") from None
     for remark in remarks:

@@ -49,7 +49,8 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
                 nursery.start_soon(link.errors.keep_running, "route expiry", expire_forever, nameserver)
                 nursery.start_soon(link.errors.keep_running, "key-value table", print_forever, nameserver.kv)
                 link.on_snapshot.append(snapshot)
-                print(f"READY {host}:{port}", flush=True)
+                if link.limit == 0:  # without a supervisor, for scripts that wait for it
+                    print(f"READY {host}:{port}", flush=True)
                 link.ready(address=f"{host}:{port}")
                 await trio.sleep_forever()
             finally:

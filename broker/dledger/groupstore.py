@@ -1,7 +1,7 @@
 """Opens and recovers the store of a member (sections 1.1, 7.4 and 8.5)."""
 
 import functools
-import secrets
+import random
 from collections.abc import Callable
 
 import trio
@@ -27,7 +27,7 @@ def log_kind_of(config: DLedgerConfig) -> LogKind:
     if not config.enable_dleger_commit_log:
         return PLAIN_LOG
     clock = trio.lowlevel.current_clock()
-    return group_log(config.group(), lambda: int(clock.current_time() * 1000), secrets.randbelow)
+    return group_log(config.group(), lambda: int(clock.current_time() * 1000), random.randrange)
 
 
 def group_log(settings: GroupSettings, now: Callable[[], int], random_below: Callable[[int], int]) -> LogKind:

@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol
 
 import trio
 
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.messagestore import MessageStore
 
 log = logging.getLogger(__name__)
@@ -72,4 +73,4 @@ async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
         growth.is_bulk = trio.Event()
         file = store.log.files.last
         if file is not None:
-            await trio.to_thread.run_sync(file.warm, WARM_AHEAD)
+            await in_thread(file.warm, WARM_AHEAD)

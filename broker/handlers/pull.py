@@ -4,7 +4,6 @@ A pull that finds nothing and may wait is held until an arrival or the sweep wak
 messages or without. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
-import time
 from collections.abc import Mapping
 
 import attrs
@@ -31,6 +30,7 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
 from rmqlab.remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 from rmqlab.store.results import GetResult, GetStatus
 
@@ -224,7 +224,7 @@ def _filter_as_registered(broker: Broker, header: PullMessageRequestHeader) -> M
 
 
 def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: MessageFilter) -> GetResult:
-    began = time.perf_counter()
+    began = stopwatch.wall()
     result = broker.store.get_message(
         header.topic,
         header.queue_id,
@@ -233,7 +233,7 @@ def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: Mess
         message_filter.by_code,
         property_filter=message_filter.by_properties,
     )
-    broker.stats.get_times.count(time.perf_counter() - began)
+    broker.stats.get_times.count(stopwatch.wall() - began)
     if result.status is not GetStatus.FOUND:
         broker.stats.count_miss()
     return result

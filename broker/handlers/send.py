@@ -6,7 +6,6 @@ RocketMQ's order, because the first that fails decides the reply (broker-request
 
 import functools
 import random
-import time
 from typing import cast
 
 from rmqlab.broker.handlers.copies import (
@@ -40,6 +39,7 @@ from rmqlab.remoting.message import (
     offset_message_ids,
     parse_properties,
 )
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 from rmqlab.store.results import PutResult, PutStatus
 
@@ -156,9 +156,9 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     if not _make_special(broker, message, properties):
         properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
-    began = time.perf_counter()
+    began = stopwatch.wall()
     result = broker.store.append(message)
-    broker.stats.put_times.count(time.perf_counter() - began)
+    broker.stats.put_times.count(stopwatch.wall() - began)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
 
 
@@ -265,9 +265,9 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = decode_batch(request.command.body)
     min_copies = copies_demanded_by_batch(broker, properties, batch)
-    began = time.perf_counter()
+    began = stopwatch.wall()
     result = broker.store.append_batch(shared, batch)
-    broker.stats.put_times.count(time.perf_counter() - began)
+    broker.stats.put_times.count(stopwatch.wall() - began)
     waits = waits_for_store(properties)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
 

@@ -29,6 +29,7 @@ from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
+from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import try_settings
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import PROFILES
@@ -99,6 +100,9 @@ def run(
         str | None, typer.Option(help="dledger: on groups that elect their master, whatever the scenario says.")
     ] = None,
     *,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="On virtual time, in one process: fast, and the same with each seed.")
+    ] = False,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
         bool, typer.Option("--attach", help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
@@ -115,6 +119,8 @@ def run(
         misused(str(exc))
     if attach and rate not in (None, 1.0):
         misused("--attach: other programs live in real time, so the rate is 1")
+    if simulated and (attach or rate is not None):
+        misused("--simulated: virtual time passes as fast as the machine can, without --rate and --attach")
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
     options = {
@@ -125,7 +131,7 @@ def run(
         "mode": mode,
     }
     options["keeps_stores"] = True if keep_stores else None
-    raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
+    raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach, is_simulated=simulated))
 
 
 def repro(
@@ -155,20 +161,29 @@ def _worst(statuses: Iterable[int]) -> int:
     return 1 if 1 in known else max(known)
 
 
-def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
+def _run(
+    path: Path,
+    target: str,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+    stays_up: bool = False,
+    is_simulated: bool = False,
+) -> int:
     """Run a scenario file, print the results, and return the exit status.
 
     The options choose one profile or both.
     """
     profile = options["profile"]
+    once = functools.partial(_run_once, path, target, as_json=as_json, stays_up=stays_up, is_simulated=is_simulated)
     if profile not in (*PROFILES, BOTH):
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")
     if profile != BOTH:
-        return _run_once(path, target, options, as_json=as_json, stays_up=stays_up).verdict.exit_status
+        return once(options).verdict.exit_status
     seed = draw_seed() if options["seed"] is None else options["seed"]
     runs = []
     for one in PROFILES:
-        runs.append(_run_once(path, target, {**options, "seed": seed, "profile": one}, as_json=as_json))
+        runs.append(once({**options, "seed": seed, "profile": one}))
         if not as_json:
             console.print()
     if not as_json:
@@ -177,7 +192,9 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, sta
     return _worst(done.verdict.exit_status for done in runs)
 
 
-def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> Run:
+def _run_once(
+    path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool, is_simulated: bool
+) -> Run:
     """Run a scenario file under one profile, and print the result."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -188,11 +205,14 @@ def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:
-        console.print(render_head(played, chosen.profile))
+        console.print(render_head(played, chosen.profile, is_simulated=is_simulated))
     directory = RunDirectory.create(scenario.name)
     output = LineOutput(is_silent=as_json)
     try:
-        done = trio.run(_play, scenario, chosen, directory, output, stays_up)
+        if is_simulated:
+            done: Run | None = play_simulated(scenario, chosen, directory=directory, on_line=output.line)
+        else:
+            done = trio.run(_play, scenario, chosen, directory, output, stays_up)
     except BaseExceptionGroup as group:
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:

@@ -32,6 +32,7 @@ from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
+from rmqlab.runtime.worker import in_thread
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0
@@ -213,7 +214,7 @@ async def _resend(context: StepContext, targets: str | tuple[str, ...], _label: 
     for target in names_of(targets):
         for node in supervisor.find(target):
             nodes = [*supervisor.nodes.values()]
-            listing = await trio.to_thread.run_sync(list_diverged, supervisor.directory, node, nodes)
+            listing = await in_thread(list_diverged, supervisor.directory, node, nodes)
             for one in await resend(supervisor.namesrv_addr, listing.messages):
                 supervisor.record(node.name, "resent", **one.as_json())
 

@@ -25,15 +25,17 @@ from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.operator import Operator
 from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
-from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
+from rmqlab.cluster.scenario.resources import Resources, cpu_seconds_of_nodes, memory_of
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
+from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.runtime.worker import in_thread
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict, worst
@@ -89,12 +91,13 @@ class Run:
     warnings: Sequence[str]
     """Warnings and violations of the default verdict, except for metrics with an expectation."""
     seconds: float
-    """Real seconds."""
     began_at: int
     """Time of the begin, in milliseconds of the cluster's clock; 0 if the cluster did not start."""
     stood_still: float
     """Longest standstill of the machine, in real seconds."""
     resources: Resources
+    is_simulated: bool = False
+    """True if it was played on virtual time, which `seconds` counts then."""
 
     @property
     def verdict(self) -> Verdict:
@@ -127,6 +130,7 @@ class Run:
             "warnings": list(self.warnings),
             "seed": self.seed,
             "rate": self.scenario.cluster.rate,
+            "simulated": self.is_simulated,
             "seconds": round(self.seconds, 2),
             "stood_still_seconds": math.ceil(self.stood_still * 1000) / 1000,
             "is_disturbed": self.is_disturbed,
@@ -159,6 +163,11 @@ class _Machine:
     start_seconds: float | None = None
     memory_bytes: int | None = None
 
+    def measure(self, cluster: Cluster, began: float) -> None:
+        """Note time and memory when all nodes are ready."""
+        self.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
+        self.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+
     async def watch_forever(self) -> None:
         while True:
             began = trio.current_time()
@@ -176,6 +185,7 @@ async def run_scenario(
     on_progress: OnProgress = lambda _: None,
     ready: Ready | None = None,
     stay: Stay | None = None,
+    host: Host = THIS_MACHINE,
 ) -> Run:
     """Run a scenario and judge it.
 
@@ -185,31 +195,33 @@ async def run_scenario(
     with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
     function of what is waited for; `ready` is called when the cluster is, before the first step.
     """
-    review(scenario, is_single=not has_loopback_network())
+    review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     seed = draw_seed() if options.seed is None else options.seed
     played = seed_faults(scenario.under_profile(options.profile), seed)
-    spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
+    rate = 1.0 if host.is_simulated else options.rate or played.cluster.rate
+    spec = attrs.evolve(played.cluster, name=scenario.name, rate=rate)
     if options.mode is not None and options.mode != spec.mode:
         spec = attrs.evolve(spec, mode=options.mode, slaves=REPLICAS - 1)
     if stay is not None:
         spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
     played = attrs.evolve(played, cluster=spec)
     where = directory or RunDirectory.create(scenario.name)
-    record = _Record(played, options, seed, where)
+    record = _Record(played, options, seed, where, host.is_simulated)
     record.begin()
     began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
-    cpu_before = children_cpu_seconds()
+    cpu_before = cpu_seconds_of_nodes(is_simulated=host.is_simulated)
 
     async def started(cluster: Cluster) -> None:
-        machine.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
-        machine.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+        if not host.is_simulated:
+            machine.measure(cluster, began)
         if ready is not None:
             await ready(cluster)
 
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, on_line, on_progress, started, stay)
+            if not host.is_simulated:  # a simulated machine never stands still
+                nursery.start_soon(machine.watch_forever)
+            failures = await _play(record, host, on_line, on_progress, started, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -223,14 +235,19 @@ async def run_scenario(
             resources = Resources(
                 start_seconds=machine.start_seconds,
                 memory_bytes=machine.memory_bytes,
-                cpu_seconds=children_cpu_seconds() - cpu_before,
+                cpu_seconds=cpu_seconds_of_nodes(is_simulated=host.is_simulated) - cpu_before,
             )
-            run = await trio.to_thread.run_sync(record.judge, missing, machine.worst_seconds, seconds, resources)
+            run = await in_thread(record.judge, missing, machine.worst_seconds, seconds, resources)
     return run
 
 
 async def _play(
-    record: "_Record", on_line: Callable[[str], object], on_progress: OnProgress, ready: Ready, stay: Stay | None
+    record: "_Record",
+    host: Host,
+    on_line: Callable[[str], object],
+    on_progress: OnProgress,
+    ready: Ready,
+    stay: Stay | None,
 ) -> list[str]:
     """Play the scenario on a cluster of its own; return why it did not reach its end."""
     scenario, failures = record.scenario, list[str]()
@@ -239,9 +256,11 @@ async def _play(
         directory=record.directory.cluster,
         seed=str(record.seed),
         started=lambda cluster: on_progress(lambda: _how_far(cluster)),
+        host=host,
     )
     async with opened as cluster, trio.open_nursery() as nursery:
-        await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
+        if not host.is_simulated:  # no other program reaches a simulated cluster
+            await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
             await ready(cluster)
             if record.options.promote_after is not None:
@@ -281,12 +300,13 @@ class _Record:
     options: Options
     seed: int
     directory: RunDirectory
+    is_simulated: bool
 
     @property
     def command(self) -> str:
         options = self.options
         words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
-        words += ["--rate", f"{self.scenario.cluster.rate:g}"]
+        words += ["--simulated"] if self.is_simulated else ["--rate", f"{self.scenario.cluster.rate:g}"]
         words += ["--profile", options.profile] if options.profile != "4.9" else []
         words += ["--mode", options.mode] if options.mode is not None else []
         words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
@@ -306,6 +326,7 @@ class _Record:
                 "profile": self.options.profile,
                 "seed": self.seed,
                 "rate": self.scenario.cluster.rate,
+                "simulated": self.is_simulated,
                 "version": rmqlab.__version__,
                 "python": sys.version.split()[0],
                 "command": self.command,
@@ -344,6 +365,7 @@ class _Record:
             began_at=labels.get("begin", 0),
             stood_still=stood_still,
             resources=resources,
+            is_simulated=self.is_simulated,
         )
         self._write_run(
             began_at=labels.get("begin"),

@@ -19,10 +19,11 @@ _IDS = 10
 _EVIDENCE = 3
 
 
-def render_head(scenario: Scenario, profile: str) -> RenderableType:
+def render_head(scenario: Scenario, profile: str, *, is_simulated: bool = False) -> RenderableType:
     """Return the head of a run: name, claim and reason."""
     text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
     rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
+    rate = "simulated, in virtual time" if is_simulated else rate
     note = Text(f"profile {profile}, {rate}; {', '.join(scenario.sources)}", "dim")
     return Group(text, note, Text(scenario.why.strip(), "italic"))
 
@@ -60,7 +61,7 @@ def _disturbance(run: Run) -> str:
 def _cost(run: Run) -> str:
     """Return the duration and the resources."""
     cost = run.resources
-    parts = [f"{run.seconds:.1f} s"]
+    parts = [f"{run.seconds:.1f} s of virtual time" if run.is_simulated else f"{run.seconds:.1f} s"]
     parts += [] if cost.start_seconds is None else [f"ready after {cost.start_seconds:.1f} s"]
     parts += [] if cost.memory_bytes is None else [f"{cost.memory_bytes / 2**20:.0f} MB of memory"]
     return ", ".join([*parts, f"{cost.cpu_seconds:.1f} s of processor time"])

@@ -12,9 +12,9 @@ import attrs
 import trio
 
 from rmqlab.cluster.faults.controller import FaultController
-from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.nodelink import NodeLink, attend_connection
 from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
 from rmqlab.cluster.supervisor.roles import elected, unelected
@@ -81,7 +81,7 @@ class Processes:
 
     # Reports
 
-    async def attend_forks(self, forks: ForkServer) -> None:
+    async def attend_forks(self, forks: Forks) -> None:
         """Handle the fork server's reports.
 
         Returns only when it has ended, and all processes with it.
@@ -92,7 +92,7 @@ class Processes:
                 self.lives[name] = life.ended(-signal.SIGKILL)
         self.record("", "fork_server_lost")
 
-    async def attend_nodes(self, listener: trio.SocketListener) -> None:
+    async def attend_nodes(self, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
         """Serve the control channels of all processes."""
         async with trio.open_nursery() as nursery:
             self.faults.services = nursery

@@ -16,6 +16,7 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
+from rmqlab.cluster.supervisor.host import ThisMachine
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
@@ -78,7 +79,7 @@ async def _serve(
 ) -> None:
     try:
         async with (
-            open_cluster(spec, directory=directory.path, started=started, forks=forks) as cluster,
+            open_cluster(spec, directory=directory.path, started=started, host=ThisMachine(forks)) as cluster,
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve_commands, cluster, serving.cancel)

@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
-import trio
 
 from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor import nodestore
 from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
+from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.leadership import hand_over
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
@@ -34,6 +33,7 @@ from rmqlab.cluster.supervisor.topology import (
     workload_host,
 )
 from rmqlab.runtime.clock import RatedClock
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import StoreError
 from rmqlab.store.powerloss import Lost
 
@@ -56,7 +56,7 @@ class Supervisor:
     placement: Placement
     directory: ClusterDirectory
     clock: RatedClock
-    forks: ForkServer
+    forks: Forks
     nodes: dict[str, Node]
     events: EventLog
     modules: Mapping[NodeKind, str] = MODULES
@@ -127,7 +127,7 @@ class Supervisor:
         """
         node = self.nodes[name]
         try:
-            await trio.to_thread.run_sync(nodestore.check_startable, self.directory, node)
+            await in_thread(nodestore.check_startable, self.directory, node)
             if (settings := self.workload_settings.get(name)) is not None:
                 nodestore.write_settings(self.directory, name, settings)
         except nodestore.OutsideError as exc:
@@ -244,7 +244,7 @@ class Supervisor:
 
     async def _change_role(self, before: Node, now: Node) -> None:
         try:
-            await trio.to_thread.run_sync(nodestore.write_role, self.directory, now)
+            await in_thread(nodestore.write_role, self.directory, now)
         except (OSError, ValueError, nodestore.OutsideError) as exc:
             raise NodeFailedError(f"{now.name} is stopped, and keeps its role: {exc}") from None
         self.nodes[now.name] = now
@@ -270,7 +270,7 @@ class Supervisor:
         losses = {}
         for name in names:
             try:
-                lost = await trio.to_thread.run_sync(nodestore.lose_power, self.directory, self.nodes[name])
+                lost = await in_thread(nodestore.lose_power, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.processes.lost_power(name, lost)
@@ -290,7 +290,7 @@ class Supervisor:
         deleted = {}
         for name in names:
             try:
-                deleted[name] = await trio.to_thread.run_sync(nodestore.wipe, self.directory, self.nodes[name])
+                deleted[name] = await in_thread(nodestore.wipe, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.record(name, "store_wiped", files=deleted[name])
@@ -338,7 +338,7 @@ class Supervisor:
 
     async def _check(self, check: Callable[[ClusterDirectory, T], None], what: T) -> None:
         try:
-            await trio.to_thread.run_sync(check, self.directory, what)
+            await in_thread(check, self.directory, what)
         except (nodestore.NothingToWipeError, nodestore.OutsideError) as exc:
             raise WrongStateError(str(exc)) from None
 

@@ -3,10 +3,8 @@
 Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig).
 """
 
-import os
 import pathlib
 import socket
-import time
 from collections.abc import Sequence
 
 import attrs
@@ -17,6 +15,7 @@ from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
+from rmqlab.runtime.identity import fresh_number, process_id
 
 positive = attrs.validators.gt(0.0)
 
@@ -63,7 +62,7 @@ def client_id(config: ClientConfig, ip: str) -> str:
     """
     name = config.instance_name
     if name == "DEFAULT":
-        name = f"{os.getpid()}#{time.monotonic_ns()}"  # not a time: only never twice the same in this process
+        name = f"{process_id()}#{fresh_number()}"
     return f"{ip}@{name}" + (f"@{config.unit_name}" if config.unit_name else "")
 
 

@@ -8,7 +8,6 @@ same unique id. After RefusedError the message is certainly not stored; after In
 """
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -39,6 +38,7 @@ from rmqlab.remoting.message import PROPERTY_INSTANCE_ID
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.identity import process_id
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Producer:
         """Those of `send_soon`."""
         self._on_attempt = on_attempt
         self._topics = client.add_producer(self.group)
-        self._ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.rng.getrandbits(32))
+        self._ids = UniqueIdGenerator(client.ip, process_id(), wall_millis, client.rng.getrandbits(32))
         self._announced: set[str] = set()
         self._turns: dict[str, int] = {}
         self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}

@@ -5,6 +5,7 @@ RocketMQ 4.9 believes any report (scenario forged-ack): it releases sends that w
 
 import contextlib
 import math
+import socket
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -14,7 +15,10 @@ import attrs
 import trio
 
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault, TargetNode, option
+from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.reactor import READ, Reactor, open_reactor
+from rmqlab.runtime.remoting_client import open_connection
 
 REPORT = struct.Struct(">q")
 REPORT_PERIOD: Final = 5.0
@@ -48,16 +52,16 @@ class ForgedHaReport(SupervisorFault):
                 slaves.append(await ForgedSlave.connect(node.host, node.ha_port or 0, self.offset))  # noqa: PERF401 -- those before a failure are closed
         except CannotPlayError:
             for slave in slaves:
-                await slave.stream.aclose()
+                slave.sock.close()
             raise
         return partial(_stay, slaves, REPORT_PERIOD / rate if self.is_repeated else math.inf)
 
 
 async def _stay(slaves: "Sequence[ForgedSlave]", period: float) -> str:
     """Stay connected until the last broker has closed."""
-    async with trio.open_nursery() as nursery:
+    async with open_reactor() as reactor, trio.open_nursery() as nursery:
         for slave in slaves:
-            nursery.start_soon(slave.stay, period)
+            nursery.start_soon(slave.stay, reactor, period)
     return "the broker closed the connection"
 
 
@@ -65,34 +69,48 @@ async def _stay(slaves: "Sequence[ForgedSlave]", period: float) -> str:
 class ForgedSlave:
     """A connection to an HA port that has reported once."""
 
-    stream: trio.SocketStream
+    sock: socket.socket
     report: bytes
+    _closed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @classmethod
     async def connect(cls, host: str, port: int, offset: int) -> "ForgedSlave":
         """Connect and report. CannotPlayError if that fails."""
         try:
-            with trio.fail_after(real_seconds(CONNECT_SECONDS)):
-                stream = await trio.open_tcp_stream(host, port)
-                await stream.send_all(REPORT.pack(offset))
-        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as exc:
-            raise CannotPlayError(f"no connection to the HA port at {host}:{port}: {exc}") from None
-        return cls(stream, REPORT.pack(offset))
+            address, seconds = f"{host}:{port}", real_seconds(CONNECT_SECONDS)
+            sock = await open_connection(address, source_ip=None, connect_timeout=seconds)
+        except ConnectError as exc:
+            raise CannotPlayError(f"the HA port cannot be reached: {exc}") from None
+        slave = cls(sock, REPORT.pack(offset))
+        slave.send()
+        return slave
 
-    async def stay(self, period: float) -> None:
+    def send(self) -> None:
+        """Send the report, which always fits into the socket's buffer."""
+        with contextlib.suppress(OSError):  # closed by the broker: `stay` sees it
+            self.sock.send(self.report)
+
+    async def stay(self, reactor: Reactor, period: float) -> None:
         """Read what arrives, and repeat the report until the broker closes.
 
         `period` is in real seconds.
         """
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async with self.stream, trio.open_nursery() as nursery:
-                nursery.start_soon(self._report_forever, period)
-                while await self.stream.receive_some(_CHUNK):
-                    pass
-                nursery.cancel_scope.cancel()
+        reactor.register(self.sock, READ, self._read)
+        try:
+            while not self._closed.is_set():
+                with trio.move_on_after(real_seconds(period)):
+                    await self._closed.wait()
+                self.send()
+        finally:
+            reactor.unregister(self.sock)
+            self.sock.close()
 
-    async def _report_forever(self, period: float) -> None:
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while period < math.inf:
-                await trio.sleep(real_seconds(period))
-                await self.stream.send_all(self.report)
+    def _read(self, _events: int) -> None:
+        try:
+            is_open = bool(self.sock.recv(_CHUNK))
+        except BlockingIOError:
+            return
+        except OSError:
+            is_open = False
+        if not is_open:
+            self._closed.set()

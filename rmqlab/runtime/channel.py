@@ -8,13 +8,13 @@ Requests are served in portions, so that one peer does not delay the others (iss
 import logging
 import socket
 from collections.abc import Callable
-from time import perf_counter
 
 import trio
 
 from rmqlab.remoting.codec import decode_command, encode_command, encode_head
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import Frame, FrameDecoder, RemoteProtocolError, StrangerError
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.address import address_text
 from rmqlab.runtime.dispatch import Buffer, Request
 from rmqlab.runtime.fault_hooks import Transport
@@ -261,11 +261,11 @@ class Channel:
 
     def _serve_frames(self, frames: list[Frame]) -> None:
         """Serve a portion of the frames; keep the others until a later pass."""
-        served, until = 0, perf_counter() + SECONDS_AT_ONCE
+        served, until = 0, stopwatch.wall() + SECONDS_AT_ONCE
         try:
             for frame in frames:
                 is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED
-                is_enough = served == FRAMES_AT_ONCE or (served and perf_counter() > until)
+                is_enough = served == FRAMES_AT_ONCE or (served and stopwatch.wall() > until)
                 if is_enough or (is_near_limit and not self._may_serve):
                     break
                 served += 1

@@ -61,22 +61,26 @@ class RatedClock(trio.abc.Clock):
         global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads know no trio run
         _process_clock = self
 
+    def elapsed(self) -> float:
+        """Return the real seconds since the epoch."""
+        return time.monotonic() - self._epoch
+
     def current_time(self) -> float:
-        return (time.monotonic() - self._epoch) * self.rate
+        return self.elapsed() * self.rate
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         return (deadline - self.current_time()) / self.rate
 
     def wall_millis(self) -> int:
         """Return this process's wall time in ms since 1970, with injected errors."""
-        return int((self._wall_epoch + (time.monotonic() - self._epoch) * self._wall_rate) * 1000)
+        return int((self._wall_epoch + self.elapsed() * self._wall_rate) * 1000)
 
     def cluster_millis(self) -> int:
         """Return the correct wall time in ms since 1970, the same in all processes.
 
         Events have this time.
         """
-        return int((self.settings.wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
+        return int((self.settings.wall_epoch + self.elapsed() * self.rate) * 1000)
 
     def set_wrong(self, *, by_seconds: float = 0.0, ppm: float = 0.0) -> None:
         """Make wall time wrong by an offset in seconds and a drift in ppm.
@@ -85,7 +89,7 @@ class RatedClock(trio.abc.Clock):
 
         Deadlines and periods are unaffected: they use the monotonic clock.
         """
-        elapsed = time.monotonic() - self._epoch
+        elapsed = self.elapsed()
         self._wall_rate = self.rate * (1 + ppm / 1e6)
         self._wall_epoch = self.settings.wall_epoch + by_seconds + elapsed * (self.rate - self._wall_rate)
 

@@ -7,7 +7,6 @@ stream means that the supervisor has ended, and the process stops itself.
 
 import collections
 import logging
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ import trio
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
+from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from rmqlab.runtime.mapcodec import ControlError, MapCodec, receive_messages
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules
@@ -190,7 +190,7 @@ class ControlLink:
 
     async def attend(self, stream: trio.abc.Stream) -> None:
         """Exchange messages with the supervisor until the stream ends."""
-        self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
+        self._replies.appendleft(CONTROL.encode(Hello(self.name, process_id())))
         with self.faults.observing_spent(lambda fault: self.emit("fault_spent", id=fault)):
             await self._exchange(stream)
 

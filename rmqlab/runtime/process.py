@@ -53,7 +53,8 @@ def run_process(
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         trio.run(_run, main, config, control, name, journal, faults or NodeFaults(), clock=clock)
-    except BaseExceptionGroup as group:
+    except (StartError, BaseExceptionGroup) as raised:
+        group = raised if isinstance(raised, BaseExceptionGroup) else ExceptionGroup(name, [raised])
         known, unknown = group.split(_is_known)
         if unknown is not None:
             raise
@@ -88,24 +89,38 @@ async def _run(
     journal: JournalWriter | None,
     faults: NodeFaults,
 ) -> None:
-    set_process_faults(faults)
-    serving = trio.CancelScope()
+    link = ControlLink(name, journal=journal, faults=faults)
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as nursery:
-            link = ControlLink(name, journal=journal, faults=faults)
-            nursery.start_soon(_stop_on_signal, signals, serving, link)
-            if control is None:
-                link.limit = 0
-            nursery.start_soon(link.write_journal_forever)
-            if control is not None:
-                stream = await _connect(control)
-                nursery.start_soon(_attend_until_gone, link, stream, serving)
-            with serving:
-                await main(config, link)
-            if control is not None:
-                with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
-                    await link.wait_written()
-            nursery.cancel_scope.cancel()
+        stream = None if control is None else await _connect(control)
+        await serve(main, config, link, stream, signals)
+
+
+async def serve(
+    main: Callable[[Config, ControlLink], Awaitable[None]],
+    config: Config,
+    link: ControlLink,
+    stream: trio.abc.Stream | None,
+    signals: AsyncIterator[int],
+) -> None:
+    """Run `main` until it returns, a signal arrives, or the stream to the supervisor ends.
+
+    Without a stream, there is no supervisor.
+    """
+    set_process_faults(link.faults)
+    serving = trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, signals, serving, link)
+        nursery.start_soon(link.write_journal_forever)
+        if stream is None:
+            link.limit = 0
+        else:
+            nursery.start_soon(_attend_until_gone, link, stream, serving)
+        with serving:
+            await main(config, link)
+        if stream is not None:
+            with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+                await link.wait_written()
+        nursery.cancel_scope.cancel()
 
 
 async def _connect(control: str | os.PathLike[str]) -> trio.SocketStream:

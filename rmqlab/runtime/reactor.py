@@ -8,16 +8,17 @@ Timers, files and processes stay ordinary trio tasks.
 import contextlib
 import selectors
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 import trio
 
 from rmqlab.remoting.strangers import OncePerHost
+from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.meter import Meter
+from rmqlab.runtime.network import network
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules, process_faults
 from rmqlab.runtime.timers import Timers
 
@@ -45,7 +46,8 @@ class Reactor:
         self.errors = errors or InternalErrors()
         self.strangers = OncePerHost()
         self.timers = Timers(self._run_timer)
-        self._selector = selectors.DefaultSelector()
+        self._network = network()
+        self._selector = self._network.open_selector()
         faults = faults or NodeFaults()
         self._hooks = faults.open_hooks(faults, self._selector, self.timers)
         self.links = self._hooks.links
@@ -53,9 +55,9 @@ class Reactor:
         self.meter = Meter()
         """Counts the bytes of all channels that have no meter of their own."""
         self.pass_began = 0.0
-        """Begin of this pass, by time.perf_counter."""
+        """Begin of this pass, by stopwatch.wall."""
         self.pass_began_cpu = 0.0
-        """Begin of this pass, by time.thread_time: the CPU time since then delays the requests of this pass."""
+        """Begin of this pass, by stopwatch.cpu: the CPU time since then delays the requests of this pass."""
         self.owed = 0
         """Bytes that all channels together owe to their peers."""
         self.buffered = 0
@@ -109,7 +111,7 @@ class Reactor:
         self._deferred.append(fn)
         if not self._is_passing and not self._is_scheduled:
             self._is_scheduled = True
-            trio.lowlevel.current_trio_token().run_sync_soon(self._run_scheduled)
+            self._network.call_soon(self._run_scheduled)
 
     def again(self, fn: Callable[[], None]) -> None:
         """Call `fn` in a pass of its own, after sockets, timers and tasks.
@@ -118,7 +120,7 @@ class Reactor:
         rmqlab.broker.overload).
         """
         if not self._again:
-            trio.lowlevel.current_trio_token().run_sync_soon(self._run_again)
+            self._network.call_soon(self._run_again)
         self._again.append((self.pass_began, self.pass_began_cpu, fn))
 
     def copied(self, view: memoryview) -> bytes:
@@ -133,9 +135,8 @@ class Reactor:
 
     async def run_forever(self) -> NoReturn:
         """Run passes until cancelled."""
-        fd = self._selector.fileno()
         while True:
-            await trio.lowlevel.wait_readable(fd)
+            await self._network.wait_ready(self._selector)
             for _ in range(_PASSES):
                 if not self.run_pass():
                     break
@@ -148,7 +149,7 @@ class Reactor:
         self._is_passing = True
         try:
             ready = self._selector.select(0)
-            self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
+            self.pass_began, self.pass_began_cpu = stopwatch.wall(), stopwatch.cpu()
             for key, events in self._after_urgent(ready) if self._urgent and len(ready) > 1 else ready:
                 self._handle(key, events)
             self._run_deferred()
@@ -176,7 +177,7 @@ class Reactor:
 
     def run(self, fn: Callable[[], None]) -> None:
         """Call `fn` as a pass: its deferred calls run at the end."""
-        self._run_as_of(time.perf_counter(), time.thread_time(), fn)
+        self._run_as_of(stopwatch.wall(), stopwatch.cpu(), fn)
 
     def _run_as_of(self, began: float, began_cpu: float, fn: Callable[[], None]) -> None:
         self._is_passing = True

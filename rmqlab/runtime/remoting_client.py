@@ -14,6 +14,7 @@ from rmqlab.runtime.channel import Channel, ConnectError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.fault_hooks import LinkHook
 from rmqlab.runtime.meter import Meter
+from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import Reactor
 
 CONNECT_TIMEOUT = 3.0
@@ -152,22 +153,12 @@ async def open_connection(
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        sock = trio.socket.socket(family, socket.SOCK_STREAM)
-    except OSError as exc:  # too many open files, or no IPv6 on this machine
-        raise ConnectError(f"no connection to {address}: {exc}") from None
-    try:
-        if source_ip:
-            await sock.bind((source_ip, 0))
         with trio.fail_after(connect_timeout):
             if links is not None and links.is_active:
                 await links.dial(host, int(port))
-            await sock.connect((host, int(port)))
-        return socket.socket(fileno=sock.detach())
+            return await network().connect(host, int(port), source_ip)
     except trio.TooSlowError:
         raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
-    except (OSError, ValueError, OverflowError) as exc:  # OverflowError: invalid port
+    except (OSError, ValueError, OverflowError) as exc:  # too many open files; an invalid port
         raise ConnectError(f"no connection to {address}: {exc}") from None
-    finally:
-        sock.close()

@@ -15,6 +15,7 @@ import trio
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import Dispatcher
 from rmqlab.runtime.meter import Meter
+from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import READ, Reactor
 
 log = logging.getLogger(__name__)
@@ -39,19 +40,12 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
 
     AddressTakenError if the address is taken; OSError if it is not local.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, port))
-        sock.listen(backlog)
+        return network().listen(host, port, backlog)
     except OSError as exc:
-        sock.close()
         if exc.errno == errno.EADDRINUSE:
             raise AddressTakenError(exc.errno, f"{host}:{port} is taken by another process") from None
         raise OSError(exc.errno, f"cannot listen at {host}:{port}: {exc.strerror}") from None
-    return sock
 
 
 class Acceptor:

@@ -45,8 +45,15 @@ class StoreLock:
         return cls(path, descriptor)
 
     def release(self) -> None:
+        """Unlock the file."""
         _held_here.discard(self.path)
         os.close(self._descriptor)
+
+
+def forget_locks(directory: Path) -> None:
+    """Treat the stores below a directory as if their process had ended: that of a simulated node that was killed."""
+    top = Path(os.path.realpath(directory))
+    _held_here.difference_update([path for path in _held_here if path.is_relative_to(top)])
 
 
 @attrs.define

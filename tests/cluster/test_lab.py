@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 from rmqlab.cluster.cli.tables import render_up
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
 from rmqlab.cluster.supervisor import supervisor
+from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.ports import PortTakenError, claim_subnet
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
@@ -216,7 +217,9 @@ async def test_the_error_of_the_block_comes_out_as_it_is(place: pathlib.Path) ->
 async def test_losing_the_fork_server_ends_the_cluster(place: pathlib.Path) -> None:
     async def run() -> None:
         async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
-            cluster.supervisor.forks.process.kill()
+            forks = cluster.supervisor.forks
+            assert isinstance(forks, ForkServer)
+            forks.process.kill()
             await trio.sleep_forever()
 
     with pytest.raises(NodeFailedError, match="fork server ended"):

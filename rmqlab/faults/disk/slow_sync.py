@@ -8,6 +8,7 @@ import attrs
 from rmqlab.faults.disk.fault import DiskEffect, DiskFault
 from rmqlab.faults.specification import option
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.worker import block
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +32,7 @@ class SyncDelay(DiskEffect):
         self._healed = threading.Event()
 
     def before_sync(self) -> None:
-        self._healed.wait(self.seconds)
+        block(self.seconds, until=self._healed)
 
     def end(self) -> None:
         self._healed.set()

@@ -60,7 +60,7 @@ class LinkFaults:
         self._owners: dict[socket.socket, TransportOwner] = {}
         self._impaired: dict[socket.socket, tuple[FaultySocket, Ends]] = {}
         self._limbo: list[tuple[socket.socket, OnAccept, Ends]] = []
-        self._chance = random.Random()  # noqa: S311 -- jitter
+        self._chance = random.Random(random.getrandbits(64))  # noqa: S311 -- jitter; a seeded process repeats it
 
     @property
     def is_active(self) -> bool:

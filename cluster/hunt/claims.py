@@ -1,0 +1,119 @@
+"""What a hunt tries to break: claims that hold on a cluster that does what its users expect."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
+from rmqlab.cluster.hunt.moves import MASTER, NAMESERVER, SLAVE
+
+QUICK_MILLIS = 2500
+"""Longest time of a send that nothing but a slave's faults can delay: less than the time-out of a wait for a slave."""
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """One claim."""
+
+    name: str
+    says: str
+    expectation: Mapping[str, Any]
+    """As in a scenario file."""
+    applies: Callable[[Case], bool] = lambda _: True
+    """True for cases in which it is promised."""
+    since: str = ""
+    """Label of a step: the claim is judged only in runs that reach it."""
+
+
+def _reaches(label: str) -> Mapping[str, Any]:
+    return {"name": f"{label}: reached", "event": "step", "where": {"label": label}, "equals": "1 events"}
+
+
+def _is_metric(metric: str, unit: str) -> Mapping[str, Any]:
+    return {"metric": metric, "equals": f"0 {unit}"}
+
+
+def _keeps_disks(case: Case) -> bool:
+    """False if a power loss finds acknowledged messages that only ASYNC_FLUSH has promised."""
+    return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
+
+
+def _spares_the_master(case: Case) -> bool:
+    return not case.touches(MASTER) and not case.touches(NAMESERVER)
+
+
+CLAIMS: Mapping[str, Claim] = {
+    claim.name: claim
+    for claim in (
+        Claim(
+            name="nothing-lost",
+            says="what was acknowledged with SEND_OK is in a store",
+            expectation=_is_metric("lost.SEND_OK", "messages"),
+            applies=_keeps_disks,
+        ),
+        Claim(
+            name="replicated",
+            says="what a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
+            expectation=_is_metric(f"unreplicated {MASTER}", "messages"),
+            applies=lambda case: case.role == "SYNC_MASTER",
+        ),
+        Claim(
+            name="same-log",
+            says="the slave's log has the bytes of its master's",
+            expectation=_is_metric(f"divergence {SLAVE}", "bytes"),
+        ),
+        Claim(
+            name="slave-complete",
+            says="a slave that has caught up has all that was acknowledged",
+            expectation=_is_metric(f"missing {SLAVE}", "messages"),
+            applies=_keeps_disks,
+            since=SLAVE_HAS_ALL,
+        ),
+        Claim(
+            name="offsets-advance",
+            says="no consumer offset goes back",
+            expectation=_is_metric("offset_rollbacks", "times"),
+        ),
+        Claim(
+            name="progress-kept",
+            says="nothing is consumed again because an offset went back",
+            expectation=_is_metric("duplicates.offset_rollback", "deliveries"),
+        ),
+        Claim(
+            name="quick-sends",
+            says="a send takes at most 2.5 s while only the slave has trouble",
+            expectation={
+                "name": "longest send",
+                "event": "sent",
+                "take": "max",
+                "field": "took",
+                "at_most": f"{QUICK_MILLIS} ms",
+            },
+            applies=_spares_the_master,
+        ),
+        Claim(
+            name="writes-return",
+            says="after the last undo, sends are acknowledged by the slave within a minute",
+            expectation=_reaches(WRITES_ARE_BACK),
+        ),
+        Claim(
+            name="slave-returns",
+            says="after the last undo, the slave catches up",
+            expectation=_reaches(SLAVE_HAS_ALL),
+            since=WRITES_ARE_BACK,
+        ),
+        Claim(
+            name="all-consumed",
+            says="every stored message is consumed in the end",
+            expectation=_reaches(ALL_IS_CONSUMED),
+            since=SLAVE_HAS_ALL,
+        ),
+        Claim(
+            name="no-crash",
+            says="no process ends by itself",
+            expectation={"name": "crashes", "event": "node_crashed", "equals": "0 events"},
+        ),
+    )
+}
+"""By name."""

@@ -1,0 +1,164 @@
+"""What may happen to a cluster in a hunt: kinds of moves, each a few steps of a scenario.
+
+Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+StepTable = dict[str, Any]
+
+MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "shop"
+
+
+@attrs.frozen
+class Move:
+    """One thing that happens, from a time on, for a while."""
+
+    kind: str
+    target: str
+    at: float
+    """Seconds after the begin of the scenario."""
+    seconds: float
+    """How long it lasts; 0 for what is over at once."""
+
+    @property
+    def ends_at(self) -> float:
+        return self.at + self.seconds
+
+    @property
+    def is_timed(self) -> bool:
+        """True if it has an end of its own."""
+        return KINDS[self.kind].end is not None
+
+    def __str__(self) -> str:
+        lasting = f" for {self.seconds:g} s" if self.is_timed else ""
+        return f"{self.kind} {self.target} at {self.at:g} s{lasting}"
+
+
+@attrs.frozen(kw_only=True)
+class Kind:
+    """A kind of moves."""
+
+    says: str
+    """For the documentation and `--help`."""
+    targets: tuple[str, ...]
+    begin: Callable[[str, str], StepTable]
+    """Returns the step for a target, with the label that its end refers to."""
+    end: Callable[[str, str], StepTable] | None
+    least: float = 1.0
+    """Seconds that it lasts, at least."""
+    most: float = 60.0
+    loses_data: bool = False
+    """True if a broker has less on its disk afterwards."""
+
+
+def _fault(**values: Any) -> Callable[[str, str], StepTable]:
+    """Return the step of a fault, whose values may name the target as `TARGET`, and the other broker as `OTHER`."""
+
+    def begin(target: str, label: str) -> StepTable:
+        names = {"TARGET": target, "OTHER": SLAVE if target == MASTER else MASTER}
+        return {"fault": {key: names.get(value, value) for key, value in values.items()}, "label": label}
+
+    return begin
+
+
+def _action(verb: str) -> Callable[[str, str], StepTable]:
+    return lambda target, label: {verb: target, "label": label}
+
+
+def _heal(_target: str, label: str) -> StepTable:
+    return {"heal": label}
+
+
+def _start(target: str, _label: str) -> StepTable:
+    return {"start": target}
+
+
+_BROKERS = (MASTER, SLAVE)
+
+KINDS: Mapping[str, Kind] = {
+    "kill": Kind(
+        says="a process is killed, and started again",
+        targets=(*_BROKERS, NAMESERVER),
+        begin=_action("kill"),
+        end=_start,
+    ),
+    "restart": Kind(
+        says="a broker is stopped in good order, and started at once",
+        targets=_BROKERS,
+        begin=_action("restart"),
+        end=None,
+    ),
+    "pause": Kind(
+        says="a process is stopped by a signal, and resumed",
+        targets=(*_BROKERS, NAMESERVER),
+        begin=_action("pause"),
+        end=lambda target, _label: {"resume": target},
+    ),
+    "isolate": Kind(
+        says="a broker reaches nobody, and nobody reaches it",
+        targets=_BROKERS,
+        begin=_action("isolate"),
+        end=_heal,
+    ),
+    "power-loss": Kind(
+        says="a broker is killed, and loses what it has not synced",
+        targets=_BROKERS,
+        begin=_action("power-loss"),
+        end=_start,
+        loses_data=True,
+    ),
+    "wipe": Kind(
+        says="a slave is killed, loses its disk, and starts with an empty one",
+        targets=(SLAVE,),
+        begin=_action("wipe"),
+        end=_start,
+        loses_data=True,
+    ),
+    "replication-cut": Kind(
+        says="bytes of the replication vanish, both ways",
+        targets=(MASTER,),
+        begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole", only="ha", both_ways=True),
+        end=_heal,
+    ),
+    "one-way": Kind(
+        says="bytes from one broker to the other vanish",
+        targets=_BROKERS,
+        begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole"),
+        end=_heal,
+    ),
+    "slow-link": Kind(
+        says="bytes between the brokers take 400 ms",
+        targets=(MASTER,),
+        begin=_fault(type="link", src="TARGET", dst="OTHER", kind="latency", millis=400, both_ways=True),
+        end=_heal,
+    ),
+    "slow-sync": Kind(
+        says="each fsync of a broker takes a second",
+        targets=_BROKERS,
+        begin=_fault(type="disk", target="TARGET", kind="slow-sync", millis=1000),
+        end=_heal,
+    ),
+    "disk-full": Kind(
+        says="a broker's disk is full",
+        targets=_BROKERS,
+        begin=_fault(type="disk", target="TARGET", kind="full"),
+        end=_heal,
+    ),
+    "forged-report": Kind(
+        says="a stranger reports to the master that it has all of the log",
+        targets=(MASTER,),
+        begin=_fault(type="ha-report", target="TARGET", is_repeated=True),
+        end=None,
+    ),
+    "consumer": Kind(
+        says="the consumer ends, and another one of its group starts",
+        targets=(CONSUMER,),
+        begin=lambda target, label: {"stop-workload": target, "label": label},
+        end=lambda target, _label: {"consume": target},
+    ),
+}
+"""By name, in the order of help texts."""

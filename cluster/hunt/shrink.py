@@ -1,0 +1,79 @@
+"""Makes a case that breaks a claim as small as it gets, and finds the switches that mend it. Pure.
+
+Whether a case breaks the claim is asked of a function, for several cases at once: those are played in parallel.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, is_possible
+from rmqlab.cluster.hunt.moves import KINDS, Move
+
+Breaks = Callable[[Sequence[Case]], Sequence[bool]]
+"""Returns for each case whether it breaks the claim."""
+MOST_ROUNDS = 12
+_SHORTEST = 1.0
+"""Seconds."""
+
+
+def shrink(case: Case, breaks: Breaks) -> Case:
+    """Return a smaller case that breaks the claim, too: fewer moves first, then earlier, shorter and rounder ones."""
+    for _ in range(MOST_ROUNDS):
+        smaller = _first_that_breaks([*_with_fewer_moves(case)], breaks)
+        if smaller is None:
+            smaller = _first_that_breaks([*_with_simpler_moves(case)], breaks)
+        if smaller is None:
+            return case
+        case = smaller
+    return case
+
+
+def _first_that_breaks(cases: Sequence[Case], breaks: Breaks) -> Case | None:
+    return next((case for case, is_broken in zip(cases, breaks(cases), strict=True) if is_broken), None)
+
+
+def _with_fewer_moves(case: Case) -> Iterator[Case]:
+    """Yield the case with half of its moves, and without each of them."""
+    count = len(case.moves)
+    if count > 3:
+        yield attrs.evolve(case, moves=case.moves[: count // 2])
+        yield attrs.evolve(case, moves=case.moves[count // 2 :])
+    if count > 1:
+        for number in range(count):
+            yield attrs.evolve(case, moves=case.moves[:number] + case.moves[number + 1 :])
+
+
+def _with_simpler_moves(case: Case) -> Iterator[Case]:
+    """Yield the case with all moves as early as they may be, and with each one shorter."""
+    early = _early(case.moves)
+    if early != case.moves:
+        yield attrs.evolve(case, moves=early)
+    for number, move in enumerate(case.moves):
+        for seconds in _shorter(move):
+            moves = (*case.moves[:number], attrs.evolve(move, seconds=seconds), *case.moves[number + 1 :])
+            if is_possible(moves):
+                yield attrs.evolve(case, moves=moves)
+
+
+def _early(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Return moves that keep their order and distances, rounded to seconds, from the first possible time on."""
+    shift = min(move.at for move in moves) - FIRST_MOVE if moves else 0.0
+    early = tuple(attrs.evolve(move, at=float(round(move.at - shift))) for move in moves)
+    return early if is_possible(early) else tuple(moves)
+
+
+def _shorter(move: Move) -> Iterator[float]:
+    if KINDS[move.kind].end is None:
+        return
+    half = float(max(_SHORTEST, move.seconds // 2))
+    if half < move.seconds:
+        yield half
+    if move.seconds != round(move.seconds):
+        yield float(round(move.seconds))
+
+
+def mended_by(case: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
+    """Return the switches of which each alone keeps the case from breaking the claim."""
+    switched = [attrs.evolve(case, switches=(switch,)) for switch in switches]
+    return [switch for switch, is_broken in zip(switches, breaks(switched), strict=True) if not is_broken]

@@ -1,0 +1,111 @@
+"""Plays one case on a simulated machine, and says which claims it breaks."""
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rmqlab.cluster.hunt.case import Case, scenario_of
+from rmqlab.cluster.hunt.claims import CLAIMS, Claim
+from rmqlab.cluster.scenario.binding import bind_scenario
+from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.run import Options, Run, run_scenario
+from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.simulation.host import simulate
+from rmqlab.cluster.supervisor.host import Host
+from rmqlab.runtime.journal import SUPERVISOR, read_journal
+from rmqlab.verdict.verdict import Verdict
+
+_STEP = re.compile(r"step (\d+): ")
+NAME = "hunted"
+
+
+class _Unwritten(RunDirectory):
+    """A directory whose results nobody reads: writing them takes longer than judging the run."""
+
+    def write_json(self, name: str, document: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    def write_text(self, name: str, text: str) -> None:
+        """Do nothing."""
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """What came of a case."""
+
+    broken: Mapping[str, str] = attrs.field(factory=dict)
+    """By name of the broken claims: what was found."""
+    unknown: Mapping[str, str] = attrs.field(factory=dict)
+    """By name of the claims that this run cannot decide: why."""
+    problem: str = ""
+    """Why the case could not be played as it is; empty if it could."""
+    seconds: float = 0.0
+    """Virtual time."""
+
+
+def claims_for(case: Case, names: Iterable[str]) -> list[Claim]:
+    """Return those of these claims that a case can break."""
+    return [CLAIMS[name] for name in names if CLAIMS[name].applies(case)]
+
+
+def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
+    """Return the case as a scenario that expects these claims."""
+    says = "; ".join(claim.says for claim in claims) or "the steps can be played"
+    return bind_scenario(scenario_of(case, [dict(claim.expectation) for claim in claims], name=NAME, claim=says))
+
+
+def try_case(case: Case, names: Iterable[str]) -> Trial:
+    """Play a case in this process, which it changes for good: call it in a child."""
+    claims = claims_for(case, names)
+    scenario = bind_case(case, claims)
+    options = Options(profile=case.profile, seed=case.seed, keeps_stores=True)
+    place = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_fast_place()))
+
+    async def play(host: Host) -> Run:
+        return await run_scenario(scenario, options, directory=_Unwritten(place), host=host)
+
+    try:
+        run = simulate(str(case.seed), play)
+        return _judge(run, claims)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _judge(run: Run, claims: Sequence[Claim]) -> Trial:
+    reached = {
+        str(entry.fields["label"])
+        for entry in read_journal(run.directory.cluster.journal_path(SUPERVISOR))
+        if entry.kind == "step"
+    }
+    if (problem := _problem(run)) != "":
+        return Trial(problem=problem, seconds=run.seconds)
+    judged = [
+        (claim, found)
+        for claim, found in zip(claims, run.judged, strict=True)
+        if not claim.since or claim.since in reached
+    ]
+    return Trial(
+        broken={claim.name: found.found for claim, found in judged if found.verdict is Verdict.VIOLATED},
+        unknown={claim.name: found.found for claim, found in judged if found.verdict is Verdict.UNKNOWN},
+        seconds=run.seconds,
+    )
+
+
+def _problem(run: Run) -> str:
+    """Return why a run ended early, unless it waited in vain in the end, which claims are about."""
+    for text in run.missing:
+        found = _STEP.match(text)
+        if found is None or not run.scenario.steps[int(found[1]) - 1].within or "is not true after" not in text:
+            return text
+    return ""
+
+
+def _fast_place() -> str | None:
+    """Return a directory in memory, where files need no disk; None for the usual one."""
+    place = Path("/dev/shm")  # noqa: S108 -- a private directory is made in it
+    return str(place) if place.is_dir() else None

@@ -1,0 +1,1 @@
+"""Runs a cluster and its supervisor on a simulated machine (`rmqlab.simulation`)."""

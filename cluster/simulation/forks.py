@@ -1,0 +1,154 @@
+"""Starts, signals and ends the simulated processes of a cluster, in the place of the fork server."""
+
+import functools
+import importlib
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import trio
+
+from rmqlab.cluster.simulation.nodelogs import NodeLogs
+from rmqlab.cluster.supervisor.child import SpawnRequest
+from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from rmqlab.faults.process import faults_of_process
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.identity import Identity, set_identity
+from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter
+from rmqlab.runtime.network import set_network
+from rmqlab.runtime.process import StartError, serve
+from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.worker import InlineCalls, run_inline
+from rmqlab.simulation.machine import Machine, Node
+from rmqlab.simulation.network import Fabric, SimulatedNetwork
+from rmqlab.simulation.pipe import PipeEnd, pipe
+from rmqlab.store.lock import forget_locks
+
+log = logging.getLogger(__name__)
+
+FORK_SECONDS = 0.003
+"""How long a fork takes: as on a real machine."""
+SIGNAL_SECONDS = 0.001
+"""How long the way of a signal takes, over the fork server."""
+_FIRST_PID = 1000
+
+
+@attrs.define(eq=False)
+class Process:
+    """A simulated process, and what its end is told to."""
+
+    birth: SpawnRequest
+    pid: int
+    node: Node = attrs.field(init=False)
+    journal: JournalWriter = attrs.field(init=False)
+    signals: trio.MemorySendChannel[int] = attrs.field(init=False)
+    _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.journal = JournalWriter(Path(self.birth.journal))
+        self.signals, self._requests = trio.open_memory_channel[int](8)
+
+    async def live(self, fabric: Fabric, stream: PipeEnd) -> int:
+        """Run until the end. Return the exit status."""
+        node, birth = self.node, self.birth
+        set_network(SimulatedNetwork(fabric, node))
+        set_identity(Identity(self.pid))
+        run_inline(InlineCalls())
+        module = importlib.import_module(birth.module)
+        clock = node.guest.clock
+        faults = faults_of_process(clock, birth.rules)
+        link = ControlLink(birth.name, journal=self.journal, faults=faults)
+        failed = False
+        try:
+            await serve(module.main, module.load_config(birth.config), link, stream, self._requests)
+        except* (SettingsError, StartError) as group:
+            failed = True
+            log.error("%s: %s", birth.name, "; ".join(map(str, group.exceptions)))  # noqa: TRY400 -- a known reason
+        except* Exception:  # noqa: BLE001 -- the last frame of a process
+            failed = True
+            log.critical("%s", traceback.format_exc())
+        if failed:
+            self.journal.close()
+            return 1
+        self.journal.close(JournalEntry(clock.wall_millis(), birth.name, CLOSED, {}))
+        return 0
+
+
+class SimulatedForks:
+    """Processes on a simulated machine (`rmqlab.cluster.supervisor.host.Forks`)."""
+
+    def __init__(self, machine: Machine, fabric: Fabric, supervisor: Node, logs: NodeLogs) -> None:
+        self.connections = trio.open_memory_channel[trio.abc.Stream](1000)
+        """Control channels of new processes, for the supervisor."""
+        self._machine = machine
+        self._fabric = fabric
+        self._supervisor = supervisor
+        self._logs = logs
+        self._pids = iter(range(_FIRST_PID, sys.maxsize))
+        self._processes: dict[int, Process] = {}
+        self._reports = trio.open_memory_channel[tuple[int, Report]](10_000)
+
+    async def attend(self, changed: Callable[[int, Report], object]) -> None:
+        async for birth, report in self._reports[1]:
+            changed(birth, report)
+
+    async def spawn(self, birth: SpawnRequest) -> None:
+        await trio.lowlevel.checkpoint()
+        try:
+            process = Process(birth, next(self._pids))
+        except OSError as exc:
+            self._report(birth.id, NotSpawned(birth.id, str(exc)))
+            return
+        self._processes[process.pid] = process
+        self._machine.after(FORK_SECONDS, functools.partial(self._begin, process))
+
+    async def signal(self, pid: int, number: int) -> None:
+        await trio.lowlevel.checkpoint()
+        if (process := self._processes.get(pid)) is not None:
+            self._machine.after(SIGNAL_SECONDS, functools.partial(self._deliver, process, number))
+
+    def close(self) -> None:
+        for process in [*self._processes.values()]:
+            self._machine.kill(process.node)
+
+    def _begin(self, process: Process) -> None:
+        birth, machine = process.birth, self._machine
+        node: Node = machine.start(birth.name, lambda: process.live(self._fabric, near), lambda _: self._ended(process))
+        process.node = node
+        self._logs.open(node, Path(birth.log))
+        near, far = pipe(machine, node, self._supervisor)
+        machine.tell(self._supervisor, functools.partial(self.connections[0].send_nowait, far))
+        self._report(birth.id, Spawned(birth.id, process.pid))
+
+    def _deliver(self, process: Process, number: int) -> None:
+        """Do what the kernel does with a signal."""
+        node, pid = process.node, process.pid
+        if node.is_gone:
+            return
+        if number == signal.SIGKILL:
+            self._machine.kill(node)
+            forget_locks(Path(process.birth.config).parent)
+            self._gone(process, -number)
+        elif number == signal.SIGSTOP:
+            self._machine.pause(node)
+            self._report(process.birth.id, Stopped(pid))
+        elif number == signal.SIGCONT:
+            self._machine.resume(node)
+            self._report(process.birth.id, Continued(pid))
+        else:
+            self._machine.tell(node, functools.partial(process.signals.send_nowait, number))
+
+    def _ended(self, process: Process) -> None:
+        self._gone(process, process.node.guest.outcome())
+
+    def _gone(self, process: Process, status: int) -> None:
+        del self._processes[process.pid]
+        self._logs.close_node(process.node)
+        self._report(process.birth.id, Exited(process.pid, status))
+
+    def _report(self, birth: int, report: Report) -> None:
+        self._machine.tell(self._supervisor, functools.partial(self._reports[0].send_nowait, (birth, report)))

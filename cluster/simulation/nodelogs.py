@@ -1,0 +1,42 @@
+"""The logs of simulated nodes: each record goes to the file of the node that runs."""
+
+import logging
+from pathlib import Path
+
+from rmqlab.runtime.logfile import FORMAT, LogFile, PlainFormatter
+from rmqlab.simulation.machine import Machine, Node
+
+
+class NodeLogs(logging.Handler):
+    """The handler of the root logger. What is not logged by a node goes to the handlers before."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+        self._files: dict[Node, LogFile] = {}
+        self._others: list[logging.Handler] = []
+
+    def install(self) -> None:
+        """Take the place of the root logger's handlers."""
+        root = logging.getLogger()
+        self._others, root.handlers = root.handlers, [self]
+        root.setLevel(logging.INFO)
+
+    def open(self, node: Node, path: Path) -> None:
+        """Append what the node logs to this file, from now on."""
+        file = self._files[node] = LogFile(path, takes_output=False)
+        file.setFormatter(PlainFormatter(FORMAT))
+
+    def close_node(self, node: Node) -> None:
+        """Close the file of a node that has ended."""
+        if (file := self._files.pop(node, None)) is not None:
+            file.close()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        node = self._machine.current
+        if node is not None and (file := self._files.get(node)) is not None:
+            file.emit(record)
+            return
+        for handler in self._others:
+            if record.levelno >= max(handler.level, logging.WARNING):
+                handler.handle(record)

@@ -1,0 +1,99 @@
+"""Where a cluster runs: on this machine, or on a simulated one (`rmqlab.cluster.simulation`)."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+import trio
+
+from rmqlab.cluster.supervisor.check_settings import try_settings
+from rmqlab.cluster.supervisor.child import SpawnRequest
+from rmqlab.cluster.supervisor.children import ForkServer
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.forkserver import Report
+from rmqlab.cluster.supervisor.placing import Place, placed
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.clock import ClockSettings, RatedClock
+from rmqlab.runtime.worker import in_thread
+
+
+class Forks(Protocol):
+    """Starts and signals the processes of a cluster. ForkServer has the details."""
+
+    async def attend(self, changed: Callable[[int, Report], object]) -> None:
+        """Pass on each report with the id of its birth, until the processes can no longer be reached."""
+
+    async def spawn(self, birth: SpawnRequest) -> None:
+        """Order a birth."""
+
+    async def signal(self, pid: int, number: int) -> None:
+        """Send a signal. No effect on a process that has ended."""
+
+    def close(self) -> None:
+        """Kill all processes."""
+
+
+class Host(Protocol):
+    """The machine of a cluster."""
+
+    is_simulated: bool
+
+    def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:
+        """Return what starts processes, which need these modules."""
+
+    def placed(
+        self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
+    ) -> AbstractContextManager[Place]:
+        """Hold addresses for the cluster. PortTakenError if there are none."""
+
+    def clock(self, rate: float, not_before: float) -> RatedClock:
+        """Return a clock for the cluster. Wall time begins at this second since 1970, or later."""
+
+    def control_listener(
+        self, directory: ClusterDirectory
+    ) -> AbstractAsyncContextManager[trio.abc.Listener[trio.abc.Stream]]:
+        """Accept the control channels of the processes."""
+
+    async def try_settings(self, settings: Mapping[str, Any]) -> list[str]:
+        """Let a broker check these settings. As `check_settings.try_settings`."""
+
+
+@attrs.frozen
+class ThisMachine:
+    """Processes of the kernel, on addresses of the loopback network."""
+
+    forks: ForkServer | None = None
+    """A fork server that runs already."""
+    is_simulated = False
+
+    def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:
+        return self.forks or ForkServer.start(modules, log, way)
+
+    def placed(
+        self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
+    ) -> AbstractContextManager[Place]:
+        return placed(spec, directory, record)
+
+    def clock(self, rate: float, not_before: float) -> RatedClock:
+        return RatedClock(ClockSettings.starting_now(rate, not_before=not_before))
+
+    @asynccontextmanager
+    async def control_listener(self, directory: ClusterDirectory) -> AsyncIterator[trio.abc.Listener[trio.abc.Stream]]:
+        with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+            directory.control_socket.unlink(missing_ok=True)
+            await listening.bind(os.fspath(directory.control_socket))
+            directory.control_socket.chmod(0o600)
+            listening.listen(1024)
+            try:
+                yield trio.SocketListener(listening)
+            finally:
+                directory.control_socket.unlink(missing_ok=True)
+
+    async def try_settings(self, settings: Mapping[str, Any]) -> list[str]:
+        return await in_thread(try_settings, settings)
+
+
+THIS_MACHINE = ThisMachine()

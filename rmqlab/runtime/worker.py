@@ -1,0 +1,55 @@
+"""Worker threads of a process: where calls run that block on the disk.
+
+A simulation has no threads. There such a call runs at once, and the time for which it would have blocked passes
+afterwards, on the simulated clock.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import attrs
+import trio
+
+R = TypeVar("R")
+Args = TypeVarTuple("Args")
+
+
+@attrs.define(eq=False)
+class InlineCalls:
+    """Runs the calls of one simulated node, and owes it their time."""
+
+    owed: float = 0.0
+    """Seconds for which the current call would have blocked."""
+
+    async def run(self, fn: Callable[[*Args], R], *args: *Args) -> R:
+        """Return the call's result, after its time."""
+        self.owed = 0.0
+        await trio.lowlevel.checkpoint()
+        result = fn(*args)
+        if owed := self.owed:
+            await trio.sleep(owed)
+        return result
+
+
+_INLINE: trio.lowlevel.RunVar[InlineCalls | None] = trio.lowlevel.RunVar("calls of this process", default=None)
+
+
+def run_inline(calls: InlineCalls) -> None:
+    """Run the calls of this trio run at once, instead of in threads."""
+    _INLINE.set(calls)
+
+
+async def in_thread(fn: Callable[[*Args], R], *args: *Args) -> R:
+    """Return the result of a call that may block, made in a worker thread."""
+    inline = _INLINE.get()
+    return await (trio.to_thread.run_sync(fn, *args) if inline is None else inline.run(fn, *args))
+
+
+def block(seconds: float, until: threading.Event) -> None:
+    """Block the calling worker thread for so many real seconds, or until the event is set."""
+    inline = _INLINE.get() if trio.lowlevel.in_trio_run() else None
+    if inline is None:
+        until.wait(seconds)
+    else:
+        inline.owed += seconds

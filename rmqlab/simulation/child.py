@@ -1,0 +1,133 @@
+"""Runs a function in a forked process: a simulation changes its process for good, and its nodes leave much behind."""
+
+import contextlib
+import itertools
+import os
+import pickle
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, Any, Generic, NoReturn, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+class ChildEndedError(Exception):
+    """The process ended without a result, such as by a signal."""
+
+
+@attrs.frozen(eq=False)
+class Child(Generic[T]):
+    """A forked process that runs a function. Its result must be read."""
+
+    pid: int
+    pipe: IO[bytes]
+
+    @classmethod
+    def start(cls, fn: Callable[[], T]) -> "Child[T]":
+        """Fork. Call it in a process without other threads."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _run(fn, writer)
+        os.close(writer)
+        return cls(pid, os.fdopen(reader, "rb"))
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when the result is there."""
+        return self.pipe.fileno()
+
+    def result(self) -> T:
+        """Wait for the end. Return what the function returned, or raise what it raised.
+
+        ChildEndedError if the process ended before that.
+        """
+        try:
+            with self.pipe:
+                data = self.pipe.read()
+        finally:
+            _, status = os.waitpid(self.pid, 0)
+        if not data:
+            raise ChildEndedError(f"the simulation ended with {_describe(status)} and without a result")
+        raised, value = pickle.loads(data)  # noqa: S301 -- our own child's
+        if raised:
+            raise value
+        result: T = value
+        return result
+
+    def kill(self) -> None:
+        """End the process at once, without a result."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.pipe.close()
+        os.waitpid(self.pid, 0)
+
+
+def run_in_child(fn: Callable[[], T]) -> T:
+    """Return what `fn` returns in a forked process, or raise what it raises. As Child.
+
+    What cannot be pickled is raised as RuntimeError with the text of the traceback.
+    """
+    return Child.start(fn).result()
+
+
+def run_in_children(fns: Iterable[Callable[[], T]], jobs: int) -> Iterator[tuple[int, T]]:
+    """Run functions in forked processes, `jobs` at a time. Yield index and result of each as it ends.
+
+    Functions are taken from the iterable as processes become free. If the caller stops early, the others are killed.
+    """
+    waiting = enumerate(fns)
+    running: dict[Child[T], int] = {}
+    try:
+        while True:
+            for number, fn in itertools.islice(waiting, jobs - len(running)):
+                running[Child.start(fn)] = number
+            if not running:
+                return
+            for child in select.select([*running], [], [])[0]:
+                number = running.pop(child)
+                yield number, child.result()
+    finally:
+        for child in running:
+            child.kill()
+
+
+def _run(fn: Callable[[], Any], writer: int) -> NoReturn:
+    status = 1
+    try:
+        try:
+            answer = False, fn()
+        except Exception as exc:  # noqa: BLE001 -- passed on to the parent
+            answer = True, exc
+        with os.fdopen(writer, "wb") as pipe:
+            pipe.write(_pickled(answer))
+        status = 0
+    except BaseException:  # noqa: BLE001 -- the last frame of a process
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # no exit handlers, and no cleaning up in nodes that were killed
+
+
+def _pickled(answer: tuple[bool, Any]) -> bytes:
+    try:
+        data = pickle.dumps(answer)
+        pickle.loads(data)  # noqa: S301 -- exceptions may be pickled and not restored
+    except Exception:  # noqa: BLE001 -- whatever __reduce__ raises
+        raised, value = answer
+        text = "".join(traceback.format_exception(value)) if raised else f"a result that cannot be pickled: {value!r}"
+        return pickle.dumps((True, RuntimeError(text)))
+    return data
+
+
+def _describe(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {-code}" if code < 0 else f"exit status {code}"

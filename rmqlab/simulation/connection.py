@@ -1,0 +1,272 @@
+"""Connections of the simulated network: byte streams with latency, flow control, ends and resets.
+
+What differs from the kernel's TCP: a packet is never lost (link faults delay or drop whole connections, as on real
+sockets), there is no slow start, and keep-alive probes do not exist.
+"""
+
+import errno
+import os
+import selectors
+import socket
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from rmqlab.simulation.machine import Belonging, Node
+
+if TYPE_CHECKING:
+    from rmqlab.simulation.network import Fabric, SimulatedSelector
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+WINDOW = 2 * 2**20
+"""Bytes that are sent and not yet received by the peer's process, at most."""
+_MERGED = 64 * 2**10
+"""Small pieces that wait to be received are joined up to this size."""
+
+
+class SimulatedSocket(socket.socket, Belonging):
+    """A `socket.socket` without a descriptor: of a simulated network."""
+
+    fabric: "Fabric"
+    node: Node
+    selector: "SimulatedSelector | None"
+
+    def __new__(cls, *_args: object, **_options: object) -> Self:
+        return super().__new__(cls)
+
+    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int]) -> None:
+        # Not super().__init__: it would make a descriptor. `_closed` is for socket.socket.__exit__.
+        self._closed = False
+        self.fabric, self.node, self.own = fabric, node, own
+        self.selector = None
+        self.number = fabric.next_number()
+        self.is_closed = False
+        self.is_aborting = False
+        node.belongings[self] = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} of {self.node.name} at {self.own}>"
+
+    def __hash__(self) -> int:
+        return self.number  # the same in every run: sets and dicts of sockets have one order
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def readiness(self) -> int:
+        """Return the events that are ready."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """Let the selector look again."""
+        if self.selector is not None:
+            self.selector.note(self)
+
+    def fileno(self) -> int:
+        return -1 if self.is_closed else self.number
+
+    def setblocking(self, flag: bool, /) -> None:  # noqa: FBT001 -- the form of socket.socket
+        """Accept all: a simulated socket never blocks."""
+
+    def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
+        """Note that the connection is to be reset when closed. Other options are of no concern here."""
+        if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
+            self.is_aborting = struct.unpack("ii", value) == (1, 0)
+
+    def getsockname(self) -> tuple[str, int]:
+        self.check_open()
+        return self.own
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self.node.belongings.pop(self, None)
+            self.closed()
+
+    def abandon(self) -> None:
+        self.close()
+
+    def closed(self) -> None:
+        """Tell the other side."""
+        raise NotImplementedError
+
+    def check_open(self) -> None:
+        """Raise OSError(EBADF) for a socket that is closed."""
+        if self.is_closed:
+            raise failure(errno.EBADF)
+
+
+@attrs.define(eq=False)
+class _Direction:
+    """The bytes from one end to the other."""
+
+    on_the_way: int = 0
+    """Sent and not yet received by the peer's process."""
+    last_arrival: float = 0.0
+    """Bytes arrive in order, whatever each one's latency is."""
+
+
+class ConnectedSocket(SimulatedSocket):
+    """One end of a connection."""
+
+    peer: "ConnectedSocket"
+
+    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int]) -> None:
+        super().__init__(fabric, node, own)
+        self.outbound = _Direction()
+        self._received: list[bytes] = []
+        self._has_end = False
+        self._error: OSError | None = None
+        """Of a reset, until the process has received it."""
+        self._is_broken = False
+        self._was_full = False
+
+    @classmethod
+    def pair(
+        cls, fabric: "Fabric", ends: tuple[tuple[Node, tuple[str, int]], tuple[Node, tuple[str, int]]]
+    ) -> tuple["ConnectedSocket", "ConnectedSocket"]:
+        """Return both ends of a new connection."""
+        one, other = (cls(fabric, node, address) for node, address in ends)
+        one.peer, other.peer = other, one
+        return one, other
+
+    def getpeername(self) -> tuple[str, int]:
+        self.check_open()
+        if self._is_broken:
+            raise failure(errno.ENOTCONN)
+        return self.peer.own
+
+    def readiness(self) -> int:
+        ready = READ if self._received or self._has_end or self._is_broken else 0
+        return ready | (WRITE if self.outbound.on_the_way < WINDOW or self._is_broken else 0)
+
+    # ---- the process's calls ----
+
+    def recv(self, size: int, _flags: int = 0, /) -> bytes:
+        self.check_open()
+        if self._received:
+            data = self._received[0]
+            if len(data) <= size:
+                self._received.pop(0)
+            else:
+                data, self._received[0] = data[:size], data[size:]
+            self.peer.acknowledge(len(data))
+            return data
+        if self._error is not None:
+            error, self._error, self._has_end = self._error, None, True
+            raise error
+        if self._has_end:
+            return b""
+        raise failure(errno.EAGAIN)
+
+    def recv_into(self, buffer: Any, _size: int = 0, _flags: int = 0, /) -> int:
+        data = self.recv(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def send(self, data: Any, _flags: int = 0, /) -> int:
+        return self.sendmsg([data])
+
+    def sendmsg(self, buffers: Sequence[Any], *_more: Any) -> int:  # type: ignore[override]
+        self.check_open()
+        if self._is_broken:
+            raise self._error or failure(errno.EPIPE)
+        room = WINDOW - self.outbound.on_the_way
+        if room <= 0:
+            self._was_full = True
+            raise failure(errno.EAGAIN)
+        data = b"".join(buffers)[:room]
+        room = self.fabric.accepted(len(data))
+        self._send_packet(data[:room])
+        return room
+
+    def closed(self) -> None:
+        if self._received or self.is_aborting:  # as Linux: bytes that nobody read make it a reset
+            self._at_peer(self.peer.reset)
+        else:
+            self._at_peer(self.peer.end)
+
+    # ---- packets ----
+
+    def _send_packet(self, data: bytes) -> None:
+        self.outbound.on_the_way += len(data)
+        for piece in self.fabric.pieces(data):
+            self._at_peer(lambda piece=piece: self.peer.arrive(piece))
+
+    def _at_peer(self, happen: Any) -> None:
+        moment = max(self.outbound.last_arrival, self.fabric.machine.now + self.fabric.latency())
+        self.outbound.last_arrival = moment
+        self.fabric.machine.at(moment, happen)
+
+    def arrive(self, data: bytes) -> None:
+        """Bytes of the peer arrive."""
+        if self.is_closed:
+            self._at_peer(self.peer.reset)
+            return
+        if self._received and len(self._received[-1]) + len(data) <= _MERGED:
+            self._received[-1] += data
+        else:
+            self._received.append(data)
+        self.changed()
+
+    def end(self) -> None:
+        """The peer has closed."""
+        self._has_end = True
+        self.changed()
+
+    def reset(self) -> None:
+        """The peer has reset the connection, or is gone."""
+        if not self._is_broken:
+            self._is_broken = True
+            self._error = failure(errno.EPIPE if self._has_end else errno.ECONNRESET)
+            self._received.clear()
+            self.changed()
+
+    def acknowledge(self, size: int) -> None:
+        """The peer's process has received so many bytes."""
+        self.outbound.on_the_way -= size
+        if self._was_full:
+            self._was_full = False
+            self.fabric.machine.after(self.fabric.latency(), self.changed)
+
+
+class ListeningSocket(SimulatedSocket):
+    """A port that accepts connections."""
+
+    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int], backlog: int) -> None:
+        super().__init__(fabric, node, own)
+        self._backlog = backlog
+        self._waiting: list[ConnectedSocket] = []
+
+    @property
+    def has_room(self) -> bool:
+        """True if another connection can wait to be accepted."""
+        return len(self._waiting) < self._backlog
+
+    def readiness(self) -> int:
+        return READ if self._waiting else 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.check_open()
+        if not self._waiting:
+            raise failure(errno.EAGAIN)
+        accepted = self._waiting.pop(0)
+        return accepted, accepted.peer.own
+
+    def connected(self, sock: ConnectedSocket) -> None:
+        """A connection waits to be accepted."""
+        self._waiting.append(sock)
+        self.changed()
+
+    def closed(self) -> None:
+        self.fabric.stop_listening(self)
+        for sock in self._waiting:
+            sock.is_aborting = True
+            sock.close()
+
+
+def failure(number: int) -> OSError:
+    """Return the error of a system call."""
+    return OSError(number, os.strerror(number))

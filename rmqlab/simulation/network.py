@@ -1,0 +1,187 @@
+"""The simulated network: addresses, ports, and each node's part of it."""
+
+import errno
+import itertools
+import selectors
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from rmqlab.simulation.connection import ConnectedSocket, ListeningSocket, SimulatedSocket, failure
+from rmqlab.simulation.machine import Machine, Node
+
+LATENCY = 50e-6
+"""Seconds that a packet takes, at least."""
+JITTER = 50e-6
+"""Seconds by which it may take longer."""
+CUT_CHANCE = 0.01
+"""How often a send is accepted in part only, and how often bytes arrive in two pieces."""
+_FIRST_PORT = 32_768
+_SMALLEST_CUT = 64
+"""Bytes below which a send stays whole."""
+
+
+class Fabric:
+    """What connects all nodes of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._listeners: dict[tuple[str, int], ListeningSocket] = {}
+        self._numbers = itertools.count(3)
+        self._ports = itertools.count(_FIRST_PORT)
+
+    def next_number(self) -> int:
+        """Return a number for a socket, where a real one has its descriptor."""
+        return next(self._numbers)
+
+    def latency(self) -> float:
+        """Return the seconds that the next packet takes."""
+        return LATENCY + JITTER * self.machine.chance.random()
+
+    def accepted(self, size: int) -> int:
+        """Return how many of so many bytes a send accepts: as a rule all."""
+        chance = self.machine.chance
+        return chance.randrange(1, size) if size >= _SMALLEST_CUT and chance.random() < CUT_CHANCE else size
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield what arrives together: as a rule all."""
+        cut = self.accepted(len(data))
+        yield data[:cut]
+        if cut < len(data):
+            yield data[cut:]
+
+    def listen(self, node: Node, address: tuple[str, int], backlog: int) -> ListeningSocket:
+        """Open a port. OSError(EADDRINUSE) for one that is open."""
+        host, port = address
+        address = host, port or next(self._ports)
+        if address in self._listeners:
+            raise failure(errno.EADDRINUSE)
+        listener = self._listeners[address] = ListeningSocket(self, node, address, backlog)
+        return listener
+
+    def stop_listening(self, listener: ListeningSocket) -> None:
+        """Close a port."""
+        self._listeners.pop(listener.own, None)
+
+    def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
+        """Return the near end of a new connection. ConnectionRefusedError if nothing listens there."""
+        listener = self._listeners.get(target) or self._listeners.get(("0.0.0.0", target[1]))
+        if listener is None or not listener.has_room:
+            raise failure(errno.ECONNREFUSED)
+        near, far = ConnectedSocket.pair(self, ((node, (source, next(self._ports))), (listener.node, target)))
+        listener.connected(far)
+        return near
+
+
+@attrs.define(eq=False)
+class SimulatedNetwork:
+    """The network of one node (a `rmqlab.runtime.network.Network`)."""
+
+    fabric: Fabric
+    node: Node
+    host: str = "127.0.0.1"
+    """The address from which it connects unless told otherwise."""
+
+    def open_selector(self) -> selectors.BaseSelector:
+        return SimulatedSelector(self.fabric.machine, self.node)
+
+    async def wait_ready(self, selector: selectors.BaseSelector) -> None:
+        assert isinstance(selector, SimulatedSelector)
+        await selector.wait()
+
+    def call_soon(self, fn: Callable[[], None]) -> None:
+        self.fabric.machine.tell(self.node, fn)
+
+    def listen(self, host: str, port: int, backlog: int) -> socket.socket:
+        return self.fabric.listen(self.node, (host, port), backlog)
+
+    async def connect(self, host: str, port: int, source_ip: str | None) -> socket.socket:
+        await trio.sleep(self.fabric.latency())
+        near = self.fabric.knock(self.node, source_ip or self.host, (host, port))
+        try:
+            await trio.sleep(self.fabric.latency())
+        except trio.Cancelled:
+            near.close()
+            raise
+        return near
+
+
+class SimulatedSelector(selectors.BaseSelector):
+    """Selects among simulated sockets of one node. Ready sockets come in the order in which they became ready."""
+
+    def __init__(self, machine: Machine, node: Node) -> None:
+        self._machine = machine
+        self._node = node
+        self._keys: dict[SimulatedSocket, selectors.SelectorKey] = {}
+        self._noted: dict[SimulatedSocket, None] = {}
+        self._waiting: trio.lowlevel.Task | None = None
+
+    def note(self, sock: SimulatedSocket) -> None:
+        """A socket may have become ready."""
+        if sock in self._keys:
+            self._noted[sock] = None
+            if self._waiting is not None and sock.readiness() & self._keys[sock].events:
+                self._machine.tell(self._node, self._wake)
+
+    def _wake(self) -> None:
+        if self._waiting is not None:
+            task, self._waiting = self._waiting, None
+            trio.lowlevel.reschedule(task)
+
+    async def wait(self) -> None:
+        """Wait until a socket is ready."""
+        if self._ready():
+            await trio.lowlevel.checkpoint()
+            return
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            self._waiting = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._waiting = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = []
+        for sock in [*self._noted]:
+            key = self._keys.get(sock)
+            if key is not None and (events := sock.readiness() & key.events):
+                ready.append((key, events))
+            else:
+                del self._noted[sock]
+        return ready
+
+    # ---- as of a selector ----
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if fileobj in self._keys:
+            raise KeyError(f"{fileobj} is registered already")
+        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
+        fileobj.selector = self
+        self.note(fileobj)
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        key = self._keys.pop(fileobj)
+        self._noted.pop(fileobj, None)
+        fileobj.selector = None
+        return key
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        if fileobj not in self._keys:
+            raise KeyError(f"{fileobj} is not registered")
+        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
+        self.note(fileobj)
+        return key
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # noqa: ARG002 -- it never waits
+        return self._ready()
+
+    def close(self) -> None:
+        self._keys.clear()
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._keys
