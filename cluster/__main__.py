@@ -15,6 +15,7 @@ from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.diverged import diverged
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
+from rmqlab.cluster.cli.hunt import hunt
 from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
@@ -91,6 +92,7 @@ app.command()(scenarios)
 app.command()(run)
 app.command()(repro)
 app.command()(compare)
+app.command()(hunt)
 for extra in importlib.metadata.entry_points(group="rmqlab.commands"):  # of packages that we do not import
     app.command(extra.name)(extra.load())
 

@@ -8,6 +8,7 @@ master rejects them, the slave follows it unchecked, as 4.9 does; if it does not
 """
 
 import logging
+import struct
 from collections.abc import Callable
 from typing import Protocol
 
@@ -23,6 +24,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.header import java_long
 from rmqlab.remoting.headers.query import ViewMessageRequestHeader
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
@@ -31,6 +33,9 @@ from rmqlab.store.truncate import reset_store, save_from, truncate
 from rmqlab.store.verify import LogVerifier
 
 log = logging.getLogger(__name__)
+
+_FILLER = struct.Struct(">ii")
+"""Size and magic code."""
 
 TIMEOUT = 3.0
 """Seconds for each reply."""
@@ -217,8 +222,17 @@ class MasterPrecheck:
                 f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to {end}:"
                 " empty the one that is wrong"
             )
-        if common < had:
+        if common < had and common and self._is_filler(common, had):
+            # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
+            truncate(store, common)
+            log.info("the end of the file before %d holds no record, and is fetched again", had)
+        elif common < had:
             self._truncate(ha_address, common, end)
+
+    def _is_filler(self, begin: int, end: int) -> bool:
+        """True if this part of our log is the declared empty rest of a file (store-ha#11)."""
+        head = bytes(self.store.read_log(begin, BLANK_SIZE))
+        return len(head) == BLANK_SIZE and _FILLER.unpack(head) == (end - begin, BLANK_MAGIC)
 
     async def _common_end(self, ask: Ask, first: int, end: int) -> int | None:
         search, is_same = common_end(lambda offset: self._record_before(offset, first), end), None

@@ -1,1 +1,4 @@
-"""The hunt: draws schedules of faults from seeds, plays them on simulated machines, and shrinks what breaks a claim."""
+"""The hunt for schedules of faults that break a claim.
+
+They are drawn from seeds, played on simulated machines, and reduced to their smallest form.
+"""

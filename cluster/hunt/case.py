@@ -1,6 +1,6 @@
-"""One case of a hunt: a cluster, its clients and the moves against it, drawn from a seed. Pure.
+"""Cases of a hunt, drawn from seeds. Pure.
 
-A case becomes a scenario file, so what breaks a claim can be read, changed and played by `rmqlab run`.
+A case is a cluster, its clients, and the moves against it. It becomes a scenario file, so what breaks a claim can be read, changed and played by `rmqlab run`.
 """
 
 import itertools
@@ -21,6 +21,8 @@ LOG_FILE_BYTES = 65_536
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+RATE = 10
+"""Cluster seconds per real second, when real processes play it."""
 _GAP = 2.0
 """Seconds between two moves on one target."""
 
@@ -117,6 +119,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
         "name": name,
         "claim": claim,
         "cluster": {
+            "rate": RATE,
             "role": case.role,
             "flush": case.flush,
             "broker_settings": {
@@ -124,7 +127,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
                 "mapped_file_size_commit_log": LOG_FILE_BYTES,
                 "flush_interval_commit_log": FLUSH_MILLIS,
                 "flush_commit_log_thorough_interval": FLUSH_MILLIS,
-                **dict.fromkeys(case.switches, 2 if "in_sync_replicas" in case.switches else True),
+                **{switch: 2 if switch == "in_sync_replicas" else True for switch in case.switches},
             },
         },
         "workload": [{**workload, "start": "step"} for workload in workloads],
@@ -163,7 +166,7 @@ def _ending(moves: Sequence[Move], consumers: int) -> Iterator[StepTable]:
     last = max([FIRST_MOVE, *(move.ends_at for move in moves)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}
     yield {"wait": "sent.SEND_OK orders 20", "within": "60 s", "mark": WRITES_ARE_BACK}
-    yield {"after": "20 s", "stop-workload": "orders"}
+    yield {"after": "5 s", "stop-workload": "orders"}
     yield {"wait": f"slave-caught-up {MASTER}", "within": "60 s", "mark": SLAVE_HAS_ALL}
     yield {"wait": f"consumed-all {CONSUMER}", "within": "120 s", "mark": ALL_IS_CONSUMED}
     yield {"after": "12 s", "stop-workload": f"{CONSUMER}-{consumers}"}

@@ -1,4 +1,7 @@
-"""What a hunt tries to break: claims that hold on a cluster that does what its users expect."""
+"""Claims that a hunt tries to break.
+
+They hold on a cluster that does what its users expect.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -35,8 +38,13 @@ def _is_metric(metric: str, unit: str) -> Mapping[str, Any]:
 
 
 def _keeps_disks(case: Case) -> bool:
-    """False if a power loss finds acknowledged messages that only ASYNC_FLUSH has promised."""
+    """False if a power loss may take messages that ASYNC_FLUSH has not synced."""
     return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
+
+
+def _keeps_files(case: Case) -> bool:
+    """False if files are deleted before their time, by a full disk (store-ha#30), too."""
+    return _keeps_disks(case) and not case.uses("disk-full")
 
 
 def _spares_the_master(case: Case) -> bool:
@@ -67,18 +75,20 @@ CLAIMS: Mapping[str, Claim] = {
             name="slave-complete",
             says="a slave that has caught up has all that was acknowledged",
             expectation=_is_metric(f"missing {SLAVE}", "messages"),
-            applies=_keeps_disks,
+            applies=_keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
             name="offsets-advance",
             says="no consumer offset goes back",
             expectation=_is_metric("offset_rollbacks", "times"),
+            applies=_keeps_disks,
         ),
         Claim(
             name="progress-kept",
             says="nothing is consumed again because an offset went back",
             expectation=_is_metric("duplicates.offset_rollback", "deliveries"),
+            applies=_keeps_disks,
         ),
         Claim(
             name="quick-sends",
@@ -107,6 +117,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="all-consumed",
             says="every stored message is consumed in the end",
             expectation=_reaches(ALL_IS_CONSUMED),
+            applies=_keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(

@@ -1,4 +1,4 @@
-"""The hunt itself: plays case after case, and reduces each new way to break a claim to its smallest form."""
+"""Plays case after case, and reduces each new way to break a claim."""
 
 import functools
 import itertools
@@ -49,8 +49,8 @@ class Find:
 
     @property
     def kinds(self) -> frozenset[tuple[str, str]]:
-        """Kind and target of the smallest case's moves: what tells two finds of a claim apart."""
-        return frozenset((move.kind, move.target) for move in self.case.moves)
+        """Kind and target of the smallest case's moves."""
+        return kinds_of(self.case)
 
 
 @attrs.define(eq=False)
@@ -66,6 +66,14 @@ class Progress:
     shrinking: str = ""
     """What is being reduced at the moment; empty while cases are drawn."""
     began: float = attrs.field(factory=time.monotonic)
+
+    def count(self, case: Case, trial: Trial) -> None:
+        """Add a case that was played."""
+        self.seeds += 1
+        self.virtual_seconds += trial.seconds
+        self.unknown += bool(trial.unknown)
+        if trial.problem:
+            self.problems.append(f"seed {case.seed}: {trial.problem}")
 
     @property
     def seconds(self) -> float:
@@ -86,18 +94,16 @@ class Hunt:
     minutes: float | None = None
     jobs: int = 2
     """Processes at a time."""
+    switches: tuple[str, ...] = SWITCHES
+    """Those that are tried on what is found in 4.9."""
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
         known: list[Find] = []
         for case, trial in self._trials(self._cases(progress)):
-            progress.seeds += 1
-            progress.virtual_seconds += trial.seconds
-            progress.unknown += bool(trial.unknown)
-            if trial.problem:
-                progress.problems.append(f"seed {case.seed}: {trial.problem}")
+            progress.count(case, trial)
             for claim in trial.broken:
-                if not any(find.claim == claim and is_like(case, find) for find in known):
+                if not self._is_known(claim, case, [find for find in known if find.claim == claim]):
                     progress.shrinking = f"seed {case.seed} breaks {claim}"
                     on_change()
                     known.append(self._reduce(claim, case, trial, progress))
@@ -123,13 +129,24 @@ class Hunt:
         for number, trial in run_in_children(plays(), self.jobs):
             yield played[number], trial
 
-    def _reduce(self, claim: str, case: Case, trial: Trial, progress: Progress) -> Find:
-        def breaks(cases: Sequence[Case]) -> list[bool]:
-            trials = dict(run_in_children((functools.partial(try_case, one, [claim]) for one in cases), self.jobs))
-            return [claim in trials[number].broken for number in range(len(cases))]
+    def _is_known(self, claim: str, case: Case, known: Sequence[Find]) -> bool:
+        """True if a find explains the case.
 
+        The case has all moves of the find, or holds with the switches that mend the finds.
+        """
+        if any(find.kinds <= kinds_of(case) for find in known):
+            return True
+        switches = tuple(sorted({switch for find in known for switch in find.mended_by}))
+        return bool(switches) and not self._breaks(claim, [attrs.evolve(case, switches=switches)])[0]
+
+    def _breaks(self, claim: str, cases: Sequence[Case]) -> list[bool]:
+        trials = dict(run_in_children((functools.partial(try_case, one, [claim]) for one in cases), self.jobs))
+        return [claim in trials[number].broken for number in range(len(cases))]
+
+    def _reduce(self, claim: str, case: Case, trial: Trial, progress: Progress) -> Find:
+        breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
-        mending = mended_by(smallest, SWITCHES, breaks) if self.profile == "4.9" else []
+        mending = mended_by(smallest, self.switches, breaks) if self.profile == "4.9" else []
         return Find(
             claim=claim,
             found=trial.broken[claim],
@@ -140,6 +157,6 @@ class Hunt:
         )
 
 
-def is_like(case: Case, find: Find) -> bool:
-    """True if a case has all the moves of a find, so that it most likely breaks the claim in the same way."""
-    return find.case.role == case.role and find.kinds <= {(move.kind, move.target) for move in case.moves}
+def kinds_of(case: Case) -> frozenset[tuple[str, str]]:
+    """Return kind and target of each move: what tells two ways to break a claim apart."""
+    return frozenset((move.kind, move.target) for move in case.moves)

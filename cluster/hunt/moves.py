@@ -1,6 +1,6 @@
-"""What may happen to a cluster in a hunt: kinds of moves, each a few steps of a scenario.
+"""Kinds of moves: what may happen to a cluster in a hunt.
 
-Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
+A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
 """
 
 from collections.abc import Callable, Mapping
@@ -56,7 +56,10 @@ class Kind:
 
 
 def _fault(**values: Any) -> Callable[[str, str], StepTable]:
-    """Return the step of a fault, whose values may name the target as `TARGET`, and the other broker as `OTHER`."""
+    """Return the step of a fault.
+
+    Its values name the target as `TARGET`, and the other broker as `OTHER`.
+    """
 
     def begin(target: str, label: str) -> StepTable:
         names = {"TARGET": target, "OTHER": SLAVE if target == MASTER else MASTER}

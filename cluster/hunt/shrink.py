@@ -1,4 +1,4 @@
-"""Makes a case that breaks a claim as small as it gets, and finds the switches that mend it. Pure.
+"""Reduces a case that breaks a claim, and finds what mends it. Pure.
 
 Whether a case breaks the claim is asked of a function, for several cases at once: those are played in parallel.
 """
@@ -18,7 +18,10 @@ _SHORTEST = 1.0
 
 
 def shrink(case: Case, breaks: Breaks) -> Case:
-    """Return a smaller case that breaks the claim, too: fewer moves first, then earlier, shorter and rounder ones."""
+    """Return a smaller case that breaks the claim, too.
+
+    It has fewer moves first, then earlier, shorter and rounder ones.
+    """
     for _ in range(MOST_ROUNDS):
         smaller = _first_that_breaks([*_with_fewer_moves(case)], breaks)
         if smaller is None:
@@ -45,7 +48,7 @@ def _with_fewer_moves(case: Case) -> Iterator[Case]:
 
 
 def _with_simpler_moves(case: Case) -> Iterator[Case]:
-    """Yield the case with all moves as early as they may be, and with each one shorter."""
+    """Yield the case with earlier moves, and with each one shorter."""
     early = _early(case.moves)
     if early != case.moves:
         yield attrs.evolve(case, moves=early)
@@ -57,7 +60,7 @@ def _with_simpler_moves(case: Case) -> Iterator[Case]:
 
 
 def _early(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Return moves that keep their order and distances, rounded to seconds, from the first possible time on."""
+    """Return the moves, rounded to seconds, from the first possible time on."""
     shift = min(move.at for move in moves) - FIRST_MOVE if moves else 0.0
     early = tuple(attrs.evolve(move, at=float(round(move.at - shift))) for move in moves)
     return early if is_possible(early) else tuple(moves)

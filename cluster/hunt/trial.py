@@ -25,7 +25,7 @@ NAME = "hunted"
 
 
 class _Unwritten(RunDirectory):
-    """A directory whose results nobody reads: writing them takes longer than judging the run."""
+    """A directory without results: writing them takes longer than judging."""
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Do nothing."""
@@ -97,7 +97,10 @@ def _judge(run: Run, claims: Sequence[Claim]) -> Trial:
 
 
 def _problem(run: Run) -> str:
-    """Return why a run ended early, unless it waited in vain in the end, which claims are about."""
+    """Return why a run ended early.
+
+    A wait in vain is no problem: claims are about it.
+    """
     for text in run.missing:
         found = _STEP.match(text)
         if found is None or not run.scenario.steps[int(found[1]) - 1].within or "is not true after" not in text:

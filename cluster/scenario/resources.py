@@ -32,6 +32,9 @@ def memory_of(pids: Iterable[int]) -> int | None:
 
 
 def cpu_seconds_of_nodes(*, is_simulated: bool) -> float:
-    """Return the processor time of all ended descendants of this process; of itself where nodes are simulated in it."""
+    """Return the processor time of all ended descendants of this process.
+
+    Of this process itself if nodes are simulated in it.
+    """
     usage = resource.getrusage(resource.RUSAGE_SELF if is_simulated else resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

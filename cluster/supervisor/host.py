@@ -1,4 +1,4 @@
-"""Where a cluster runs: on this machine, or on a simulated one (`rmqlab.cluster.simulation`)."""
+"""The machine of a cluster: this one, or a simulated one."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,7 +24,10 @@ class Forks(Protocol):
     """Starts and signals the processes of a cluster. ForkServer has the details."""
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
-        """Pass on each report with the id of its birth, until the processes can no longer be reached."""
+        """Pass on each report with the id of its birth.
+
+        Return when the processes can no longer be reached.
+        """
 
     async def spawn(self, birth: SpawnRequest) -> None:
         """Order a birth."""
@@ -50,7 +53,10 @@ class Host(Protocol):
         """Hold addresses for the cluster. PortTakenError if there are none."""
 
     def clock(self, rate: float, not_before: float) -> RatedClock:
-        """Return a clock for the cluster. Wall time begins at this second since 1970, or later."""
+        """Return a clock for the cluster.
+
+        Wall time begins at `not_before`, in seconds since 1970, or later.
+        """
 
     def control_listener(
         self, directory: ClusterDirectory

@@ -97,6 +97,15 @@ async def test_half_of_the_very_first_record_is_fetched_again(pair: Pair) -> Non
     assert (pair.copy.max_commit_log_offset, pair.copy.log.files.files) == (0, [])
 
 
+async def test_the_empty_rest_of_a_file_is_fetched_again_and_no_difference(pair: Pair) -> None:
+    """It is no record, so the master cannot be asked for it (found by a hunt)."""
+    send(pair.master, 100, "x")
+    replicate(pair.source, pair.copy, FILE)
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert FILE - 1000 < pair.copy.max_commit_log_offset < FILE
+    assert pair.recorder.events == []
+
+
 async def test_a_slave_whose_last_whole_record_expired_begins_at_the_master_s_first_byte(pair: Pair) -> None:
     send(pair.master, 100, "x")
     replicate(pair.source, pair.copy, FILE + 300)

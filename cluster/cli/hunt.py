@@ -1,0 +1,226 @@
+"""The command hunt: looks for schedules of faults that break a claim."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import trio
+import typer
+from rich.console import Group
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from rmqlab.cluster.cli.playall import run_apart
+from rmqlab.cluster.cli.terms import AsJson, console, fail, live_console, misused, print_json
+from rmqlab.cluster.hunt import hunt as hunting
+from rmqlab.cluster.hunt.case import scenario_of
+from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.hunt import Find, Hunt
+from rmqlab.cluster.hunt.moves import KINDS
+from rmqlab.cluster.hunt.tomlfile import scenario_text
+from rmqlab.cluster.scenario.binding import near
+from rmqlab.cluster.supervisor.directory import home
+from rmqlab.cluster.supervisor.topology import PROFILES
+
+SEEDS = 100
+MOST_PROBLEMS = 5
+
+
+def hunt(
+    claims: Annotated[str, typer.Option(help="Names of claims, with commas; all if omitted.")] = "",
+    faults: Annotated[str, typer.Option(help="Kinds of faults, with commas; all if omitted.")] = "",
+    profile: Annotated[str, typer.Option(help="4.9, or hardened (all switches that depart from it).")] = "4.9",
+    seeds: Annotated[int | None, typer.Option(min=1, help=f"Number of schedules; {SEEDS} if omitted.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="How long to hunt, instead of --seeds.")] = None,
+    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first schedule; the next ones count up.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many processes at a time.")] = 2,
+    directory: Annotated[Path | None, typer.Option("--dir", help="Where to write what is found.")] = None,
+    *,
+    replay: Annotated[bool, typer.Option(help="Play what is found on real processes, too.")] = True,
+    listed: Annotated[bool, typer.Option("--list", help="Only list the claims and the kinds of faults.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draw schedules of faults from seeds, and play them until a claim breaks.
+
+    Each runs on a simulated machine. What breaks a claim is reduced to its smallest form, and written as a scenario
+    file. Exit status: 0 nothing broke, 1 something did, 2 some schedules could not be judged.
+    """
+    if listed:
+        _print_list(as_json=as_json)
+        return
+    if profile not in PROFILES:
+        misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}")
+    if seeds is not None and minutes is not None:
+        misused("--seeds and --minutes: expected one of them")
+    planned = Hunt(
+        claims=_names("claim", claims, CLAIMS),
+        kinds=_names("kind of fault", faults, KINDS),
+        profile=profile,
+        first_seed=first_seed,
+        seeds=None if minutes is not None else seeds or SEEDS,
+        minutes=minutes,
+        jobs=jobs,
+    )
+    place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    progress = hunting.Progress()
+    try:
+        finds = _hunt(planned, progress, place, as_json=as_json)
+        replays = {path: _replay(path, profile) for path in finds} if replay else {}
+    except OSError as exc:
+        fail(f"{place}: {exc.strerror}")
+    if as_json:
+        print_json(_document(planned, progress, finds, replays))
+    else:
+        console.print(_render(progress, finds, replays))
+    raise typer.Exit(1 if finds else 2 if progress.unknown or progress.problems or not progress.seeds else 0)
+
+
+def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in given.split(",") if name.strip())
+    for name in names:
+        if name not in known:
+            misused(f"no {what} {name!r}{near(name, known)}")
+    return names or tuple(known)
+
+
+def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bool) -> dict[Path, Find]:
+    """Hunt until the end or Ctrl-C. Return what was found, by the file in which it is."""
+    found: dict[Path, Find] = {}
+    # Without its own thread: the hunt forks.
+    bar = Progress(
+        BarColumn(), TextColumn("{task.description}"), console=live_console, auto_refresh=False, transient=True
+    )
+    task = bar.add_task("", total=planned.seeds)
+
+    def show() -> None:
+        bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=console.is_terminal)
+
+    try:
+        with bar if console.is_terminal and not as_json else _Nothing():
+            for find in planned.run(progress, show):
+                path = _write(find, place, planned)
+                found[path] = find
+                if not as_json:
+                    console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
+    except KeyboardInterrupt:
+        progress.problems.append("interrupted")
+    return found
+
+
+class _Nothing:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _how_far(progress: hunting.Progress) -> str:
+    rate = progress.virtual_seconds / progress.seconds
+    text = f"{progress.seeds} schedules, {progress.seeds / progress.seconds:.1f}/s, {rate:.0f} times real time"
+    return f"{text}; reducing: {progress.shrinking}" if progress.shrinking else text
+
+
+def _moves(find: Find) -> str:
+    return ", ".join(map(str, find.case.moves))
+
+
+def _write(find: Find, place: Path, planned: Hunt) -> Path:
+    """Write the smallest form as a scenario file."""
+    place.mkdir(parents=True, exist_ok=True)
+    claim = CLAIMS[find.claim]
+    path = place / f"{find.claim}-{find.case.seed}.toml"
+    command = ["rmqlab", "hunt", "--claims", find.claim, "--faults", ",".join(planned.kinds), "--profile"]
+    command += [planned.profile, "--first-seed", str(find.case.seed), "--seeds", "1"]
+    comments = (
+        f"Breaks the claim {find.claim}: {claim.says}. Found: {find.found}.",
+        f"Each alone mends it: {', '.join(find.mended_by)}." if find.mended_by else "No switch alone mends it.",
+        f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
+        f"drawn by: {shlex.join(command)}",
+    )
+    scenario = scenario_of(find.case, [dict(claim.expectation)], name=path.stem, claim=claim.says)
+    path.write_text(scenario_text(scenario, comments))
+    return path
+
+
+def _replay(path: Path, profile: str) -> bool | None:
+    """Play a file on real processes.
+
+    Return whether the claim breaks there, too; None if that is unknown.
+    """
+    done = trio.run(run_apart, path, profile, [])
+    verdicts = [expectation["verdict"] for expectation in done["expectations"]]
+    return None if not verdicts or "unknown" in verdicts else "violated" in verdicts
+
+
+def _document(
+    planned: Hunt, progress: hunting.Progress, finds: dict[Path, Find], replays: dict[Path, bool | None]
+) -> dict[str, Any]:
+    return {
+        "profile": planned.profile,
+        "claims": list(planned.claims),
+        "faults": list(planned.kinds),
+        "first_seed": planned.first_seed,
+        "schedules": progress.seeds,
+        "unknown": progress.unknown,
+        "problems": progress.problems,
+        "seconds": round(progress.seconds, 2),
+        "virtual_seconds": round(progress.virtual_seconds, 1),
+        "finds": [
+            {
+                "claim": find.claim,
+                "found": find.found,
+                "seed": find.case.seed,
+                "moves": [attrs.asdict(move) for move in find.case.moves],
+                "mended_by": list(find.mended_by),
+                "after_seconds": round(find.after_seconds, 2),
+                "on_real_processes": replays.get(path),
+                "file": str(path),
+            }
+            for path, find in finds.items()
+        ],
+    }
+
+
+def _render(progress: hunting.Progress, finds: dict[Path, Find], replays: dict[Path, bool | None]) -> Group:
+    said = {True: "it happens there, too", False: "it does not happen there", None: "not known"}
+    lines: list[Text] = []
+    for path, find in finds.items():
+        real = said[replays[path]] if path in replays else "not played"
+        lines += [
+            Text.assemble((find.claim, "bold red"), f": {CLAIMS[find.claim].says}"),
+            Text(f"  broken by: {_moves(find)} ({find.case.role}, {find.case.flush})"),
+            Text(f"  found: {find.found}"),
+            Text(f"  mended by: {' or '.join(find.mended_by) or 'no switch alone'}"),
+            Text(f"  on real processes: {real}"),
+            Text(f"  {path}", "dim"),
+        ]
+    lines += [Text(problem, "yellow") for problem in progress.problems[:MOST_PROBLEMS]]
+    return Group(*lines, Text(_summary(progress, finds), "bold"))
+
+
+def _summary(progress: hunting.Progress, finds: dict[Path, Find]) -> str:
+    broke = f"{len(finds)} ways to break a claim" if finds else "nothing broke"
+    speed = f"{progress.virtual_seconds / max(progress.seconds, 0.001):.0f} times real time"
+    unknown = f", {progress.unknown} with a claim that could not be judged" if progress.unknown else ""
+    return f"{broke}; {progress.seeds} schedules in {progress.seconds:.0f} s, {speed}{unknown}"
+
+
+def _print_list(*, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "claims": {claim.name: claim.says for claim in CLAIMS.values()},
+                "faults": {name: kind.says for name, kind in KINDS.items()},
+            }
+        )
+        return
+    for title, rows in (
+        ("claims", {name: claim.says for name, claim in CLAIMS.items()}),
+        ("kinds of faults", {name: kind.says for name, kind in KINDS.items()}),
+    ):
+        console.print(Text(title, "bold"))
+        for name, says in rows.items():
+            console.print(f"  {name:16} {says}")

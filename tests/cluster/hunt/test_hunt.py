@@ -1,0 +1,96 @@
+"""Whole hunts, on simulated clusters."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
+from rmqlab.cluster.hunt.hunt import Hunt, Progress
+from rmqlab.cluster.hunt.moves import Move
+from rmqlab.cluster.hunt.trial import try_case
+from rmqlab.simulation.child import run_in_child
+
+WIPE = Move("wipe", "broker-a-s", FIRST_MOVE, 1.0)
+
+
+@pytest.fixture
+def command() -> CliRunner:
+    return CliRunner()
+
+
+def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
+    hunt = Hunt(
+        claims=("slave-complete",),
+        kinds=("wipe",),
+        seeds=1,
+        switches=("ha_drop_silent_master", "ha_bootstrap_from_first_byte"),
+    )
+    progress = Progress()
+
+    (find,) = hunt.run(progress)
+
+    assert (find.claim, find.case.moves) == ("slave-complete", (WIPE,))
+    assert find.mended_by == ("ha_bootstrap_from_first_byte",)
+    assert (progress.seeds, progress.unknown, progress.problems) == (1, 0, [])
+
+
+def test_a_seed_has_the_same_outcome_again() -> None:
+    case = draw_case(8, "4.9", ("kill", "pause", "consumer"))
+    claims = ("nothing-lost", "same-log", "offsets-advance", "all-consumed", "no-crash")
+
+    assert run_in_child(lambda: try_case(case, claims)) == run_in_child(lambda: try_case(case, claims))
+
+
+def test_a_setting_that_no_broker_knows_is_an_error() -> None:
+    case = Case(seed=1, moves=(WIPE,), switches=("no_such_switch",))
+
+    with pytest.raises(Exception, match="no_such_switch"):
+        run_in_child(lambda: try_case(case, ("no-crash",)))
+
+
+def test_the_command_writes_what_breaks_a_claim(command: CliRunner, tmp_path: Path) -> None:
+    words = ["hunt", "--claims", "slave-complete", "--faults", "wipe", "--seeds", "1", "--profile", "4.9"]
+    done = command.invoke(app, [*words, "--no-replay", "--json", "--dir", str(tmp_path)])
+
+    assert done.exit_code == 1
+    document = json.loads(done.stdout)
+    (find,) = document["finds"]
+    assert (document["schedules"], find["claim"], find["on_real_processes"]) == (1, "slave-complete", None)
+    scenario = tomllib.loads(Path(find["file"]).read_text())
+    assert any(step.get("wipe") == "broker-a-s" for step in scenario["step"])
+
+
+def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Path) -> None:
+    words = ["hunt", "--claims", "no-crash", "--faults", "restart", "--seeds", "1"]
+
+    done = command.invoke(app, [*words, "--dir", str(tmp_path / "none")])
+
+    assert (done.exit_code, "nothing broke" in done.stdout) == (0, True)
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--claims", "nothing-los"], "no claim 'nothing-los'; did you mean nothing-lost?"),
+        (["--faults", "kil"], "no kind of fault 'kil'; did you mean kill?"),
+        (["--profile", "5.0"], "no profile '5.0'; profiles: 4.9, hardened"),
+        (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
+    ],
+)
+def test_bad_input_is_one_line(command: CliRunner, words: list[str], text: str) -> None:
+    done = command.invoke(app, ["hunt", *words])
+
+    assert (done.exit_code, done.stderr) == (2, f"rmqlab: {text}\n")
+
+
+def test_claims_and_faults_are_listed(command: CliRunner) -> None:
+    done = command.invoke(app, ["hunt", "--list"])
+
+    assert done.exit_code == 0
+    assert "nothing-lost" in done.stdout
+    assert "power-loss" in done.stdout

@@ -1,0 +1,68 @@
+"""Reducing what breaks a claim, without a cluster."""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case, is_possible
+from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.shrink import mended_by, shrink
+
+
+def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], list[bool]]:
+    return lambda cases: [is_broken(case) for case in cases]
+
+
+def test_what_does_not_matter_is_removed() -> None:
+    case = Case(
+        seed=1,
+        moves=(
+            Move("restart", "broker-a", 22.3, 0.0),
+            Move("pause", "namesrv-1", 25.7, 3.0),
+            Move("kill", "broker-a-s", 31.4, 17.5),
+            Move("consumer", "shop", 44.2, 8.0),
+            Move("kill", "broker-a", 70.0, 5.5),
+        ),
+    )
+
+    smallest = shrink(case, breaking(lambda one: one.touches("broker-a-s")))
+
+    assert smallest.moves == (Move("kill", "broker-a-s", FIRST_MOVE, 1.0),)
+
+
+def test_two_moves_that_need_each_other_stay() -> None:
+    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 30.0, 9.0), Move("kill", "broker-a", 50.0, 33.0)))
+
+    def is_broken(one: Case) -> bool:
+        return one.touches("broker-a") and one.touches("broker-a-s") and one.moves[-1].seconds >= 8
+
+    smallest = shrink(case, breaking(is_broken))
+
+    assert [(move.target, move.at, move.seconds) for move in smallest.moves] == [
+        ("broker-a-s", 20.0, 1.0),
+        ("broker-a", 40.0, 8.0),
+    ]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 4))
+def test_the_smallest_case_is_possible_and_breaks_the_claim(seed: int, least: int) -> None:
+    drawn = draw_case(seed, "4.9", KINDS)
+
+    def is_broken(one: Case) -> bool:
+        return len(one.moves) >= min(least, len(drawn.moves))
+
+    smallest = shrink(drawn, breaking(is_broken))
+
+    assert is_possible(smallest.moves)
+    assert len(smallest.moves) == min(least, len(drawn.moves))
+
+
+def test_switches_that_mend_are_found_one_by_one() -> None:
+    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
+
+    mending = mended_by(case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
+
+    assert mending == ["one", "three"]
+    assert case == attrs.evolve(case, switches=())
