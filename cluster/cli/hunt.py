@@ -9,15 +9,16 @@ import attrs
 import trio
 import typer
 from rich.console import Group
-from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
+from rmqlab.cluster.cli.hunt_progress import shown, summary
+from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.playall import run_apart
-from rmqlab.cluster.cli.terms import AsJson, console, fail, live_console, misused, print_json
+from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.case import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.hunt import Find, Hunt
+from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Find, Hunt
 from rmqlab.cluster.hunt.moves import KINDS
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
@@ -29,8 +30,14 @@ MOST_PROBLEMS = 5
 
 
 def hunt(
+    scenario: Annotated[
+        str | None, typer.Argument(help="Hunt for seeds with which this scenario fails, instead of drawing faults.")
+    ] = None,
     claims: Annotated[str, typer.Option(help="Names of claims, with commas; all if omitted.")] = "",
     faults: Annotated[str, typer.Option(help="Kinds of faults, with commas; all if omitted.")] = "",
+    switches: Annotated[
+        str, typer.Option(help="Switches to try on what is found in 4.9, with commas; all if omitted.")
+    ] = "",
     profile: Annotated[str, typer.Option(help="4.9, or hardened (all switches that depart from it).")] = "4.9",
     seeds: Annotated[int | None, typer.Option(min=1, help=f"Number of schedules; {SEEDS} if omitted.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="How long to hunt, instead of --seeds.")] = None,
@@ -54,14 +61,18 @@ def hunt(
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}")
     if seeds is not None and minutes is not None:
         misused("--seeds and --minutes: expected one of them")
+    many = None if minutes is not None else seeds or SEEDS
+    extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
+    if scenario is not None:
+        if claims or faults or switches:
+            misused("a scenario has its own faults and claims: expected no --claims, --faults and --switches")
+        hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
         kinds=_names("kind of fault", faults, KINDS),
         profile=profile,
-        first_seed=first_seed,
-        seeds=None if minutes is not None else seeds or SEEDS,
-        minutes=minutes,
-        jobs=jobs,
+        extent=extent,
+        switches=_names("switch", switches, SWITCHES),
     )
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
@@ -74,7 +85,7 @@ def hunt(
         print_json(_document(planned, progress, finds, replays))
     else:
         console.print(_render(progress, finds, replays))
-    raise typer.Exit(1 if finds else 2 if progress.unknown or progress.problems or not progress.seeds else 0)
+    raise typer.Exit(progress.exit_status(is_broken=bool(finds)))
 
 
 def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
@@ -88,39 +99,12 @@ def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
 def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bool) -> dict[Path, Find]:
     """Hunt until the end or Ctrl-C. Return what was found, by the file in which it is."""
     found: dict[Path, Find] = {}
-    # Without its own thread: the hunt forks.
-    bar = Progress(
-        BarColumn(), TextColumn("{task.description}"), console=live_console, auto_refresh=False, transient=True
-    )
-    task = bar.add_task("", total=planned.seeds)
-
-    def show() -> None:
-        bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=console.is_terminal)
-
-    try:
-        with bar if console.is_terminal and not as_json else _Nothing():
-            for find in planned.run(progress, show):
-                path = _write(find, place, planned)
-                found[path] = find
-                if not as_json:
-                    console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
-    except KeyboardInterrupt:
-        progress.problems.append("interrupted")
+    with shown(progress, planned.extent, as_json=as_json) as show:
+        for find in planned.run(progress, show):
+            found[_write(find, place, planned)] = find
+            if not as_json:
+                console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
     return found
-
-
-class _Nothing:
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def _how_far(progress: hunting.Progress) -> str:
-    rate = progress.virtual_seconds / progress.seconds
-    text = f"{progress.seeds} schedules, {progress.seeds / progress.seconds:.1f}/s, {rate:.0f} times real time"
-    return f"{text}; reducing: {progress.shrinking}" if progress.shrinking else text
 
 
 def _moves(find: Find) -> str:
@@ -162,7 +146,7 @@ def _document(
         "profile": planned.profile,
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
-        "first_seed": planned.first_seed,
+        "first_seed": planned.extent.first_seed,
         "schedules": progress.seeds,
         "unknown": progress.unknown,
         "problems": progress.problems,
@@ -198,14 +182,7 @@ def _render(progress: hunting.Progress, finds: dict[Path, Find], replays: dict[P
             Text(f"  {path}", "dim"),
         ]
     lines += [Text(problem, "yellow") for problem in progress.problems[:MOST_PROBLEMS]]
-    return Group(*lines, Text(_summary(progress, finds), "bold"))
-
-
-def _summary(progress: hunting.Progress, finds: dict[Path, Find]) -> str:
-    broke = f"{len(finds)} ways to break a claim" if finds else "nothing broke"
-    speed = f"{progress.virtual_seconds / max(progress.seconds, 0.001):.0f} times real time"
-    unknown = f", {progress.unknown} with a claim that could not be judged" if progress.unknown else ""
-    return f"{broke}; {progress.seeds} schedules in {progress.seconds:.0f} s, {speed}{unknown}"
+    return Group(*lines, Text(summary(progress, len(finds), "ways to break a claim"), "bold"))
 
 
 def _print_list(*, as_json: bool) -> None:

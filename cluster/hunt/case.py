@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move, StepTable
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
 
 FIRST_MOVE = 20.0
 """Seconds after the begin: the clients have run for a while."""
@@ -86,23 +86,19 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
 def is_possible(moves: Sequence[Move]) -> bool:
     """True if a cluster can play these moves, and is promised to survive them.
 
-    No target has two moves at a time, and only one disk loses something: RocketMQ promises nothing after that.
+    No process and no link has two moves at a time, and only one disk loses something: RocketMQ promises nothing after
+    that.
     """
     if sum(KINDS[move.kind].loses_data for move in moves) > 1:
         return False
     by_target: dict[str, list[Move]] = {}
     for move in moves:
-        for target in (MASTER, SLAVE) if move.target in (MASTER, SLAVE) and _is_link(move) else (move.target,):
-            by_target.setdefault(target, []).append(move)
+        by_target.setdefault("the link" if KINDS[move.kind].is_of_link else move.target, []).append(move)
     for own in by_target.values():
         own.sort(key=lambda move: move.at)
         if any(after.at < before.ends_at + _GAP for before, after in itertools.pairwise(own)):
             return False
     return True
-
-
-def _is_link(move: Move) -> bool:
-    return move.kind in ("replication-cut", "one-way", "slow-link")
 
 
 def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:

@@ -8,11 +8,14 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
+from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
 from rmqlab.cluster.hunt.moves import MASTER, NAMESERVER, SLAVE
 
 QUICK_MILLIS = 2500
 """Longest time of a send that nothing but a slave's faults can delay: less than the time-out of a wait for a slave."""
+
+SILENT_SECONDS = 45.0
+"""Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,6 +48,13 @@ def _keeps_disks(case: Case) -> bool:
 def _keeps_files(case: Case) -> bool:
     """False if files are deleted before their time, by a full disk (store-ha#30), too."""
     return _keeps_disks(case) and not case.uses("disk-full")
+
+
+def _silences_the_master(case: Case) -> bool:
+    return any(
+        move.kind in ("pause", "isolate") and move.target == MASTER and move.seconds >= SILENT_SECONDS
+        for move in case.moves
+    )
 
 
 def _spares_the_master(case: Case) -> bool:
@@ -89,6 +99,18 @@ CLAIMS: Mapping[str, Claim] = {
             says="nothing is consumed again because an offset went back",
             expectation=_is_metric("duplicates.offset_rollback", "deliveries"),
             applies=_keeps_disks,
+        ),
+        Claim(
+            name="slave-notices",
+            says="a slave that hears nothing from its master for 45 s closes the connection",
+            expectation={
+                "name": "connections that the slave closed",
+                "event": "ha_client_disconnected",
+                "where": {"node": SLAVE},
+                "before": HEALED,
+                "at_least": "1 events",
+            },
+            applies=_silences_the_master,
         ),
         Claim(
             name="quick-sends",

@@ -9,7 +9,8 @@ import attrs
 
 from rmqlab.cluster.hunt.case import Case, draw_case
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
-from rmqlab.cluster.hunt.trial import Trial, try_case
+from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
+from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.simulation.child import run_in_children
 
 SWITCHES = (
@@ -67,33 +68,52 @@ class Progress:
     """What is being reduced at the moment; empty while cases are drawn."""
     began: float = attrs.field(factory=time.monotonic)
 
-    def count(self, case: Case, trial: Trial) -> None:
-        """Add a case that was played."""
+    def count(self, seed: int, trial: Trial) -> None:
+        """Add what was played with a seed."""
         self.seeds += 1
         self.virtual_seconds += trial.seconds
         self.unknown += bool(trial.unknown)
         if trial.problem:
-            self.problems.append(f"seed {case.seed}: {trial.problem}")
+            self.problems.append(f"seed {seed}: {trial.problem}")
 
     @property
     def seconds(self) -> float:
         """Real seconds since the begin."""
         return time.monotonic() - self.began
 
+    def exit_status(self, *, is_broken: bool) -> int:
+        """Return 0 if nothing broke, 1 if something did, 2 if that is not known."""
+        is_unsure = self.unknown or self.problems or not self.seeds
+        return 1 if is_broken else 2 if is_unsure else 0
+
+
+@attrs.frozen(kw_only=True)
+class Extent:
+    """How long a hunt is, and how wide."""
+
+    first_seed: int = 1
+    seeds: int | None = 100
+    """Number of seeds; None: until `minutes` are over."""
+    minutes: float | None = None
+    jobs: int = 2
+    """Processes at a time."""
+
+    def draw(self, progress: Progress) -> Iterator[int]:
+        """Yield seeds until the end."""
+        for number in itertools.count() if self.seeds is None else range(self.seeds):
+            if self.minutes is not None and progress.seconds > 60 * self.minutes:
+                return
+            yield self.first_seed + number
+
 
 @attrs.frozen(kw_only=True)
 class Hunt:
-    """What to hunt for, and how long."""
+    """A hunt for schedules of faults that break a claim."""
 
     claims: tuple[str, ...]
     kinds: tuple[str, ...]
     profile: str = "4.9"
-    first_seed: int = 1
-    seeds: int | None = 100
-    """Number of cases; None: until `minutes` are over."""
-    minutes: float | None = None
-    jobs: int = 2
-    """Processes at a time."""
+    extent: Extent = Extent()
     switches: tuple[str, ...] = SWITCHES
     """Those that are tried on what is found in 4.9."""
 
@@ -101,7 +121,7 @@ class Hunt:
         """Yield each new way to break a claim, in its smallest form."""
         known: list[Find] = []
         for case, trial in self._trials(self._cases(progress)):
-            progress.count(case, trial)
+            progress.count(case.seed, trial)
             for claim in trial.broken:
                 if not self._is_known(claim, case, [find for find in known if find.claim == claim]):
                     progress.shrinking = f"seed {case.seed} breaks {claim}"
@@ -112,10 +132,8 @@ class Hunt:
             on_change()
 
     def _cases(self, progress: Progress) -> Iterator[Case]:
-        for number in itertools.count() if self.seeds is None else range(self.seeds):
-            if self.minutes is not None and progress.seconds > 60 * self.minutes:
-                return
-            yield draw_case(self.first_seed + number, self.profile, self.kinds)
+        for seed in self.extent.draw(progress):
+            yield draw_case(seed, self.profile, self.kinds)
 
     def _trials(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Trial]]:
         """Play cases, and yield them in the order of their ends."""
@@ -126,7 +144,7 @@ class Hunt:
                 played.append(case)
                 yield functools.partial(try_case, case, self.claims)
 
-        for number, trial in run_in_children(plays(), self.jobs):
+        for number, trial in run_in_children(plays(), self.extent.jobs):
             yield played[number], trial
 
     def _is_known(self, claim: str, case: Case, known: Sequence[Find]) -> bool:
@@ -140,7 +158,7 @@ class Hunt:
         return bool(switches) and not self._breaks(claim, [attrs.evolve(case, switches=switches)])[0]
 
     def _breaks(self, claim: str, cases: Sequence[Case]) -> list[bool]:
-        trials = dict(run_in_children((functools.partial(try_case, one, [claim]) for one in cases), self.jobs))
+        trials = dict(run_in_children((functools.partial(try_case, one, [claim]) for one in cases), self.extent.jobs))
         return [claim in trials[number].broken for number in range(len(cases))]
 
     def _reduce(self, claim: str, case: Case, trial: Trial, progress: Progress) -> Find:
@@ -155,6 +173,30 @@ class Hunt:
             mended_by=tuple(mending),
             after_seconds=progress.seconds,
         )
+
+
+@attrs.frozen(kw_only=True)
+class SeedHunt:
+    """A hunt for seeds with which a scenario does not hold."""
+
+    scenario: Scenario
+    profile: str = "4.9"
+    extent: Extent = Extent()
+
+    def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[tuple[int, Trial]]:
+        """Yield each seed with which an expectation is violated."""
+        drawn: list[int] = []
+
+        def plays() -> Iterator[Callable[[], Trial]]:
+            for seed in self.extent.draw(progress):
+                drawn.append(seed)
+                yield functools.partial(try_seed, self.scenario, self.profile, seed)
+
+        for number, trial in run_in_children(plays(), self.extent.jobs):
+            progress.count(drawn[number], trial)
+            if trial.broken:
+                yield drawn[number], trial
+            on_change()
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:

@@ -51,6 +51,8 @@ class Kind:
     least: float = 1.0
     """Seconds that it lasts, at least."""
     most: float = 60.0
+    is_of_link: bool = False
+    """True for a fault of the link between both brokers: it goes together with others of the target."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
 
@@ -126,18 +128,21 @@ KINDS: Mapping[str, Kind] = {
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole", only="ha", both_ways=True),
         end=_heal,
+        is_of_link=True,
     ),
     "one-way": Kind(
         says="bytes from one broker to the other vanish",
         targets=_BROKERS,
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole"),
         end=_heal,
+        is_of_link=True,
     ),
     "slow-link": Kind(
         says="bytes between the brokers take 400 ms",
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="latency", millis=400, both_ways=True),
         end=_heal,
+        is_of_link=True,
     ),
     "slow-sync": Kind(
         says="each fsync of a broker takes a second",

@@ -3,7 +3,7 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,36 @@ def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
 def try_case(case: Case, names: Iterable[str]) -> Trial:
     """Play a case in this process, which it changes for good: call it in a child."""
     claims = claims_for(case, names)
-    scenario = bind_case(case, claims)
     options = Options(profile=case.profile, seed=case.seed, keeps_stores=True)
+    return _simulated(bind_case(case, claims), options, lambda run: _judge(run, claims))
+
+
+def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
+    """Play a scenario with a seed, and name the expectations that do not hold. As `try_case`."""
+    options = Options(profile=profile, seed=seed, keeps_stores=True)
+    return _simulated(scenario, options, _judge_expectations)
+
+
+def _simulated(scenario: Scenario, options: Options, judge: Callable[[Run], Trial]) -> Trial:
+    """Play a scenario in a directory that is deleted afterwards."""
     place = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_fast_place()))
 
     async def play(host: Host) -> Run:
         return await run_scenario(scenario, options, directory=_Unwritten(place), host=host)
 
     try:
-        run = simulate(str(case.seed), play)
-        return _judge(run, claims)
+        return judge(simulate(str(options.seed), play))
     finally:
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _judge_expectations(run: Run) -> Trial:
+    return Trial(
+        broken={one.expectation.title: one.found for one in run.judged if one.verdict is Verdict.VIOLATED},
+        unknown={one.expectation.title: one.found for one in run.judged if one.verdict is Verdict.UNKNOWN},
+        problem="; ".join(run.missing),
+        seconds=run.seconds,
+    )
 
 
 def _judge(run: Run, claims: Sequence[Claim]) -> Trial:

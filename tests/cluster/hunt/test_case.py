@@ -61,10 +61,11 @@ def test_a_target_has_one_move_at_a_time() -> None:
     assert is_possible([kill, attrs.evolve(pause, at=33)])
 
 
-def test_a_link_is_a_move_on_both_brokers() -> None:
-    cut = Move("replication-cut", "broker-a", 20, 10)
+def test_a_link_has_one_move_at_a_time_beside_those_of_its_brokers() -> None:
+    cut, slow = Move("replication-cut", "broker-a", 20, 10), Move("one-way", "broker-a-s", 25, 1)
 
-    assert not is_possible([cut, Move("kill", "broker-a-s", 25, 1)])
+    assert is_possible([cut, Move("kill", "broker-a-s", 25, 1)])
+    assert not is_possible([cut, slow])
 
 
 def test_only_one_disk_loses_something() -> None:
@@ -86,3 +87,11 @@ def test_sends_are_expected_to_be_quick_only_where_the_master_is_spared() -> Non
 
     assert [claim.name for claim in claims_for(slave, ["quick-sends"])] == ["quick-sends"]
     assert claims_for(master, ["quick-sends"]) == []
+
+
+def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> None:
+    long = Case(seed=1, moves=(Move("isolate", "broker-a", 20, 50),))
+    short = Case(seed=1, moves=(Move("isolate", "broker-a", 20, 30),))
+
+    assert [claim.name for claim in claims_for(long, ["slave-notices"])] == ["slave-notices"]
+    assert claims_for(short, ["slave-notices"]) == []

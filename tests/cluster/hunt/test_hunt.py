@@ -9,11 +9,12 @@ from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
-from rmqlab.cluster.hunt.hunt import Hunt, Progress
+from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
 from rmqlab.cluster.hunt.trial import try_case
 from rmqlab.simulation.child import run_in_child
 
+SCENARIOS = Path(__file__).parents[3] / "examples" / "scenarios"
 WIPE = Move("wipe", "broker-a-s", FIRST_MOVE, 1.0)
 
 
@@ -26,7 +27,7 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
     hunt = Hunt(
         claims=("slave-complete",),
         kinds=("wipe",),
-        seeds=1,
+        extent=Extent(seeds=1),
         switches=("ha_drop_silent_master", "ha_bootstrap_from_first_byte"),
     )
     progress = Progress()
@@ -54,7 +55,8 @@ def test_a_setting_that_no_broker_knows_is_an_error() -> None:
 
 def test_the_command_writes_what_breaks_a_claim(command: CliRunner, tmp_path: Path) -> None:
     words = ["hunt", "--claims", "slave-complete", "--faults", "wipe", "--seeds", "1", "--profile", "4.9"]
-    done = command.invoke(app, [*words, "--no-replay", "--json", "--dir", str(tmp_path)])
+    words += ["--switches", "ha_check_master", "--no-replay"]
+    done = command.invoke(app, [*words, "--json", "--dir", str(tmp_path)])
 
     assert done.exit_code == 1
     document = json.loads(done.stdout)
@@ -78,14 +80,33 @@ def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Pat
     [
         (["--claims", "nothing-los"], "no claim 'nothing-los'; did you mean nothing-lost?"),
         (["--faults", "kil"], "no kind of fault 'kil'; did you mean kill?"),
+        (["--switches", "ha_check"], "no switch 'ha_check'; did you mean ha_check_master?"),
         (["--profile", "5.0"], "no profile '5.0'; profiles: 4.9, hardened"),
         (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
+        (
+            ["kill-master", "--faults", "kill"],
+            "a scenario has its own faults and claims: expected no --claims, --faults and --switches",
+        ),
     ],
 )
 def test_bad_input_is_one_line(command: CliRunner, words: list[str], text: str) -> None:
     done = command.invoke(app, ["hunt", *words])
 
     assert (done.exit_code, done.stderr) == (2, f"rmqlab: {text}\n")
+
+
+def test_a_scenario_is_played_with_many_seeds(command: CliRunner, tmp_path: Path) -> None:
+    done = command.invoke(app, ["hunt", "sync-slave-killed", "--seeds", "2", "--json"])
+
+    assert (done.exit_code, json.loads(done.stdout)["schedules"]) == (0, 2)
+
+    never = tmp_path / "never.toml"
+    text = (SCENARIOS / "05-sync-slave-killed.toml").read_text()
+    never.write_text(text + '\n[[expect]]\nmetric = "sent"\nequals = "0 messages"\n')
+    done = command.invoke(app, ["hunt", str(never), "--seeds", "1", "--first-seed", "7"])
+
+    assert done.exit_code == 1
+    assert f"rmqlab run {never} --simulated --seed 7 --profile 4.9" in done.stdout
 
 
 def test_claims_and_faults_are_listed(command: CliRunner) -> None:

@@ -1,0 +1,44 @@
+"""How far a hunt is, on a terminal and in its last line."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from rmqlab.cluster.cli.terms import console, live_console
+from rmqlab.cluster.hunt import hunt as hunting
+
+
+@contextmanager
+def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) -> Iterator[Callable[[], object]]:
+    """Show a bar on a terminal; yield the function that draws it anew. Ctrl-C ends the block."""
+    bar = Progress(
+        BarColumn(),
+        TextColumn("{task.description}"),
+        console=live_console,
+        auto_refresh=False,  # without a thread, because the hunt forks
+        transient=True,
+        disable=as_json or not console.is_terminal,
+    )
+    task = bar.add_task("", total=extent.seeds)
+    try:
+        with bar:
+            yield lambda: bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=True)
+    except KeyboardInterrupt:
+        progress.problems.append("interrupted")
+
+
+def _how_far(progress: hunting.Progress) -> str:
+    text = f"{progress.seeds} schedules, {progress.seeds / progress.seconds:.1f}/s, {_speed(progress)}"
+    return f"{text}; reducing: {progress.shrinking}" if progress.shrinking else text
+
+
+def _speed(progress: hunting.Progress) -> str:
+    return f"{progress.virtual_seconds / max(progress.seconds, 0.001):.0f} times real time"
+
+
+def summary(progress: hunting.Progress, found: int, what: str) -> str:
+    """Return the last line of a hunt that found so many of these."""
+    broke = f"{found} {what}" if found else "nothing broke"
+    unknown = f", {progress.unknown} with a claim that could not be judged" if progress.unknown else ""
+    return f"{broke}; {progress.seeds} schedules in {progress.seconds:.0f} s, {_speed(progress)}{unknown}"

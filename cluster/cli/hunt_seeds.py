@@ -1,0 +1,53 @@
+"""The command hunt with a scenario: looks for seeds with which it fails."""
+
+import shlex
+from typing import NoReturn
+
+import typer
+from rich.text import Text
+
+from rmqlab.cluster.cli.hunt_progress import shown, summary
+from rmqlab.cluster.cli.terms import console, misused, print_json
+from rmqlab.cluster.hunt.hunt import Extent, Progress, SeedHunt
+from rmqlab.cluster.hunt.trial import Trial
+from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
+from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
+
+
+def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoReturn:
+    """Play a scenario with many seeds, print those with which it is violated, and exit."""
+    try:
+        scenario = load_scenario(find_scenario(name))
+    except (NoScenarioError, ScenarioError) as exc:
+        misused(str(exc))
+    progress, found = Progress(), dict[int, Trial]()
+
+    def replay(seed: int) -> str:
+        return shlex.join(["rmqlab", "run", name, "--simulated", "--seed", str(seed), "--profile", profile])
+
+    with shown(progress, extent, as_json=as_json) as show:
+        for seed, trial in SeedHunt(scenario=scenario, profile=profile, extent=extent).run(progress, show):
+            found[seed] = trial
+            if not as_json:
+                what = "; ".join(f"{title}: {value}" for title, value in trial.broken.items())
+                console.print(Text.assemble((f"seed {seed}", "bold red"), f": {what}\n  {replay(seed)}"))
+    if as_json:
+        print_json(
+            {
+                "profile": profile,
+                "scenario": scenario.name,
+                "first_seed": extent.first_seed,
+                "schedules": progress.seeds,
+                "unknown": progress.unknown,
+                "problems": progress.problems,
+                "seconds": round(progress.seconds, 2),
+                "virtual_seconds": round(progress.virtual_seconds, 1),
+                "finds": [
+                    {"seed": seed, "broken": dict(trial.broken), "command": replay(seed)}
+                    for seed, trial in found.items()
+                ],
+            }
+        )
+    else:
+        console.print(summary(progress, len(found), "seeds with which it is violated"))
+    raise typer.Exit(progress.exit_status(is_broken=bool(found)))
