@@ -35,6 +35,7 @@ from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
 from rmqlab.runtime.clock import wall_clock, wall_millis
 from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
@@ -53,6 +54,8 @@ class Environment:
     link: ControlLink
     access: AccessControl | None
     """None while access control is off."""
+    replication: Meter = attrs.field(factory=Meter)
+    """Counts the bytes of HA connections, and of a DLedger group."""
 
 
 def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
@@ -109,6 +112,7 @@ def assemble(
         master_check=MasterPrecheck(store, identity, client, link.emit, known_master),
         trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
         source_ip=_source_ip(config),
+        meter=env.replication,
     )
     broker = Broker(
         settings=settings,
@@ -135,9 +139,12 @@ def assemble(
         errors=link.errors,
         access=env.access,
         started_at_millis=wall_millis(),
+        replication=env.replication,
+        traffic=env.reactor.meter,
     )
     if isinstance(store.log, EntryLog):
-        return broker, join_group(store, store.log, growth, client, env.reactor, tasks)
+        members = RemotingClient(env.reactor, source_ip=_source_ip(config), meter=env.replication)
+        return broker, join_group(store, store.log, growth, members, env.reactor, tasks)
     return broker, None
 
 
@@ -150,6 +157,7 @@ def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWait
         on_lost=slave_waits.fail_lost,
         emit=env.link.emit,
         is_slave=env.settings.broker.is_slave,
+        meter=env.replication,
     )
 
 

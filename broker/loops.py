@@ -232,7 +232,7 @@ async def _sample_stats_forever(broker: Broker) -> NoReturn:
 
 
 async def sample_log_forever(broker: Broker) -> NoReturn:
-    """Emit the log's end each second, if it has changed.
+    """Emit the log's end, and the bytes of connections, each second if it has changed.
 
     All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared.
     """
@@ -242,7 +242,18 @@ async def sample_log_forever(broker: Broker) -> NoReturn:
         end = broker.store.max_commit_log_offset
         if end != sampled:
             sampled = end
-            broker.emit("log_sampled", max_offset=end, acknowledged=broker.ha_master.push_to_slave_max_offset)
+            sample_log(broker)
+
+
+def sample_log(broker: Broker) -> None:
+    """Emit the log's end, and the bytes of connections so far."""
+    broker.emit(
+        "log_sampled",
+        max_offset=broker.store.max_commit_log_offset,
+        acknowledged=broker.ha_master.push_to_slave_max_offset,
+        replicated=broker.replication.sent,
+        exchanged=broker.traffic.sent + broker.traffic.received,
+    )
 
 
 def _expire_waits(broker: Broker) -> None:

@@ -24,7 +24,7 @@ from rmqlab.broker.dledger.membership import GroupMember
 from rmqlab.broker.dledger.node import GroupNode
 from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.handlers import handlers_of
-from rmqlab.broker.loops import run_broker
+from rmqlab.broker.loops import run_broker, sample_log
 from rmqlab.broker.overload import Overload
 from rmqlab.broker.ports import Ports
 from rmqlab.broker.snapshot import snapshot
@@ -81,20 +81,23 @@ async def _run(env: Environment, store: MessageStore, arrivals: Arrivals, ports:
         servers: list[Server[Any]] = [*_serve(broker, env.reactor, ports)]
         if group is not None and ports.group is not None:
             servers.append(_serve_group(group, env, ports.group))
-        stop.push_async_callback(_stop, broker, servers, env.link)
+        stop.push_async_callback(_stop, broker, servers, env.link, group)
         env.link.on_snapshot.append(functools.partial(snapshot, broker))
         await run_broker(broker, servers, env.link, tasks, group)
     raise AssertionError("a broker runs until it is cancelled")
 
 
-async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink) -> None:
+async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink, group: GroupMember | None) -> None:
     """Close the ports, save the tables, close the store, unregister.
 
     The broker unregisters from all nameservers.
     """
     link.stopping()
+    sample_log(broker)
     for server in servers:
         server.close()
+    if group is not None:
+        group.node.client.close()
     broker.ha_master.close()
     broker.ha_slave.close()
     link.errors.call("save at stop", broker.save_tables)
@@ -203,7 +206,8 @@ def _unseen(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
 def _serve_group(group: GroupMember, env: Environment, sock: socket.socket) -> Server[GroupNode]:
     """Serve the port for the other members of the group."""
     routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
-    server = Server(env.reactor, routes, idle_timeout=env.settings.broker.server_channel_max_idle_time_seconds)
+    idle_timeout = env.settings.broker.server_channel_max_idle_time_seconds
+    server = Server(env.reactor, routes, idle_timeout=idle_timeout, meter=env.replication)
     server.accept_on(sock)
     return server
 

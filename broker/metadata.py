@@ -75,6 +75,15 @@ class MetadataSync:
             await self.sync()
             due_at = max(due_at + PERIOD, trio.current_time())
 
+    def forget_master(self) -> None:
+        """Copy nothing until a registration names the master.
+
+        A broker in a new role does so, because another one may be master now (SlaveSynchronize.setMasterAddr).
+        """
+        if self.known_master.address is not None:
+            self.known_master.address = None
+            self.emit("master_unknown", master_address=None)
+
     async def sync(self) -> None:
         """Copy all four kinds in their order.
 

@@ -118,7 +118,8 @@ class Registration:
     async def register_forever(self, may_begin: trio.Event | None = None) -> NoReturn:
         """Register now, 10 s after that ended, and then at a fixed rate.
 
-        With `may_begin`, the first registration waits for it, at most 10 s.
+        A member of a DLedger group passes `may_begin`: its first registration waits for this, at most 10 s. The reply
+        names no master to it, because in RocketMQ it would be the oneway registration of a role change (dledger#52).
 
         Source: BrokerController (scheduleAtFixedRate). The period counts from start to start: a slow nameserver does
         not delay the next registration. If one takes longer than the period, the next follows at once, and the period
@@ -129,7 +130,7 @@ class Registration:
         if may_begin is not None:
             with trio.move_on_after(FIRST_AGAIN):
                 await may_begin.wait()
-        await self._register(is_forced=True)
+        await self._register_topics(self.topics.topics.values(), uses_reply=may_begin is None)
         due_at = trio.current_time() + FIRST_AGAIN
         while True:
             await trio.sleep_until(due_at)
@@ -191,10 +192,12 @@ class Registration:
             for then in due.then:
                 self.errors.call("registration callback", then)
 
-    async def _register_topics(self, topics: Iterable[TopicConfig], *, oneway: bool = False) -> None:
+    async def _register_topics(
+        self, topics: Iterable[TopicConfig], *, oneway: bool = False, uses_reply: bool = True
+    ) -> None:
         """Send one registration to all nameservers side by side.
 
-        Use the first good reply in their order.
+        With `uses_reply`, apply the first good reply in their order.
         """
         config = self.config
         body = self._body(config, topics)
@@ -214,10 +217,9 @@ class Registration:
         if oneway:
             return
         self._note(config.namesrv_addrs, answers)
-        for address in config.namesrv_addrs:
-            if address in answers:
-                self._use(answers[address])
-                break
+        first = next((answers[address] for address in config.namesrv_addrs if address in answers), None)
+        if first is not None and uses_reply:
+            self._use(first)
 
     async def _register_with(
         self,

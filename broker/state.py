@@ -36,6 +36,7 @@ from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Request
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
@@ -110,6 +111,10 @@ class Broker:
         ),
         takes_self=True,
     )
+    replication: Meter = attrs.field(factory=Meter)
+    """The bytes of HA connections, and of a DLedger group."""
+    traffic: Meter = attrs.field(factory=Meter)
+    """The bytes of all other connections."""
     role_taken: trio.Event = attrs.field(factory=trio.Event)
     """Set at a change of role, and replaced by who waits for it."""
     request_tasks: int = 0

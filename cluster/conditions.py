@@ -4,6 +4,7 @@ Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
 stopped|killed|crashed|paused|powerless TARGET
+is-master TARGET           each is the acting master of its group, or one of several
 route-has TARGET           every running nameserver has the broker's address
 route-gone TARGET          no running nameserver has it
 slave-caught-up TARGET     each running slave of the target's group has the master's whole log
@@ -17,6 +18,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 
 Document = Mapping[str, Any]
@@ -65,6 +67,10 @@ def _in_state(state: NodeState) -> Judge:
 def _entry(document: Document, node: Node) -> Mapping[str, Any]:
     entry: Mapping[str, Any] = next(entry for entry in document["nodes"] if entry["name"] == node.name)
     return entry
+
+
+def _is_master(document: Document, targets: list[Node]) -> bool:
+    return all(_entry(document, node)["broker_id"] == MASTER_ID for node in targets)
 
 
 def _is_routed(views: Iterable[Mapping[str, Any]], node: Node) -> list[bool]:
@@ -130,6 +136,7 @@ _JUDGES: dict[str, Judge] = {
     "crashed": _in_state(NodeState.CRASHED),
     "powerless": _in_state(NodeState.POWERLESS),
     "paused": _in_state(NodeState.PAUSED),
+    "is-master": _is_master,
     "route-has": _route_has,
     "route-gone": _route_gone,
     "slave-caught-up": _caught_up,
@@ -137,4 +144,4 @@ _JUDGES: dict[str, Judge] = {
     "slave-in-sync": _in_sync,
 }
 _OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync"})
-_OF_BROKERS = _OF_SLAVES | {"route-has", "route-gone"}
+_OF_BROKERS = _OF_SLAVES | {"is-master", "route-has", "route-gone"}

@@ -86,6 +86,7 @@ class EntryLog(CommitLog):
             "begin_index": entries.begin_index,
             "end_index": entries.end_index,
             "committed_index": entries.committed_index,
+            "peer_faults": dict(self.server.peer_lists.faults),
         }
 
     # ---- flush ----

@@ -5,12 +5,14 @@ no clock. All its outputs of one pass of the event loop are collected at the end
 """
 
 import collections
+import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
 
 import attrs
 import trio
 
+from rmqlab.broker.complaints import Complaints
 from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
 from rmqlab.broker.dledger.putter import decide
 from rmqlab.broker.tasks import TaskStarter
@@ -22,6 +24,8 @@ from rmqlab.runtime.channel import Channel, RemotingError
 from rmqlab.runtime.dispatch import Reply, Request, Route
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+
+logger = logging.getLogger(__name__)
 
 OK: Final = 200
 """Header code of every response (dledger#12)."""
@@ -45,6 +49,7 @@ class _Sent:
 class _Peer:
     """The calls to one other member."""
 
+    id: str
     address: str
     sent: collections.deque[_Sent] = attrs.field(factory=collections.deque)
     """Calls without response, in the order of their deadlines."""
@@ -66,18 +71,20 @@ class GroupNode:
     """Called after inputs, when the log may have grown, been cut, or been committed."""
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _is_deferred: bool = attrs.field(default=False, init=False)
+    _complaints: Complaints = attrs.field(factory=lambda: Complaints(logger), init=False)
+    """About the list of peers of each member."""
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
     def __attrs_post_init__(self) -> None:
         settings = self.server.member.settings
-        self._peers = {peer: _Peer(settings.peers[peer]) for peer in settings.others}
+        self._peers = {peer: _Peer(peer, settings.peers[peer]) for peer in settings.others}
         self.log.on_append.append(self.settle_soon)
 
     @property
     def server(self) -> GroupServer:
         return self.log.server
 
-    # ---- requests of other members and of operators ----
+    # ---- requests of other members, of operators and of DLedger's clients ----
 
     def routes(self) -> dict[int, Route["GroupNode"]]:
         """Return the handlers of the group's port."""
@@ -86,6 +93,8 @@ class GroupNode:
             DLedgerRequestCode.HEART_BEAT,
             DLedgerRequestCode.PUSH,
             DLedgerRequestCode.LEADERSHIP_TRANSFER,
+            DLedgerRequestCode.METADATA,
+            DLedgerRequestCode.GET,
         )
         return {code: Route(code, None, _handle) for code in codes}
 
@@ -164,6 +173,8 @@ class GroupNode:
             for sent in unsent:
                 if not sent.is_ended:
                     self._send_on(channel, sent)
+            self.server.connected(peer.id)
+            self.settle_soon()
 
     def _send_on(self, channel: Channel, sent: _Sent) -> None:
         command = request(sent.call.code, body=sent.call.request.encode())
@@ -181,7 +192,16 @@ class GroupNode:
         if response is None and sent.channel is not None:
             sent.channel.forget(sent.opaque)
         self.server.receive(sent.call, None if response is None else response.body, self.log.now())
+        if sent.call.code is DLedgerRequestCode.METADATA:
+            self._complain(peer.id)
         self.settle_soon()
+
+    def _complain(self, peer: str) -> None:
+        """Log that a peer has another list of peers, once."""
+        if fault := self.server.peer_lists.faults.get(peer):
+            self._complaints.say(peer, fault)
+        else:
+            self._complaints.clear(peer)
 
     def _expire_calls(self, now: int) -> None:
         for peer in self._peers.values():

@@ -52,11 +52,12 @@ async def follow_roles(broker: Broker, log: EntryLog, changes: RoleChanges) -> N
         change = await changes.next()
         if change.role is not Role.LEADER:
             become_slave(broker, change)
-        elif await _is_ready_to_lead(broker, log):
-            become_master(broker, change)
-        else:
+            changes.is_known.set()
             continue
-        changes.is_known.set()
+        broker.emit("member_elected", broker_name=broker.config.broker_name, term=change.term)
+        if await _is_ready_to_lead(broker, log):
+            become_master(broker, change)
+            changes.is_known.set()
 
 
 async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:
@@ -75,7 +76,11 @@ async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:
 
 
 def become_slave(broker: Broker, change: RoleChange) -> None:
-    """Take the id of the member's number, refuse writes, and register at once."""
+    """Take the id of the member's number, refuse writes, and register at once.
+
+    The registration is oneway, so metadata are copied only after the next periodic one has named the master, up to
+    30 s later (BrokerController.changeToSlave, rmq#7790).
+    """
     _change(broker, "SLAVE", broker.settings.dledger.number, change)
 
 
@@ -96,4 +101,5 @@ def _change(broker: Broker, role: str, broker_id: int, change: RoleChange) -> No
         broker_id=broker_id,
         term=change.term,
     )
-    broker.registration.register_soon()
+    broker.sync.forget_master()
+    broker.registration.register_soon(oneway=True)

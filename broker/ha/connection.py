@@ -9,7 +9,9 @@ from rmqlab.broker.ha.byterate import ByteRate
 from rmqlab.broker.ha.sender import LogSender, SourceLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import MasterStream, StreamError
+from rmqlab.runtime.address import address_text
 from rmqlab.runtime.fault_hooks import Transport
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,7 @@ class HaConnection:
         source: SourceLog,
         settings: HaSettings,
         *,
+        meter: Meter,
         now: Callable[[], float],
     ) -> None:
         self.peer = address_text(sock.getpeername())
@@ -54,6 +57,7 @@ class HaConnection:
         self._reactor = reactor
         self._source = source
         self._settings = settings
+        self._meter = meter
         self._now = now
         self._waits_for_room = False
         self._is_starving = False
@@ -188,7 +192,9 @@ class HaConnection:
         except OSError as exc:
             self.close(exc.strerror or str(exc))
             return
-        self._rate.count(self._sender.sent_total - before, now)
+        gained = self._sender.sent_total - before
+        self._rate.count(gained, now)
+        self._meter.sent += gained
         if waits != self._waits_for_room:
             self._waits_for_room = waits
             self._reactor.modify(self._sock, READ | WRITE if waits else READ, self._on_ready)
@@ -211,8 +217,3 @@ class HaConnection:
                 "slave %s wants bytes from %d on, our log has %d to %d: heartbeats only", self.peer, wanted, first, end
             )
         self._is_starving = is_starving
-
-
-def address_text(address: tuple[str, int] | str) -> str:
-    """`ip:port`, as peers are named everywhere."""
-    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)

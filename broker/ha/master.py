@@ -14,10 +14,12 @@ from typing import Any, NoReturn
 
 import trio
 
-from rmqlab.broker.ha.connection import HaConnection, address_text
+from rmqlab.broker.ha.connection import HaConnection
 from rmqlab.broker.ha.sender import SourceLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave_troubles import SlaveTroubles
+from rmqlab.runtime.address import address_text
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.server import Acceptor, open_listener
 
@@ -50,6 +52,7 @@ class HaMaster:
         emit: Callable[..., None],
         on_lost: Callable[["HaMaster", str], None] = lambda _self, _cause: None,
         is_slave: bool = False,
+        meter: Meter | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         """Create a master without connections.
@@ -60,6 +63,7 @@ class HaMaster:
         self.push_to_slave_max_offset = 0
         """The highest offset that any slave has reported since this process began."""
         self._reactor = reactor
+        self._meter = meter or reactor.meter
         self._store = store
         self.settings = settings
         """Can be replaced; a connection keeps those it was accepted with."""
@@ -237,7 +241,9 @@ class HaMaster:
             sock.close()
             self._note_refused(host, from_there)
             return
-        connection = HaConnection(self, self._reactor, sock, self._store, self.settings, now=self._now)
+        connection = HaConnection(
+            self, self._reactor, sock, self._store, self.settings, meter=self._meter, now=self._now
+        )
         self._connections.append(connection)
         self._connected.set()
         log.info("slave %s connected", connection.peer)

@@ -19,6 +19,7 @@ from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
 from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.fault_hooks import Transport
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import READ, Reactor
 from rmqlab.runtime.remoting_client import open_connection
 
@@ -98,6 +99,7 @@ class HaClient:
         *,
         on_received: Callable[[], None],
         master_check: MasterCheck,
+        meter: Meter,
         now: Callable[[], float],
     ) -> None:
         master_check.begin(settings)
@@ -114,6 +116,7 @@ class HaClient:
         self._receiver = LogReceiver(self.stream, store)
         self._settings = settings
         self._reactor = reactor
+        self._meter = meter
         self._store = store
         self._on_received = on_received
         self._master_check = master_check
@@ -210,9 +213,11 @@ class HaClient:
         try:
             for _ in range(_WRITE_ATTEMPTS):
                 try:
-                    report = report[self._sock.send(report) :]
+                    sent = self._sock.send(report)
                 except BlockingIOError:
                     continue
+                self._meter.sent += sent
+                report = report[sent:]
                 if not report:
                     return
             self.close("the master takes no reports")
@@ -239,6 +244,7 @@ class HaSlave:
         master_check: MasterCheck | None = None,
         trouble_observer: TroubleObserver | None = None,
         source_ip: str | None = None,
+        meter: Meter | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         """Create a slave without a connection.
@@ -246,6 +252,7 @@ class HaSlave:
         `trouble_observer` gets the reasons that a master does not see, with `ha_report_trouble`.
         """
         self._reactor = reactor
+        self._meter = meter or reactor.meter
         self._store = store
         self.settings = settings
         """May be replaced; a connection keeps those it was opened with."""
@@ -346,6 +353,7 @@ class HaSlave:
                 self.settings,
                 on_received=self._on_received,
                 master_check=self._master_check,
+                meter=self._meter,
                 now=self._now,
             )
         except OSError:  # gone already

@@ -99,6 +99,7 @@ class NodeActions:
         help="""Make a slave a master: stop it, set broker id 0, start it on its store.
 
         RocketMQ's remedy before 4.5. Another master of the group that runs, or is started later, is a second one.
+        In a DLedger group nothing stops: the leader hands over to the member.
         """,
         doing="promoting",
         needs=(Liveness.RUNNING, Liveness.ENDED),

@@ -34,7 +34,7 @@ def wait(
 ) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.
 
-    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless TARGET; route-has, route-gone TARGET;
+    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless, is-master TARGET; route-has, route-gone TARGET;
     slave-connected, slave-in-sync, slave-caught-up GROUP.
     """
     document = command(name, "wait", condition=" ".join(condition), seconds=timeout)

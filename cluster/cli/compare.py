@@ -14,6 +14,8 @@ from rmqlab.cluster.cli.playall import run_apart
 from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
+from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
+from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 
 DEFAULT_PATIENCE = 10.0
 
@@ -24,6 +26,7 @@ def compare(
         float, typer.Option(min=0.0, help="Seconds after which the operator promotes a slave.")
     ] = DEFAULT_PATIENCE,
     rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Make a page there, too: the table, and timelines.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -33,15 +36,21 @@ def compare(
     """
     try:
         path = find_scenario(scenario)
-    except NoScenarioError as exc:
+        claim = load_scenario(path).claim
+    except (NoScenarioError, ScenarioError) as exc:
         misused(str(exc))
+    if report is not None and not report.parent.is_dir():
+        misused(f"--report {report}: {report.parent} is no directory")
     output = LineOutput(is_silent=as_json)
     try:
-        runs = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]
+        played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]
     except KeyboardInterrupt:
         fail("interrupted; the run is stopped, and its directory is kept")
     finally:
         output.show_progress(None)
+    runs = [document for document, _ in played]
+    if report is not None:
+        _write_page(report, path.stem, claim, [run for _, run in played], output)
     if as_json:
         print_json({"scenario": path.stem, "promote_after": promote_after, "runs": runs})
     else:
@@ -49,8 +58,21 @@ def compare(
     raise typer.Exit(2 if any(run["missing"] for run in runs) else 0)
 
 
-def _play(path: Path, variant: Variant, patience: float, rate: float | None, output: LineOutput) -> dict[str, Any]:
-    """Run the scenario in its own process; return figures and what is missing."""
+def _write_page(report: Path, scenario: str, claim: str, runs: list[PlayedVariant], output: LineOutput) -> None:
+    try:
+        report.write_text(render_comparison(scenario, claim, runs), encoding="utf-8")
+    except OSError as exc:
+        fail(f"--report {report}: {exc.strerror or exc}")
+    output.line(f"page: {report}")
+
+
+def _play(
+    path: Path, variant: Variant, patience: float, rate: float | None, output: LineOutput
+) -> tuple[dict[str, Any], PlayedVariant]:
+    """Run the scenario in its own process.
+
+    Return the document that `--json` prints, with figures and what is missing, and the run itself.
+    """
     options = ["--keep-stores", *(["--rate", f"{rate:g}"] if rate is not None else [])]
     options += ["--promote-after", f"{patience:g}"] if variant.promotes else []
     options += ["--mode", variant.mode] if variant.mode is not None else []
@@ -59,15 +81,17 @@ def _play(path: Path, variant: Variant, patience: float, rate: float | None, out
     directory = done.get("directory")
     if directory is None:
         fail(f"{variant.name}: {'; '.join(done['missing'])}")
-    figures = figures_of(*judge_with_history(Path(directory)))
+    history, judgement = judge_with_history(Path(directory))
+    run = PlayedVariant(name=variant.name, figures=figures_of(history, judgement), history=history, directory=directory)
     output.line(f"played {variant.name}: {directory}")
-    return {
+    document = {
         "name": variant.name,
         "profile": variant.profile,
-        "figures": figures,
+        "figures": run.figures,
         "missing": done["missing"],
         "directory": directory,
     }
+    return document, run
 
 
 def _render(runs: list[dict[str, Any]]) -> Table:

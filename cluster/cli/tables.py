@@ -228,6 +228,9 @@ def _render_replication(document: Document) -> Text:
             text.append(f"    {row['verdict']}\n", "red")
         if row["trouble"] and row["trouble"] != row["verdict"]:
             text.append(f"    reported to its master: {row['trouble']}\n", "red")
+    for name, member in members.items():
+        for fault in (member.get("peer_faults") or {}).values():
+            text.append(f"  {name}: {fault}\n", "red")
     text.rstrip()
     return text
 

@@ -8,6 +8,7 @@ produce, consume = WORKLOAD                       start one that says `start = "
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
 mark = LABEL                                      label this moment
 probe = TARGET                                    send a message directly to a broker, and record its reply
+transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
 resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
@@ -29,6 +30,7 @@ from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
+from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.worker import in_thread
 
@@ -200,6 +202,13 @@ async def _probe(context: StepContext, targets: str | tuple[str, ...], _label: s
             context.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
 
 
+async def _transfer_leadership(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:
+    """Ask for a transfer that may fail; `promote` is the action for one that must not."""
+    supervisor = context.cluster.supervisor
+    names = [node.name for target in names_of(targets) for node in supervisor.find(target)]
+    await transfer_leadership(supervisor.processes, *names)
+
+
 async def _resend(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:
     supervisor = context.cluster.supervisor
     for target in names_of(targets):
@@ -232,6 +241,7 @@ VERBS: Mapping[str, Verb] = {
     "stop-workload": Verb(_names, _stop_workloads, "workloads"),
     "mark": Verb(_name, _mark, ""),
     "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
+    "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
 }

@@ -4,12 +4,13 @@ Source: issue 16, "The comparison". Times are seconds of the cluster's clock. A 
 None, never 0.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 
 from rmqlab.cluster.checks.history import Absence, History
+from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.outcomes import STORED
@@ -100,8 +101,35 @@ def _rate_after(history: History, _judgement: Judgement) -> float | None:
 def _log_bytes(history: History, _judgement: Judgement) -> float | None:
     """Return the bytes of all commit logs at their last samples, per stored message."""
     ends = {entry.node: int(entry.fields["max_offset"]) for entry in history.of_kind("log_sampled")}
-    stored = sum(len(send.ids) or 1 for send in history.sends if send.outcome in STORED)
+    stored = _stored(history)
     return round(sum(ends.values()) / stored, 1) if ends and stored else None
+
+
+def _traffic(*fields: str) -> Callable[[History, Judgement], float | None]:
+    def of(history: History, _judgement: Judgement) -> float | None:
+        """Return the bytes of all brokers' connections, per stored message.
+
+        A killed broker's count is that of its last sample. A count that falls is that of a new process.
+        """
+        ended, last = 0, dict[str, int]()
+        for entry in _samples(history):
+            count = sum(entry.fields.get(field, 0) for field in fields)
+            ended += last[entry.node] if count < last.get(entry.node, 0) else 0
+            last[entry.node] = count
+        total, stored = ended + sum(last.values()), _stored(history)
+        return round(total / stored, 1) if total and stored else None
+
+    return of
+
+
+def _samples(history: History) -> Iterator[JournalEntry]:
+    """Yield the samples of all brokers, those at their stops included."""
+    yield from history.of_kind("log_sampled")
+    yield from (entry for entry in history.closing if entry.kind == "log_sampled")
+
+
+def _stored(history: History) -> int:
+    return sum(len(send.ids) or 1 for send in history.sends if send.outcome in STORED)
 
 
 def _processes(history: History, _judgement: Judgement) -> int:
@@ -123,6 +151,9 @@ FIGURES = (
     Figure(name="rate_before", says="stored before the death", unit="messages/s", of=_rate_before),
     Figure(name="rate_after", says="stored from then on", unit="messages/s", of=_rate_after),
     Figure(name="log_bytes", says="log per stored message", unit="bytes on all disks", of=_log_bytes),
+    Figure(name="replicated", says="replication, per stored message", unit="bytes sent", of=_traffic("replicated")),
+    Figure(name="exchanged", says="clients and other, per stored message", unit="bytes", of=_traffic("exchanged")),
+    Figure(name="network", says="network, per stored message", unit="bytes", of=_traffic("replicated", "exchanged")),
     Figure(name="processes", says="servers", unit="processes", of=_processes),
     Figure(name="disks", says="stores", unit="stores", of=_disks),
 )

@@ -87,7 +87,9 @@ class DryRun:
     def _change_role(self, role: str, name: str) -> Iterator[str]:
         before = next(node for node in self.nodes if node.name == name)
         try:
-            if role == "master":
+            if role == "master" and before.member_id is not None:
+                now = before  # whether its group elects it, only a run shows
+            elif role == "master":
                 now = promoted(before, self.nodes, self.scenario.cluster.role)
                 self.slaves |= {node.name for node in self.nodes if node.group == now.group and node.is_master}
             else:

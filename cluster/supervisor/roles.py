@@ -87,7 +87,9 @@ def _check_has_role(node: Node) -> None:
     if node.kind is not NodeKind.BROKER:
         raise WrongStateError(f"{node.name} is a {node.kind}: only brokers have roles")
     if node.member_id is not None:
-        raise WrongStateError(f"{node.name} is a member of a DLedger group, which elects its master itself")
+        raise WrongStateError(
+            f"{node.name} is a member of a DLedger group, which elects its leader: `promote` another member"
+        )
 
 
 def _next_change(nodes: Iterable[Node]) -> int:

@@ -17,6 +17,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from rmqlab.cluster.supervisor.host import Forks
+from rmqlab.cluster.supervisor.leadership import hand_over
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
@@ -213,10 +214,14 @@ class Supervisor:
     async def promote(self, *names: str) -> tuple[str, ...]:
         """Stop slaves and start them as masters on their stores. Return their names.
 
-        Other masters of their groups are left alone.
+        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead.
 
-        WrongStateError, without any effect, for a node that is not a slave, or is paused.
+        WrongStateError, without any effect, for a node that is not a slave, or is paused. NodeFailedError for a member
+        that its group does not elect.
         """
+        if any(self.nodes[name].member_id for name in names):
+            await hand_over(self.processes, *names)
+            return names
         return await self._change_roles(names, lambda node: promoted(node, [*self.nodes.values()], self.spec.role))
 
     async def demote(self, *names: str) -> tuple[str, ...]:

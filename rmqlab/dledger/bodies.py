@@ -74,8 +74,8 @@ class Message(Body, frozen=True, kw_only=True):
 
     def members(self) -> dict[str, object]:
         """Return what is written, by its name in JSON."""
-        pairs = ((field.encode_name, getattr(self, field.name)) for field in msgspec.structs.fields(self))
-        return {name: value for name, value in pairs if value is not None}
+        names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
+        return {name: value for name, field in names if (value := getattr(self, field)) is not None}
 
     def encode(self) -> bytes:
         """Return compact JSON with sorted members."""

@@ -10,11 +10,14 @@ import attrs
 
 from rmqlab.dledger.bodies import (
     AppendEntryResponse,
+    GetEntriesRequest,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
     LeadershipTransferResponse,
     Message,
+    MetadataRequest,
+    MetadataResponse,
     PushEntryRequest,
     PushEntryResponse,
     VoteRequest,
@@ -26,7 +29,9 @@ from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore, Prepare
 from rmqlab.dledger.member import Member
+from rmqlab.dledger.peerlists import PeerLists
 from rmqlab.dledger.pusher import Push
+from rmqlab.dledger.queries import handle_get, handle_metadata
 from rmqlab.dledger.replication import Replication
 from rmqlab.dledger.rounds import VoteRound
 from rmqlab.dledger.transfer import Transfer, TransferCall
@@ -39,6 +44,7 @@ _CODES: Final[dict[type[Message], DLedgerRequestCode]] = {
     HeartBeatRequest: DLedgerRequestCode.HEART_BEAT,
     PushEntryRequest: DLedgerRequestCode.PUSH,
     LeadershipTransferRequest: DLedgerRequestCode.LEADERSHIP_TRANSFER,
+    MetadataRequest: DLedgerRequestCode.METADATA,
 }
 
 M = TypeVar("M", bound=Message)
@@ -76,6 +82,7 @@ class Server(Generic[Appender, Caller]):
     elector: Elector
     replication: Replication[Appender, Caller]
     transfer: Transfer[Caller]
+    peer_lists: PeerLists
     _calls: list[Call] = attrs.field(factory=list)
     _responses: list[tuple[Caller, Message]] = attrs.field(factory=list)
     _role_changes: list[RoleChange] = attrs.field(factory=list)
@@ -85,7 +92,8 @@ class Server(Generic[Appender, Caller]):
         """Return the server of a member with an open log."""
         replication: Replication[Appender, Caller] = Replication.of(member, store)
         elector = Elector(member, random_below)
-        return cls(member, store, elector, replication, Transfer(elector, replication.acks))
+        transfer: Transfer[Caller] = Transfer(elector, replication.acks)
+        return cls(member, store, elector, replication, transfer, PeerLists(member.settings))
 
     # ---- outputs ----
 
@@ -130,7 +138,9 @@ class Server(Generic[Appender, Caller]):
         return entries
 
     def handle(self, code: int, body: bytes, caller: Caller, now: int) -> None:
-        """Accept a request of a peer (dledger#13). The response may come later.
+        """Accept a request of a peer or a client (dledger#13).
+
+        The response may come later.
 
         BodyError for a body that does not fit. A code that is not of members is ignored.
         """
@@ -145,7 +155,19 @@ class Server(Generic[Appender, Caller]):
                     self._responses.append((caller, refused))
             case DLedgerRequestCode.LEADERSHIP_TRANSFER:
                 self.transfer.handle(LeadershipTransferRequest.decode(body), caller, now)
+            case DLedgerRequestCode.METADATA:
+                self._responses.append((caller, handle_metadata(self.member, MetadataRequest.decode(body))))
+            case DLedgerRequestCode.GET:
+                self._responses.append((caller, handle_get(self.member, self.store, GetEntriesRequest.decode(body))))
         self._settle(now)
+
+    def connected(self, peer: str) -> None:
+        """Ask a peer for its list of peers, after a connection to it was opened."""
+
+        def receive(body: bytes | None, _now: int) -> None:
+            self.peer_lists.note(peer, _decoded(MetadataResponse, body))
+
+        self._calls.append(Call(peer, self.peer_lists.request(peer), receive))
 
     def receive(self, call: Call, body: bytes | None, now: int) -> None:
         """Act on a response; None after an error or a timeout.

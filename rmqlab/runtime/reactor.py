@@ -17,6 +17,7 @@ from rmqlab.remoting.strangers import OncePerHost
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.fault_hooks import Transport
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules, process_faults
 from rmqlab.runtime.timers import Timers
@@ -51,6 +52,8 @@ class Reactor:
         self._hooks = faults.open_hooks(faults, self._selector, self.timers)
         self.links = self._hooks.links
         self.request_faults = self._hooks.requests
+        self.meter = Meter()
+        """Counts the bytes of all channels that have no meter of their own."""
         self.pass_began = 0.0
         """Begin of this pass, by stopwatch.wall."""
         self.pass_began_cpu = 0.0

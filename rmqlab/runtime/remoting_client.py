@@ -13,6 +13,7 @@ from rmqlab.remoting.command import Command
 from rmqlab.runtime.channel import Channel, ConnectError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.fault_hooks import LinkHook
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import Reactor
 
@@ -42,11 +43,13 @@ class RemotingClient:
         *,
         source_ip: str | None = None,
         connect_timeout: float = CONNECT_TIMEOUT,
+        meter: Meter | None = None,
     ) -> None:
         self._reactor = reactor
         self._dispatcher = dispatcher or Dispatcher(_NO_TABLE, None)
         self._source_ip = source_ip
         self._connect_timeout = connect_timeout
+        self._meter = meter
         self._channels: dict[str, Channel] = {}
         self._connecting: dict[str, _Attempt] = {}
         self._is_closed = False
@@ -124,7 +127,7 @@ class RemotingClient:
         )
         try:
             self._check_open(address)
-            return Channel(self._reactor, sock, self._dispatcher.serve)
+            return Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter)
         except OSError as exc:  # the peer accepted the connection and reset it at once
             sock.close()
             raise ConnectError(f"no connection to {address}: {exc}") from None

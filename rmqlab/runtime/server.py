@@ -14,6 +14,7 @@ import trio
 
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import Dispatcher
+from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import READ, Reactor
 
@@ -129,6 +130,7 @@ class Server(Generic[S]):
         idle_timeout: float = IDLE_TIMEOUT,
         max_connections: int = MAX_CONNECTIONS,
         on_connect: Callable[[Channel], None] | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.channels: dict[Channel, None] = {}
         """Open connections, oldest first."""
@@ -137,6 +139,7 @@ class Server(Generic[S]):
         self._idle_timeout = idle_timeout
         self._max_connections = max_connections
         self._on_connect = on_connect
+        self._meter = meter
         self._acceptors: list[Acceptor] = []
         reactor.request_faults.watch(dispatcher)
 
@@ -194,7 +197,7 @@ class Server(Generic[S]):
             log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
             sock.close()
             return
-        channel = Channel(self._reactor, sock, self._dispatcher.serve)
+        channel = Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter)
         self.channels[channel] = None
         channel.on_close.append(lambda: self.channels.pop(channel, None))
         if self._on_connect is not None:

@@ -292,3 +292,12 @@ async def test_a_failure_that_nobody_expected_leaves_the_other_kinds(
     await following.sync.sync()
     assert following.sync.offsets.query("g", "T", 0) == 10
     assert following.sync.errors.counts == {"metadata sync": 1}
+
+
+async def test_a_forgotten_master_is_not_asked(following: Slave) -> None:
+    """dledger#52: as in BrokerController.changeToSlave and changeToMaster."""
+    following.sync.forget_master()
+    following.sync.forget_master()
+    await following.sync.sync()
+    assert following.client.asked == []
+    assert following.events == [("master_unknown", {"master_address": None})]

@@ -60,6 +60,24 @@ async def test_a_registration_that_takes_longer_than_the_period_is_followed_by_o
     assert [at for at, address, _ in client.asked if address == "n1:9876"] == [0, 35, 60, 85, 95, 105]
 
 
+async def test_the_first_registration_of_a_member_names_no_master_to_it(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """dledger#52: RocketMQ's is oneway; the periodic one 10 s later names it."""
+    assert autojump_clock.rate == 0.0
+    good = answer({"masterAddr": "m:10911"})
+    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": good}))
+    may_begin = trio.Event()
+    may_begin.set()
+    with trio.move_on_after(9):
+        await registration.register_forever(may_begin)
+    assert registration.registered
+    assert masters == []
+    with trio.move_on_after(11):
+        await registration.register_forever(may_begin)
+    assert masters == [("m:10911", None)]
+
+
 async def test_every_nameserver_is_told_though_one_is_dead(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)

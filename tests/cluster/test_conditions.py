@@ -258,3 +258,28 @@ def test_requests_of_5x_are_shown_with_what_a_real_broker_would_answer() -> None
     text = shown(document({"broker-a": facts}))
     assert "a real 4.9.8 replies code 3" in text
     assert "broker-a: code 361 (LITE_PULL_MESSAGE) from 10.0.0.7, 2 times" in text
+
+
+def test_a_broker_is_master_by_the_id_that_it_has_now() -> None:
+    assert holds("is-master broker-a", document())
+    assert not holds("is-master broker-a-s", document())
+    taken_over = document({"broker-a": {"role": "SLAVE", "broker_id": 1}, "broker-a-s": {"broker_id": 0}})
+    assert not holds("is-master broker-a", taken_over)
+    assert holds("is-master broker-a-s", taken_over)
+    with pytest.raises(UnknownConditionError, match="is-master needs a broker"):
+        parse_condition(["is-master", "namesrv-1"], NODES)
+
+
+MEMBERS = ClusterSpec(mode="dledger", slaves=2)
+
+
+def test_lists_of_peers_that_differ_are_shown() -> None:
+    """Issue 16, "Bad input"."""
+    nodes = nodes_of(MEMBERS, place(MEMBERS, Placement(subnet=9)))
+    member = {"role": "FOLLOWER", "leader": None, "term": 1, "begin_index": -1, "end_index": -1, "committed_index": -1}
+    faults: dict[str, Facts] = {"broker-a-n1": {"dledger": member | {"peer_faults": {"n2": "lists differ"}}}}
+    ready = {node.name: READY for node in nodes}
+    status = status_document({"name": "c", "namesrv_addr": "x", "rate": 1}, nodes, ready, faults, "/dir")
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(render_status(status))
+    assert "broker-a-n1: lists differ" in shown.getvalue()

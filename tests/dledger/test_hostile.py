@@ -22,11 +22,24 @@ BODIES: dict[int, dict[str, Any]] = {
     DLedgerRequestCode.HEART_BEAT: BASE,
     DLedgerRequestCode.PUSH: BASE | {"commitIndex": 0, "entry": {"body": "aGVsbG8=", "magic": 1, "size": 53}},
     DLedgerRequestCode.LEADERSHIP_TRANSFER: BASE | {"transferId": "n0", "transfereeId": "n0"},
+    DLedgerRequestCode.METADATA: BASE,
+    DLedgerRequestCode.GET: BASE | {"beginIndex": 0, "maxSize": 10},
 }
 TYPES = ("APPEND", "APPEND", "COMMIT", "COMPARE", "TRUNCATE")
 DATA_FILE = 4096
 ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 2**31, 2**63, -(2**63), 1e308, "x", "n1", [], {}, [{}], {"index": -1})
-KEYS = (*BASE, "term", "type", "entry", "batchEntry", "commitIndex", "ledgerEndIndex", "ledgerEndTerm", "transfereeId")
+KEYS = (
+    *BASE,
+    "term",
+    "type",
+    "entry",
+    "batchEntry",
+    "commitIndex",
+    "ledgerEndIndex",
+    "ledgerEndTerm",
+    "transfereeId",
+    "beginIndex",
+)
 
 
 def odd_frame(chance: random.Random, code: int, store: EntryStore, term: int) -> bytes:
@@ -55,6 +68,7 @@ def test_no_frame_leaves_its_boundary(tmp_path: Path, seed: int) -> None:
         with contextlib.suppress(BodyError):
             server.handle(code, odd_frame(chance, code, store, member.term), "caller", now)
         server.work(now)
+        server.connected("n1")
         for call in server.take_calls():
             answer = {key: chance.choice(ODD) for key in ("code", "term", "index", "voteResult", "endIndex", "count")}
             server.receive(call, json.dumps(answer).encode(), now)

@@ -36,7 +36,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions: Distributio
     own = {name for name in packed if ".dist-info/" not in name}
     assert own == tree_files(ROOT)
     assert {name.split("/")[0] for name in own} == {"rmqlab", *PYSPARK_PACKAGES}
-    assert {"rmqlab/py.typed", "rmqlab/pipeline/report/style.css", "rmqlab/pipeline/report/cursor.js"} <= own
+    assert {"rmqlab/py.typed", "rmqlab/verdict/html/style.css", "rmqlab/verdict/html/cursor.js"} <= own
     assert {"rmqlab/cluster/scenario/files/01-kill-master.toml", "rmqlab/cluster/scenario/files/large/hundred-brokers.toml"} <= own  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import pytest
 from rmqlab.pipeline.report.data import NoAuditError
 from rmqlab.pipeline.report.page import write_report
 from rmqlab.pipeline.report.story import anchor_of
-from rmqlab.pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
+from rmqlab.verdict.html.svg import Axis, Plot, log_ticks, short, ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,13 +11,12 @@ from typing import Any
 
 from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
 from rmqlab.pipeline.report.findings import is_violating, render_findings, value_of
-from rmqlab.pipeline.report.plots import Figure, figures
+from rmqlab.pipeline.report.plots import figures
 from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, write_story
 from rmqlab.pipeline.runs import name_of
+from rmqlab.verdict.html.document import render_document, render_figure
 from rmqlab.verdict.outcomes import OUTCOMES
 
-_STYLE = Path(__file__).with_name("style.css")
-_SCRIPT = Path(__file__).with_name("cursor.js")
 _CARDS = (
     ("sent", "sends"),
     ("lost", "acknowledged and lost"),
@@ -43,18 +42,12 @@ def render_page(data: RunData) -> str:
     parts = [
         _head(data),
         _key_figures(data),
-        *map(_figure, figures(data)),
+        *map(render_figure, figures(data)),
         _presence(data),
         render_findings(data),
         _footer(data),
     ]
-    title = escape(f"{name_of(data.directory)}: {data.summary['verdict']}")
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{_STYLE.read_text()}</style></head><body><main>{''.join(parts)}</main>"
-        f"<script>{_SCRIPT.read_text()}</script></body></html>\n"
-    )
+    return render_document(f"{name_of(data.directory)}: {data.summary['verdict']}", "".join(parts))
 
 
 # ---- verdict and story -----------------------------------------------------------------------------------
@@ -135,15 +128,6 @@ def _card(metric: str, words: str, finding: Mapping[str, Any] | None, *, is_bad:
 
 
 # ---- charts and messages ---------------------------------------------------------------------------------
-
-
-def _figure(figure: Figure) -> str:
-    legend = "".join(f'<span><i class="{kind}"></i>{escape(word)}</span>' for kind, word in figure.legend)
-    anchor = f' id="{figure.anchor}"' if figure.anchor else ""
-    return (
-        f'<section class="figure"{anchor}><h2>{escape(figure.title)}</h2><p class="sub">{escape(figure.says)}</p>'
-        f'<div class="scroll">{figure.svg}</div><p class="legend">{legend}</p></section>'
-    )
 
 
 def _presence(data: RunData) -> str:

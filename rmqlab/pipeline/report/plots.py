@@ -11,24 +11,13 @@ from typing import Any
 import attrs
 
 from rmqlab.pipeline.report.data import RunData
-from rmqlab.pipeline.report.svg import Plot, short, since, stacked
+from rmqlab.verdict.html.document import Figure
+from rmqlab.verdict.html.svg import Plot, short, since, stacked
 from rmqlab.verdict.outcomes import OUTCOMES
 
 _LANE = 30
 _SERIES = 6
 """Number of series colours; further series reuse them."""
-
-
-@attrs.frozen
-class Figure:
-    """A drawing with its texts."""
-
-    title: str
-    says: str
-    svg: str
-    legend: tuple[tuple[str, str], ...] = ()
-    """CSS class and label."""
-    anchor: str = ""
 
 
 def _mark_faults(data: RunData, plot: Plot) -> Plot:

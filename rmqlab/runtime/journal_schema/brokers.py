@@ -99,6 +99,12 @@ BROKERS = (
         {"offset": log_offset("from where on"), "dropped": Field("int", "how much", "bytes")},
     ),
     EventType(
+        "member_elected",
+        "broker",
+        "A DLedger group elected this member. It becomes master once its log is committed and in its queues.",
+        {"broker_name": text("its broker name"), "term": count("of the election")},
+    ),
+    EventType(
         "member_role_changed",
         "broker",
         "A member of a DLedger group follows the role that its group gave it.",
@@ -179,10 +185,12 @@ BROKERS = (
     EventType(
         "log_sampled",
         "broker",
-        "The commit log's end, sampled once a second and recorded if it changed.",
+        "The commit log's end, sampled once a second and recorded if it changed, and when the broker stops.",
         {
             "max_offset": log_offset("its end"),
             "acknowledged": log_offset("the highest that any slave reported to this master"),
+            "replicated": count("of the bytes that this process sent to slaves, masters and members of its group"),
+            "exchanged": count("of the bytes that all its other connections sent and received"),
         },
     ),
     EventType(

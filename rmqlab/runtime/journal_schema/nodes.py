@@ -145,6 +145,16 @@ NODES = (
         },
     ),
     EventType(
+        "leadership_asked",
+        "supervisor",
+        "An operator or a scenario asked the leader of a DLedger group to hand over to this member.",
+        {
+            "broker_name": text("its broker name"),
+            "term": count("of the leader"),
+            "code": count("of DLedger's response: 200 if the member leads"),
+        },
+    ),
+    EventType(
         "probed",
         "supervisor",
         "A scenario sent a message straight to a broker.",

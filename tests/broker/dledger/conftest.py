@@ -36,15 +36,13 @@ class Trio:
                 nursery.start_soon(self._start, peer, settings)
 
     async def _start(self, peer: str, settings: dict[str, Any]) -> None:
-        self.running[peer] = await self.world.start(
-            peer,
-            HOSTS[int(peer[1:])],
-            enable_dleger_commit_log="true",
-            d_leger_group="broker-a",
-            d_leger_peers=PEERS,
-            d_leger_self_id=peer,
-            **settings,
-        )
+        member = {
+            "enable_dleger_commit_log": "true",
+            "d_leger_group": "broker-a",
+            "d_leger_peers": PEERS,
+            "d_leger_self_id": peer,
+        }
+        self.running[peer] = await self.world.start(peer, HOSTS[int(peer[1:])], **(member | settings))
 
     async def stop(self, *ids: str) -> None:
         for peer in ids or tuple(self.running):

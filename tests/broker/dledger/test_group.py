@@ -7,7 +7,8 @@ import pytest
 import trio.testing
 
 from rmqlab.remoting.codes import ResponseCode
-from tests.broker.dledger.conftest import Trio
+from tests.broker.brokerprocess import HOSTS
+from tests.broker.dledger.conftest import PEERS, Trio
 
 ALL = ("n0", "n1", "n2")
 
@@ -99,3 +100,16 @@ async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
     await group.send(leader, b"one more")  # a leader without anything to push compares nothing
     await group.all_dispatched()
     assert (await group.pull(wiped, 30)).body == (await group.pull(leader, 30)).body
+
+
+async def test_lists_of_peers_that_differ_are_named(group: Trio, caplog: pytest.LogCaptureFixture) -> None:
+    """Issue 16, "Bad input": each member logs it once, and its snapshot has it."""
+    other = PEERS.replace(f"n0-{HOSTS[0]}", f"n9-{HOSTS[0]}")
+    await group.start("n1")
+    await group.start("n2", d_leger_peers=other)
+    await group.until(lambda: group.snapshot("n1")["dledger"]["peer_faults"])
+    await group.until(lambda: group.snapshot("n2")["dledger"]["peer_faults"])
+    fault = group.snapshot("n1")["dledger"]["peer_faults"]["n2"]
+    there = ";".join(sorted(other.split(";")))
+    assert fault == f"d_leger_peers of n2 differs: '{there}' there, '{PEERS}' here; expected one list on all members"
+    assert [record.message for record in caplog.records].count(fault) == 1

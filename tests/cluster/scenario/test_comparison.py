@@ -45,6 +45,21 @@ def test_the_bytes_of_all_logs_are_counted_per_stored_message() -> None:
     assert figures_of(run.history(), run.judge())["log_bytes"] == 300
 
 
+def test_bytes_on_the_network_are_those_of_all_processes_per_stored_message() -> None:
+    run = died()
+    run.add(A, "log_sampled", max_offset=0, replicated=3000, exchanged=500)
+    run.add(A, "log_sampled", max_offset=0, replicated=4000, exchanged=1000)
+    run.add(S, "log_sampled", max_offset=0, replicated=500, exchanged=100)
+    run.add(A, "log_sampled", max_offset=0, replicated=10, exchanged=20)  # of its next process
+    figures = figures_of(run.history(), run.judge())
+    assert (figures["replicated"], figures["exchanged"], figures["network"]) == (451, 112, 563)
+
+
+def test_without_samples_the_bytes_on_the_network_are_unknown() -> None:
+    figures = figures_of(died().history(), died().judge())
+    assert (figures["replicated"], figures["exchanged"], figures["network"]) == (None, None, None)
+
+
 def test_without_a_death_there_is_no_rate_after_it() -> None:
     run = MadeUpRun()
     run.send(1)

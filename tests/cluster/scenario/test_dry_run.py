@@ -7,6 +7,7 @@ import pytest
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
+from rmqlab.cluster.supervisor.roles import led_by_first
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
 
 SPEC = ClusterSpec(groups=2, slaves=1)
@@ -69,3 +70,14 @@ def test_what_cannot_be_is_found(steps: list[str], says: str) -> None:
 )
 def test_what_can_be_passes(steps: list[str]) -> None:
     assert complaints(*steps) == []
+
+
+def test_which_member_of_a_group_leads_only_a_run_shows() -> None:
+    """No step after `promote` of a DLedger member can be judged by roles."""
+    spec = ClusterSpec(mode="dledger", slaves=2)
+    nodes = led_by_first(nodes_of(spec, place(spec, Placement(subnet=9))))
+    dry_run = DryRun(Scenario(name="x", claim="c", cluster=spec), nodes)
+    for target in ("broker-a-n1", "broker-a-n0", "broker-a-n1"):
+        assert list(dry_run.check_action(Action("promote", (target,)))) == []
+    (refused,) = dry_run.check_action(Action("demote", ("broker-a-n0",)))
+    assert "`promote` another member" in refused

@@ -1,0 +1,1 @@
+"""Parts of self-contained pages: the report, and comparisons of runs."""

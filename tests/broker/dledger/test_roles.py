@@ -1,0 +1,53 @@
+"""What a broker does when its group gives it another role. No sockets."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from rmqlab.broker.dledger.roles import become_master, become_slave
+from rmqlab.broker.scripted import NotedRegistration
+from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.member import Role
+
+
+class FakeBroker:
+    """Notes what a change of role does to the parts of a broker."""
+
+    def __init__(self, role: str) -> None:
+        self.done: list[str] = []
+        self.config = SimpleNamespace(broker_role=role, broker_name="broker-a")
+        self.registration = NotedRegistration(self.config, "127.0.0.1:10912")
+        self.settings = SimpleNamespace(dledger=SimpleNamespace(number=2))
+        self.sync = SimpleNamespace(forget_master=lambda: self.done.append("forget master"))
+        self.store = SimpleNamespace(queues=SimpleNamespace(recover_counters=lambda: self.done.append("count queues")))
+
+    def take_role(self, role: str, broker_id: int) -> None:
+        self.done.append(f"{role} {broker_id}")
+
+    def emit(self, kind: str, **_fields: object) -> None:
+        self.done.append(kind)
+
+
+@pytest.mark.parametrize("role", [Role.FOLLOWER, Role.CANDIDATE])
+def test_a_former_leader_forgets_the_master_and_registers_oneway(role: Role) -> None:
+    """dledger#52, rmq#7790: it copies metadata after the next periodic registration."""
+    broker = FakeBroker("SYNC_MASTER")
+    become_slave(cast("Any", broker), RoleChange(3, role))
+    assert broker.done == ["SLAVE 2", "member_role_changed", "forget master"]
+    assert broker.registration.calls == [(None, True)]
+
+
+def test_a_leader_counts_queue_offsets_anew_and_registers_oneway() -> None:
+    """dledger#52, #53"""
+    broker = FakeBroker("SLAVE")
+    become_master(cast("Any", broker), RoleChange(3, Role.LEADER))
+    assert broker.done == ["count queues", "SYNC_MASTER 0", "member_role_changed", "forget master"]
+    assert broker.registration.calls == [(None, True)]
+
+
+def test_a_candidate_that_is_slave_already_changes_nothing() -> None:
+    """dledger#52"""
+    broker = FakeBroker("SLAVE")
+    become_slave(cast("Any", broker), RoleChange(3, Role.CANDIDATE))
+    assert (broker.done, broker.registration.calls) == ([], [])

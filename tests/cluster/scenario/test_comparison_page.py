@@ -1,0 +1,63 @@
+"""The page of a comparison, from made-up runs."""
+
+from html.parser import HTMLParser
+
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.scenario.comparison import figures_of
+from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
+
+A, S = "broker-a", "broker-a-s"
+
+
+class Page(HTMLParser):
+    """Notes what a page shows, and what it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.classes: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append(tag)
+        self.classes += (values.get("class") or "").split()
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data.strip())
+
+
+def played(name: str, run: MadeUpRun) -> PlayedVariant:
+    history = run.history()
+    return PlayedVariant(name=name, figures=figures_of(history, run.judge()), history=history, directory="/runs/1")
+
+
+def promoted_run() -> MadeUpRun:
+    """Ten sends, the master's death, and its slave as master."""
+    run = MadeUpRun()
+    for number in range(10):
+        run.wait(0.1)
+        run.send(number)
+    run.end(A)
+    run.wait(1)
+    run.send(10, "refused")
+    run.add(S, "role_changed", broker_name=A, role="SYNC_MASTER", broker_id=0, role_before="SLAVE", broker_id_before=1)
+    return run
+
+
+def test_the_page_has_the_table_and_a_timeline_of_each_run() -> None:
+    page = Page(
+        render_comparison("kill <master>", "Claimed & so", [played("4.9", promoted_run()), played("b", MadeUpRun())])
+    )
+    assert (page.tags.count("table"), page.tags.count("svg")) == (1, 2)
+    assert {"kill <master>", "Claimed & so", "4.9", "refused, messages", "broker-a killed"} <= set(page.words)
+    assert {"outcome-SEND_OK", "outcome-refused", "shade"} <= set(page.classes)
+    assert "broker-a-s becomes master" in page.words
+
+
+def test_the_page_needs_no_network() -> None:
+    page = Page(render_comparison("kill-master", "", [played("4.9", promoted_run())]))
+    assert page.links == ["data:,"]
