@@ -141,12 +141,21 @@ def ranges_of(log: Log[AnyPath], range_bytes: int) -> list[Range]:
     last = max((path.name for path in files if _has_begun(path)), default="")
     ranges = []
     for path in files:
-        end = path.size if isinstance(path, RemotePath) else written_end(path)
+        end = _end_of(path)
         step = range_size(path, range_bytes)
         ranges += [
             Range(log.node, address_of(path), at, min(at + step, end), path.name >= last) for at in range(0, end, step)
         ]
     return ranges
+
+
+def written_bytes(log: Log[AnyPath]) -> int:
+    """Return the bytes of all files of a log, without their unwritten ends."""
+    return sum(map(_end_of, log_files(log)))
+
+
+def _end_of(path: AnyPath) -> int:
+    return path.size if isinstance(path, RemotePath) else written_end(path)
 
 
 def _has_begun(path: AnyPath) -> bool:

@@ -26,7 +26,7 @@ from rmqlab.pipeline.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, journal_files, journal_ranges, read_range
 from rmqlab.pipeline.options import (
     OptionError,
-    at_least,
+    at_least_bytes,
     bind_options,
     boolean,
     check_known,
@@ -66,7 +66,7 @@ class JournalOptions:
     not_kinds: tuple[str, ...] = option("notKinds", names, "all but events of these kinds", default=())
     with_surveys: bool = option("withSurveys", boolean, "true: also a row about each range of a file", default=False)
     partition_bytes: int = option(
-        "maxPartitionBytes", at_least(1024), "bytes of a file in one task", default=32 * 2**20
+        "maxPartitionBytes", at_least_bytes(1024), "bytes of a file in one task", default=32 * 2**20
     )
 
     def files(self) -> list[AnyPath]:

@@ -1,5 +1,7 @@
 """How much one micro-batch of a stream reads, and how far it is behind. No I/O."""
 
+from collections.abc import Mapping
+
 import attrs
 
 from rmqlab.pipeline.topicoffsets import Offsets, QueueName
@@ -67,4 +69,20 @@ def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, in
     for queue, offset in end.items():
         waiting = backlog[queue]
         shortened[queue] = offset if not waiting else start.get(queue, 0) + max(1, waiting * limit // total)
+    return shortened
+
+
+def within_bytes(start: Offsets, end: Offsets, sizes: Mapping[QueueName, float], limit: int) -> dict[QueueName, int]:
+    """Limit a read to about `limit` bytes, shared in proportion to queue backlogs.
+
+    `sizes` are the mean sizes of waiting messages, in bytes. A queue with a backlog gets at least one message, and
+    without a known size only one. A queue without a start has no backlog.
+    """
+    backlog = {queue: max(0, offset - start.get(queue, offset)) for queue, offset in end.items()}
+    total = sum(waiting * sizes.get(queue, 0.0) for queue, waiting in backlog.items())
+    share = min(1.0, limit / total) if total else 1.0
+    shortened = dict(end)
+    for queue, waiting in backlog.items():
+        if waiting:
+            shortened[queue] = start[queue] + max(1, int(waiting * share) if queue in sizes else 1)
     return shortened

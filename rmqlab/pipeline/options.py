@@ -171,6 +171,27 @@ def duration(value: str) -> int:
     return int(found[1]) * _MILLIS[found[2]]
 
 
+_BYTES = re.compile(r"([0-9]+)\s*(?:([kmgt]?)b?|bytes)")
+_BYTE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def at_least_bytes(lowest: int) -> Callable[[str], int]:
+    """Return a parser of numbers of bytes such as 64m, that are at least `lowest`.
+
+    The units are those of Spark's options: powers of 1024.
+    """
+
+    def read(value: str) -> int:
+        if (found := _BYTES.fullmatch(value.strip().lower())) is None:
+            raise ValueError("expected a whole number of bytes, or one with a unit (k, m, g or t), such as 64m")
+        number = int(found[1]) * _BYTE_UNITS[found[2] or ""]
+        if number < lowest:
+            raise ValueError(f"expected at least {lowest}")
+        return number
+
+    return read
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """Return a parser of one of some words, case-insensitive."""
 

@@ -6,6 +6,7 @@ member has the messages, all are asked again until the deadline. Messages are lo
 may become available again.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,11 +16,12 @@ import trio
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline.errors import UserError
-from rmqlab.pipeline.queues import Members, Pulled, Reading, merged, pull, topic_of
+from rmqlab.pipeline.queues import Members, Pulled, Reading, merged, pull, pull_all, topic_of
 from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.channel import ConnectError
 
 READ_FROM: Final = ("master", "slave", "suggested")
 _READ_AHEAD: Final = 8
@@ -219,18 +221,13 @@ class QueueCursor:
             return []
         stride = first.next_offset - self.position
         starts = range(first.next_offset, self.part.end, stride)[:_READ_AHEAD]
-        answers: dict[int, Pulled] = {}
-
-        async def ask(start: int) -> None:
-            try:
-                answers[start] = await self._pull(client, address, start, stride)
-            except FAILURES:  # the next pull from this member reports the error
-                self._shun(self._asked)
-
-        async with trio.open_nursery() as nursery:
-            for start in starts:
-                nursery.start_soon(ask, start)
-        return _unbroken(answers, first.next_offset)
+        queue, end = self.part.queue, self.part.end
+        found: list[Pulled | None] = [None] * len(starts)
+        with contextlib.suppress(ConnectError):
+            found = await pull_all(client, address, queue, starts, count=stride, end=end, reading=self.reading)
+        if None in found:
+            self._shun(self._asked)  # the next pull from this member reports the error
+        return _unbroken(found, starts)
 
     async def _pull(self, client: Client, address: str, offset: int, count: int) -> Pulled:
         return await pull(
@@ -271,13 +268,15 @@ class QueueCursor:
         self.members = merged(self.members, fresh)
 
 
-def _unbroken(answers: Mapping[int, Pulled], start: int) -> list[Pulled]:
-    """Return the responses with messages that continue each other from `start`.
+def _unbroken(found: Sequence[Pulled | None], starts: Sequence[int]) -> list[Pulled]:
+    """Return the first responses with messages that continue each other.
 
     There are no gaps between them.
     """
     row: list[Pulled] = []
-    while (pulled := answers.get(start)) is not None and pulled.is_found and pulled.next_offset > start:
+    for start, pulled in zip(starts, found, strict=True):
+        is_next = not row or row[-1].next_offset == start
+        if not is_next or pulled is None or not pulled.is_found or pulled.next_offset <= start:
+            break
         row.append(pulled)
-        start = pulled.next_offset
     return row

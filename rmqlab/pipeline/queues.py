@@ -253,6 +253,27 @@ async def pull(
     Raises the errors of Client.ask.
     """
     reading = reading or Reading()
+    command = _pull_command(client, queue, offset, count, reading)
+    response = await client.remoting.request(address, command, reading.request_seconds)
+    return _pulled(address, offset, response)
+
+
+async def pull_all(
+    client: Client, address: str, queue: QueueName, offsets: Sequence[int], *, count: int, end: int, reading: Reading
+) -> list[Pulled | None]:
+    """Pull messages from several offsets at once, `count` from each, none from `end` on.
+
+    The result is None for each pull that failed. Raises ConnectError.
+    """
+    commands = [_pull_command(client, queue, offset, min(count, end - offset), reading) for offset in offsets]
+    responses = await client.remoting.request_all(address, commands, reading.request_seconds)
+    return [
+        _pulled(address, offset, response) if response is not None and response.code in _PULL_ANSWERS else None
+        for offset, response in zip(offsets, responses, strict=True)
+    ]
+
+
+def _pull_command(client: Client, queue: QueueName, offset: int, count: int, reading: Reading) -> Command:
     wanted = reading.message_filter
     header = PullMessageRequestHeader(
         consumer_group=client.named(reading.group),
@@ -267,9 +288,11 @@ async def pull(
         sub_version=0,
         expression_type=wanted.expression_type,
     )
-    response = await client.remoting.request(
-        address, client.command(RequestCode.PULL_MESSAGE, header), reading.request_seconds
-    )
+    return client.command(RequestCode.PULL_MESSAGE, header)
+
+
+def _pulled(address: str, offset: int, response: Command) -> Pulled:
+    """Parse the response to a pull. Raises BrokerError."""
     if response.code not in _PULL_ANSWERS:
         raise BrokerError(address, response.code, response.remark)
     answer = response.header(PullMessageResponseHeader)

@@ -35,16 +35,29 @@ from rmqlab.pipeline.commitlogs import (
     ranges_of,
     stretches,
     topics_of,
+    written_bytes,
     written_end,
 )
 from rmqlab.pipeline.errors import NoPathError, without_traceback
-from rmqlab.pipeline.options import OptionError, at_least, bind_options, check_known, json_texts, names, option, text
+from rmqlab.pipeline.options import (
+    OptionError,
+    at_least,
+    at_least_bytes,
+    bind_options,
+    check_known,
+    json_texts,
+    names,
+    option,
+    text,
+)
 from rmqlab.pipeline.places import AnyPath, find_all, local_file
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
 from rmqlab.pipeline.remotepaths import shown
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"
+_LEAST_BYTES = 4096
+"""Bytes of the smallest ranges, so that options cannot ask for millions of tasks."""
 OK, BAD_CRC, TORN = "ok", "badCrc", "torn"
 COLUMNS = {"node": "string", "file": "string", "state": "string"} | {
     name: kind for name, (kind, _) in RECORD_COLUMNS.items()
@@ -59,7 +72,10 @@ class StoreOptions:
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
     topics: tuple[str, ...] = option("topics", names, "only these topics", default=())
     nodes: tuple[str, ...] = option("nodes", names, "only these nodes", default=())
-    partition_bytes: int = option("maxPartitionBytes", at_least(4096), "bytes of a log in one task", default=64 * 2**20)
+    partition_bytes: int = option(
+        "maxPartitionBytes", at_least_bytes(_LEAST_BYTES), "bytes of a log in one task", default=64 * 2**20
+    )
+    min_partitions: int = option("minPartitions", at_least(1), "minimum number of tasks", default=1)
 
     def logs(self) -> list[Log[AnyPath]]:
         """Return the commit logs to read. Raises OptionError if there are none."""
@@ -125,7 +141,9 @@ class StoreReader(DataSourceReader):
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        return [RangePartition(part) for log in self.logs for part in ranges_of(log, self.options.partition_bytes)]
+        share = sum(map(written_bytes, self.logs)) // self.options.min_partitions
+        step = max(_LEAST_BYTES, min(share, self.options.partition_bytes))
+        return [RangePartition(part) for log in self.logs for part in ranges_of(log, step)]
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

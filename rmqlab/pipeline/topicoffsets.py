@@ -183,27 +183,37 @@ def read_position(value: str) -> int | dict[QueueName, int]:
 
 
 def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -> list[QueueRange]:
-    """Cut ranges evenly into at least `least_parts` parts if possible.
+    """Cut ranges evenly, so that no part is larger than a share of `least_parts`.
 
-    `most` is the maximum number of messages of a part; 0 means unlimited.
+    So there are at least that many parts, unless there are fewer messages. `most` is the maximum number of messages of
+    a part; 0 means unlimited.
     """
     total = sum(part.size for part in ranges)
     parts = []
     for part in ranges:
-        pieces = max(1, -(-part.size // most) if most else 1)
-        if least_parts > len(ranges) and total:
-            pieces = max(pieces, round(part.size * least_parts / total))
+        pieces = max(-(-part.size * least_parts // max(1, total)), -(-part.size // most) if most else 1)
         pieces = min(pieces, part.size)
         borders = [part.start + part.size * index // pieces for index in range(pieces + 1)] if pieces else []
         parts += [QueueRange(part.queue, low, high) for low, high in itertools.pairwise(borders)]
     return parts
 
 
-def group_ranges(ranges: Sequence[QueueRange], tasks: int) -> list[list[QueueRange]]:
-    """Distribute ranges over at most this many tasks.
+def group_ranges(ranges: Sequence[QueueRange], tasks: int, *, most: int) -> list[list[QueueRange]]:
+    """Distribute many small ranges over about this number of tasks.
 
-    Each task adds to the planning time.
+    Each task adds to the planning time. Consecutive ranges share a task up to an even share of all messages, and up to
+    `most` if that is not 0; a larger range has a task of its own.
     """
     if len(ranges) <= tasks:
         return [[part] for part in ranges]
-    return [list(ranges[index::tasks]) for index in range(tasks)]
+    share = max(1, sum(part.size for part in ranges) // tasks)
+    share = min(share, most) if most else share
+    groups: list[list[QueueRange]] = []
+    room = 0
+    for part in ranges:
+        if not groups or part.size > room:
+            groups.append([])
+            room = share
+        groups[-1].append(part)
+        room -= part.size
+    return groups

@@ -16,6 +16,7 @@ from rmqlab.pipeline.blocking_client import Link, link_to
 from rmqlab.pipeline.options import (
     OptionError,
     at_least,
+    at_least_bytes,
     boolean,
     duration,
     each,
@@ -41,6 +42,7 @@ _ENDS = ("ending_offsets", "ending_timestamp", "ending_times")
 _READ_ONLY_IN_BATCHES = _ENDS
 _READ_ONLY_AS_STREAM = (
     "max_offsets_per_trigger",
+    "max_bytes_per_trigger",
     "min_offsets_per_trigger",
     "max_trigger_delay_ms",
     "starting_offsets_file",
@@ -189,15 +191,14 @@ class TopicOptions:
         "startingOffsetsFile", text, "keeps what `latest` meant at the first start", default=""
     )
     max_offsets_per_trigger: int = option("maxOffsetsPerTrigger", at_least(1), "messages of one micro-batch", default=0)
+    max_bytes_per_trigger: int = option("maxBytesPerTrigger", at_least_bytes(1), "bytes of one micro-batch", default=0)
     min_offsets_per_trigger: int = option(
         "minOffsetsPerTrigger", at_least(1), "messages that are worth a micro-batch", default=0
     )
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay", duration, "how long after the last micro-batch fewer messages wait", default=900_000
     )
-    min_partitions: int = option(
-        "minPartitions", at_least(1), "minimum number of tasks; large queues are split", default=1
-    )
+    min_partitions: int = option("minPartitions", at_least(1), "minimum number of tasks", default=1)
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
     read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")

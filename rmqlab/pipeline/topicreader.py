@@ -3,7 +3,7 @@
 The task belongs to a batch or a stream.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import attrs
@@ -17,7 +17,7 @@ from rmqlab.pipeline.queues import Members
 from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
 from rmqlab.pipeline.topicbounds import DataLossError
-from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges
+from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges, split_ranges
 from rmqlab.pipeline.topicoptions import TopicOptions
 from rmqlab.remoting.message import PROPERTY_TAGS
 
@@ -25,7 +25,8 @@ COLUMNS = {"topic": "string", "broker": "string"} | {
     name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name != "topic"
 }
 _BATCH_BYTES = 4 * 2**20
-_MOST_TASKS = 256
+_MANY_TASKS = 256
+"""Tasks beyond which small ranges share them, unless option minPartitions asks for more."""
 
 
 @attrs.frozen
@@ -43,10 +44,12 @@ class RangesPartition(InputPartition):
         super().__init__(work)
 
 
-def plan_work(ranges: list[QueueRange], members: Members) -> list[InputPartition]:
-    """Return one task per range, or one for several if there are very many."""
+def plan_work(ranges: Iterable[QueueRange], members: Members, options: TopicOptions) -> list[InputPartition]:
+    """Return the tasks: one or several for a range, or one for several small ranges."""
+    most, least = options.max_records_per_partition, options.min_partitions
+    parts = split_ranges([part for part in ranges if part.size > 0], most=most, least_parts=least)
     plan = []
-    for group in group_ranges([part for part in ranges if part.size > 0], _MOST_TASKS):
+    for group in group_ranges(parts, max(_MANY_TASKS, least), most=most):
         brokers = {part.queue.broker for part in group}
         known = {name: dict(addresses) for name, addresses in members.items() if name in brokers}
         plan.append(RangesPartition(Work(tuple(group), known)))

@@ -19,7 +19,7 @@ from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.options import bind_options
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, QueueName, QueueRange, split_ranges
+from rmqlab.pipeline.topicoffsets import EARLIEST, QueueName, QueueRange
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.pipeline.topicplaces import end_places, start_places
 from rmqlab.pipeline.topicreader import COLUMNS, plan_work, read_work
@@ -86,8 +86,7 @@ class BatchReader(DataSourceReader):
             QueueRange(queue, starts[queue], max(starts[queue], ends[queue]))
             for queue in sorted(ends.keys() & starts.keys())
         ]
-        parts = split_ranges(ranges, most=options.max_records_per_partition, least_parts=options.min_partitions)
-        return plan_work(parts, bounds.members)
+        return plan_work(ranges, bounds.members, options)
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -28,6 +28,7 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.messagesizes import limited_to_bytes
 from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
 from rmqlab.pipeline.queues import AskBound, Bound
 from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
@@ -39,7 +40,6 @@ from rmqlab.pipeline.topicoffsets import (
     QueueRange,
     offsets_document,
     read_document,
-    split_ranges,
 )
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.pipeline.topicplaces import start_places
@@ -99,15 +99,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        options, begin, stop = self.options, read_document(start), read_document(end)
+        begin, stop = read_document(start), read_document(end)
         self._know(begin | stop)
         ranges = [QueueRange(queue, begin.get(queue, offset), offset) for queue, offset in sorted(stop.items())]
-        parts = split_ranges(
-            [part for part in ranges if part.size > 0],
-            most=options.max_records_per_partition,
-            least_parts=options.min_partitions,
-        )
-        return plan_work(parts, self.bounds.members)
+        return plan_work(ranges, self.bounds.members, self.options)
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -226,7 +221,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _limited(self, begin: Offsets, available: Offsets, limit: ReadLimit) -> dict[QueueName, int]:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
-        return within_limit({**available, **begin}, available, rows) if rows else dict(available)
+        end = within_limit({**available, **begin}, available, rows) if rows else dict(available)
+        return self.options.link.call(self._within_bytes, begin, end) if self.options.max_bytes_per_trigger else end
+
+    async def _within_bytes(self, client: Client, begin: Offsets, end: Offsets) -> dict[QueueName, int]:
+        limit, members, reading = self.options.max_bytes_per_trigger, self.bounds.members, self.options.reading
+        return await limited_to_bytes(client, begin, end, limit, members=members, reading=reading)
 
     def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
         if bound.offset >= begin:

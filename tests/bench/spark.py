@@ -6,6 +6,7 @@ the machine and its load; the ratios are what to look at.
 
 import argparse
 import functools
+import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from rmqlab.pipeline.session import open_session
 from rmqlab.pipeline.spark_home import Machine
 from tests.bench import audits
 from tests.bench.bigrun import write_log
+from tests.bench.process import cpu_seconds
 from tests.bench.spark_topics import fill, live_master, measure_stream, topic_frames
 
 if TYPE_CHECKING:
@@ -65,9 +67,11 @@ def measure_read(spark: "SparkSession", place: Path, rows: int, size: int) -> No
         fill(server, "orders", rows, size)
         frames |= topic_frames(spark, server, "orders", slim, columns)
         for name, make in frames.items():
-            seconds = min(_seconds(functools.partial(_drain, make)) for _ in range(3))
+            costs = [_cost(functools.partial(_drain, make)) for _ in range(3)]
+            seconds, cpu = min(wall for wall, _ in costs), min(cpu for _, cpu in costs)
             print(
-                f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log",
+                f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log"
+                f" {cpu / rows * 1e6:6.2f} us of CPU a row",
                 flush=True,
             )
 
@@ -76,10 +80,17 @@ def _drain(make: "Callable[[], DataFrame]") -> None:
     make().write.format("noop").mode("overwrite").save()
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+def _cost(work: Callable[[], object]) -> tuple[float, float]:
+    """Return seconds by the clock and of CPU; the latter vary less on a busy machine."""
+    began, before = time.perf_counter(), _spark_cpu()
     work()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, _spark_cpu() - before
+
+
+def _spark_cpu() -> float:
+    """Return the CPU seconds of the JVM and of the Python workers below it."""
+    (jvm,) = (pid for pid, kind in audits.family(os.getpid()) if kind == "jvm")
+    return sum(cpu_seconds(pid) for pid, _ in audits.family(jvm))
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies
 
-from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
+from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_bytes, within_limit
 from rmqlab.pipeline.topicoffsets import QueueName
-from tests.pipeline.test_topicoffsets import offsets
+from tests.pipeline.test_topicoffsets import offsets, queues
 
 FIRST, SECOND, FRESH = QueueName("t", "b", 0), QueueName("t", "b", 1), QueueName("t", "b", 2)
 
@@ -23,6 +23,35 @@ def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, in
 def test_an_end_below_the_start_is_kept_as_it_is() -> None:
     queue, other = QueueName("t", "b", 0), QueueName("t", "b", 1)
     assert within_limit({queue: 100, other: 0}, {queue: 5, other: 50}, 10) == {queue: 5, other: 10}
+
+
+sizes = strategies.dictionaries(queues, strategies.floats(0, 1e6))
+
+
+@hypothesis.given(offsets, sizes, strategies.integers(1, 10**7))
+def test_a_limit_in_bytes_lets_every_queue_go_on(
+    end: dict[QueueName, int], sizes: dict[QueueName, float], limit: int
+) -> None:
+    start = {queue: offset // 2 for queue, offset in end.items()}
+    cut = within_bytes(start, end, sizes, limit)
+    waiting = [queue for queue in end if end[queue] > start[queue]]
+    assert all(start[queue] < cut[queue] <= end[queue] for queue in waiting)
+    beyond_first = sum((cut[queue] - start[queue] - 1) * sizes.get(queue, 0.0) for queue in waiting)
+    assert beyond_first <= limit * 1.000001
+
+
+def test_queues_share_a_limit_in_bytes_by_their_bytes() -> None:
+    start, end = {FIRST: 0, SECOND: 10}, {FIRST: 1000, SECOND: 110, FRESH: 7}
+    assert within_bytes(start, end, {FIRST: 10.0, SECOND: 1000.0}, 55_000) == {FIRST: 500, SECOND: 60, FRESH: 7}
+    assert within_bytes(start, end, {FIRST: 10.0, SECOND: 1000.0}, 110_000) == end
+
+
+def test_a_queue_of_unknown_size_gets_one_message() -> None:
+    assert within_bytes({FIRST: 5, SECOND: 5}, {FIRST: 10, SECOND: 10}, {FIRST: 1.0}, 100) == {FIRST: 10, SECOND: 6}
+
+
+def test_a_queue_that_lost_messages_keeps_its_end_under_a_limit_in_bytes() -> None:
+    assert within_bytes({FIRST: 100}, {FIRST: 5}, {}, 10) == {FIRST: 5}
 
 
 # ---- delays ----------------------------------------------------------------------------------------------

@@ -1,7 +1,18 @@
 import attrs
 import pytest
 
-from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, duration, names, one_of, option, text
+from rmqlab.pipeline.options import (
+    OptionError,
+    at_least,
+    at_least_bytes,
+    bind_options,
+    boolean,
+    duration,
+    names,
+    one_of,
+    option,
+    text,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -49,3 +60,23 @@ def test_durations_have_units(text: str, millis: int) -> None:
 def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="such as 30s or 15m"):
         duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("250", 250), ("64m", 64 * 2**20), ("1 GB", 2**30), ("3k", 3072), ("2t", 2**41), ("9b", 9), ("512 bytes", 512)],
+)
+def test_bytes_may_have_units(text: str, count: int) -> None:
+    assert at_least_bytes(1)(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "m", "-1", "1.5g", "64 x", "64mib", "1m1k", "٣"])
+def test_other_numbers_of_bytes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="or one with a unit"):
+        at_least_bytes(1)(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0g", "4095", "3k"])
+def test_too_few_bytes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected at least 4096"):
+        at_least_bytes(4096)(text)

@@ -3,7 +3,8 @@
 They are functions here; the clock is a test's.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import attrs
@@ -18,7 +19,7 @@ from rmqlab.pipeline.queuecursor import Chunk, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Filter, Pulled, Reading
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.channel import ConnectError, RequestTimeoutError
+from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
 
 QUEUE = QueueName("orders", "broker-a", 0)
 CLIENT = cast("Client", None)
@@ -66,11 +67,22 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeBroker]:
         assert isinstance(reading, Reading)
         return group[address].pull(offset, count)
 
+    async def pull_all(
+        client: Client, address: str, queue: QueueName, offsets: Sequence[int], *, count: int, end: int, reading: Any
+    ) -> list[Pulled | None]:
+        async def pull_or_fail(offset: int) -> Pulled | None:
+            with contextlib.suppress(BrokerError, RemotingError):
+                return await pull(client, address, queue, offset, count=min(count, end - offset), reading=reading)
+            return None
+
+        return [await pull_or_fail(offset) for offset in offsets]
+
     async def topic_of(_client: Client, _topic: str) -> Any:
         await trio.lowlevel.checkpoint()
         raise ConnectError("no name server")
 
     monkeypatch.setattr(queuecursor, "pull", pull)
+    monkeypatch.setattr(queuecursor, "pull_all", pull_all)
     monkeypatch.setattr(queuecursor, "topic_of", topic_of)
     return group
 

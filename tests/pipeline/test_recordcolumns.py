@@ -11,9 +11,11 @@ import hypothesis
 import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from rmqlab.pipeline import commitlogs
+from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.properties import find_properties
 from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records
@@ -203,6 +205,31 @@ def test_records_across_borders_of_chunks_and_ranges_are_read_once(
     assert [row["uniqKey"] for row in rows] == [f"{number:032X}" for number in range(200)]
     ends = [row["commitLogOffset"] + row["storeSize"] for row in rows]
     assert [row["commitLogOffset"] for row in rows] == [0, *ends[:-1]]
+
+
+def reader_of(store: pathlib.Path, **options: str) -> DataSourceReader:
+    schema = StructType([StructField("commitLogOffset", LongType())])
+    return StoreSource({"path": str(store), **options}).reader(schema)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7, 16])
+def test_logs_are_cut_into_as_many_tasks_as_wanted(write_log: Write, tasks: int) -> None:
+    """issue 15: a log below 64 MB was one task, whatever the number of cores."""
+    store = write_log("a", [b"x" * (number % 50) for number in range(300)])
+    write_log("b", [b"x"], size=40_000)
+    parts = reader_of(store.parent.parent, minPartitions=str(tasks)).partitions()
+    assert tasks <= len(parts) <= tasks + 2
+    assert len(read(store.parent.parent, minPartitions=str(tasks))) == 301
+
+
+def test_ranges_of_a_log_are_at_least_4_kb_and_at_most_the_size_asked_for(write_log: Write) -> None:
+    store = write_log("a", [b"one"], size=64 * 1024)
+    assert len(reader_of(store, minPartitions="1000").partitions()) == 16
+    assert len(reader_of(store, minPartitions="2", maxPartitionBytes="8k").partitions()) == 8
+    with pytest.raises(OptionError, match="option maxPartitionBytes is '4k1': expected"):
+        reader_of(store, maxPartitionBytes="4k1")
+    with pytest.raises(OptionError, match="no option minPartition, did you mean minPartitions"):
+        reader_of(store, minPartition="4")
 
 
 def test_an_empty_log_has_no_rows(write_log: Write) -> None:

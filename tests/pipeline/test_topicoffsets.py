@@ -1,5 +1,5 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import hypothesis
 import pytest
@@ -82,14 +82,45 @@ def test_other_assignments_are_refused_with_what_was_expected(text: str) -> None
         read_assignment(text)
 
 
+def ranges_to(end: Mapping[QueueName, int]) -> list[QueueRange]:
+    return [QueueRange(queue, offset // 3, offset) for queue, offset in end.items()]
+
+
+def messages_of(ranges: Iterable[QueueRange]) -> list[tuple[QueueName, int]]:
+    return sorted((part.queue, offset) for part in ranges for offset in range(part.start, part.end))
+
+
 @hypothesis.given(offsets, strategies.integers(0, 50), strategies.integers(1, 20))
 def test_parts_cover_ranges_exactly(end: dict[QueueName, int], most: int, least: int) -> None:
-    ranges = [QueueRange(queue, offset // 3, offset) for queue, offset in end.items()]
+    ranges = ranges_to(end)
     parts = split_ranges(ranges, most=most, least_parts=least)
-    covered = sorted((part.queue, offset) for part in parts for offset in range(part.start, part.end))
-    assert covered == sorted((part.queue, offset) for part in ranges for offset in range(part.start, part.end))
-    assert all(part.size > 0 for part in parts)
+    total = sum(part.size for part in ranges)
+    assert messages_of(parts) == messages_of(ranges)
+    assert all(0 < part.size <= -(-total // least) for part in parts)
+    assert len(parts) >= min(least, total)
     assert not most or all(part.size <= most for part in parts)
-    grouped = group_ranges(parts, 5)
-    assert len(grouped) <= max(5, 0)
-    assert sorted(part for group in grouped for part in map(str, group)) == sorted(map(str, parts))
+
+
+def test_a_large_queue_is_cut_though_there_are_enough_queues() -> None:
+    """issue 15: eight queues were eight tasks, though one of them had all messages."""
+    ranges = [QueueRange(QueueName("t", "b", number), 0, 10_000 if number == 3 else 1) for number in range(8)]
+    parts = split_ranges(ranges, most=0, least_parts=8)
+    assert max(part.size for part in parts) <= 1251
+    assert len(parts) == 7 + 8
+
+
+@hypothesis.given(offsets, strategies.integers(0, 50), strategies.integers(1, 20))
+def test_small_ranges_share_tasks_and_large_ones_do_not(end: dict[QueueName, int], most: int, tasks: int) -> None:
+    parts = [part for part in ranges_to(end) if part.size]
+    groups = group_ranges(parts, tasks, most=most)
+    assert [part for group in groups for part in group] == parts
+    share = sum(part.size for part in parts) // tasks
+    limit = min(share, most) if most else share
+    assert all(len(group) == 1 or sum(part.size for part in group) <= limit for group in groups)
+    assert most or len(groups) <= 2 * tasks
+
+
+def test_a_task_has_no_more_messages_than_the_limit_though_there_are_many_ranges() -> None:
+    """Ranges beyond 256 shared tasks without regard to maxRecordsPerPartition."""
+    parts = split_ranges([QueueRange(QueueName("t", "b", 0), 0, 1000)], most=10, least_parts=1)
+    assert group_ranges(parts, 20, most=10) == [[part] for part in parts]

@@ -109,6 +109,9 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
             "option maxTriggerDelay is '5': expected .* such as 30s",
         ),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger is more than maxOffsets"),
+        ({"maxBytesPerTrigger": "64 megs"}, "option maxBytesPerTrigger is '64 megs': expected .*, such as 64m"),
+        ({"maxBytesPerTrigger": "0k"}, "option maxBytesPerTrigger is '0k': expected at least 1"),
+        ({"maxBytePerTrigger": "64m"}, "no option maxBytePerTrigger, did you mean maxBytesPerTrigger?"),
         ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger, did you mean minOffsetsPerTrigger?"),
         ({"useTLS": "true"}, "option useTLS is 'true': TLS is not supported"),
         ({"useTls": "yes"}, "option useTLS is 'yes': expected true or false"),
@@ -144,6 +147,16 @@ def test_delays_of_micro_batches_are_for_streams() -> None:
     assert options.max_trigger_delay_ms == 120_000
     with pytest.raises(OptionError, match="option minOffsetsPerTrigger is for a stream only"):
         options.check_for_batch_read()
+
+
+def test_a_limit_in_bytes_is_for_streams() -> None:
+    options = bound(topic="t", maxBytesPerTrigger="64m")
+    options.check_for_stream_read()
+    assert options.max_bytes_per_trigger == 64 * 2**20
+    with pytest.raises(OptionError, match="option maxBytesPerTrigger is for a stream only"):
+        options.check_for_batch_read()
+    with pytest.raises(OptionError, match="option maxBytesPerTrigger is for reading only"):
+        options.check_for_write()
 
 
 def test_plain_connections_may_be_asked_for() -> None:

@@ -106,6 +106,34 @@ async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: Rem
     assert client.connected(peer.address) is None
 
 
+async def test_several_requests_at_once_get_their_own_responses(peer: Peer, client: RemotingClient) -> None:
+    commands = [request(ECHO, {"number": str(number)}) for number in range(50)]
+    replies = await client.request_all(peer.address, commands, 3)
+    assert [reply and reply.ext_fields["number"] for reply in replies] == [str(number) for number in range(50)]
+    assert await client.request_all(peer.address, [], 3) == []
+    assert client.connected(peer.address) is not None
+
+
+async def test_requests_at_once_that_time_out_close_the_connection(peer: Peer, client: RemotingClient) -> None:
+    await client.channel(peer.address)
+    assert await client.request_all(peer.address, [request(PARK), request(PARK)], 0.01) == [None, None]
+    assert client.connected(peer.address) is None
+
+
+async def test_requests_at_once_end_with_their_connection(peer: Peer, client: RemotingClient) -> None:
+    replies: list[Command | None] = []
+
+    async def ask() -> None:
+        replies.extend(await client.request_all(peer.address, [request(ECHO), request(PARK)], 60))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+        peer.server.close()
+    assert [reply is None for reply in replies] == [False, True]
+
+
 async def test_those_who_wait_for_a_connection_share_its_failure(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
