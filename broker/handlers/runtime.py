@@ -5,14 +5,13 @@ queues between receiving a request and handling it, so the sizes and waits of Ro
 so is the time for which its put lock is held.
 """
 
-import shutil
-
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode, version_name
 from rmqlab.remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.store.machine import this_machine
 
 THREAD_POOLS = {
     "sendThreadPoolQueue": 10_000,
@@ -35,16 +34,16 @@ def get_broker_runtime_info(broker: Broker, _header: None, _request: Request) ->
 def _store_values(broker: Broker) -> dict[str, str]:
     store, config = broker.store, broker.store.config
     root, log_dir = config.store_path_root_dir, config.store_path_commit_log
-    usage = shutil.disk_usage(root)
+    space = store.disk.space(root)
     log_ratio = store.disk.used_percent(log_dir if log_dir.is_dir() else root) / 100
     end = store.max_commit_log_offset
     return {
         "commitLogMinOffset": str(store.min_commit_log_offset if end > 0 else -1),
         "commitLogMaxOffset": str(end),
         "commitLogDiskRatio": str(log_ratio),
-        f"commitLogDiskRatio_{log_dir}": str(log_ratio),
+        f"commitLogDiskRatio_{this_machine().path_name(log_dir)}": str(log_ratio),
         "consumeQueueDiskRatio": str(store.disk.used_percent(root) / 100),
-        "commitLogDirCapacity": f"Total : {_human(usage.total)}, Free : {_human(usage.free)}.",
+        "commitLogDirCapacity": f"Total : {_human(space.total)}, Free : {_human(space.free)}.",
         "dispatchBehindBytes": str(store.dispatch_behind_bytes),
         "dispatchMaxBuffer": "0",  # RocketMQ never sets it
         "remainHowManyDataToFlush": _human(end - store.flushed_offset),

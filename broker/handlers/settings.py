@@ -5,6 +5,7 @@ Configuration, ClientManageProcessor.
 """
 
 import logging
+from pathlib import Path
 
 from rmqlab.broker.config import KINDS, BrokerSettings
 from rmqlab.broker.filter.lexer import FilterError
@@ -18,6 +19,7 @@ from rmqlab.remoting.properties import write_properties_text
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 from rmqlab.runtime.settings import SettingsError, forbidden_keys, parse_change, setting_fields, settings_lines, snake
 from rmqlab.runtime.validators import shown
+from rmqlab.store.machine import this_machine
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
     """
     settings = broker.settings
     lines = settings_lines(settings.broker, settings.store, settings.ha, settings.dledger, settings.unused)
+    for path in ("storePathRootDir", "storePathCommitLog"):
+        lines[path] = this_machine().path_name(Path(lines[path]))
     lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]
     header = GetBrokerConfigResponseHeader(version=broker.config_version.encode().decode())
     return Reply(header=header, body=write_properties_text(lines).encode())

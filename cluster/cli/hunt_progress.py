@@ -11,7 +11,10 @@ from rmqlab.cluster.hunt import hunt as hunting
 
 @contextmanager
 def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) -> Iterator[Callable[[], object]]:
-    """Show a bar on a terminal; yield the function that draws it anew. Ctrl-C ends the block."""
+    """Show a bar on a terminal. Yield the function that draws it anew.
+
+    Ctrl-C ends the block.
+    """
     bar = Progress(
         BarColumn(),
         TextColumn("{task.description}"),

@@ -15,7 +15,7 @@ from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 
 
 def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoReturn:
-    """Play a scenario with many seeds, print those with which it is violated, and exit."""
+    """Play a scenario with many seeds, print those that violate it, and exit."""
     try:
         scenario = load_scenario(find_scenario(name))
     except (NoScenarioError, ScenarioError) as exc:

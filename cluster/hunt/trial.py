@@ -67,7 +67,7 @@ def try_case(case: Case, names: Iterable[str]) -> Trial:
 
 
 def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
-    """Play a scenario with a seed, and name the expectations that do not hold. As `try_case`."""
+    """As `try_case`: play a scenario with a seed."""
     options = Options(profile=profile, seed=seed, keeps_stores=True)
     return _simulated(scenario, options, _judge_expectations)
 

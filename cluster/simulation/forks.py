@@ -1,4 +1,4 @@
-"""Starts, signals and ends the simulated processes of a cluster, in the place of the fork server."""
+"""Starts, signals and ends simulated processes, as the fork server does."""
 
 import contextlib
 import functools

@@ -25,7 +25,8 @@ from rmqlab.runtime.worker import InlineCalls, run_inline
 from rmqlab.simulation.guest import seed_scheduler
 from rmqlab.simulation.machine import Machine, Node
 from rmqlab.simulation.network import Fabric, SimulatedNetwork
-from rmqlab.store import machine as store_machine
+from rmqlab.store.machine import DiskSpace, set_machine
+from rmqlab.store.machine import Machine as StoreMachine
 
 T = TypeVar("T")
 
@@ -34,8 +35,28 @@ SUBNET = 1
 NETWORK = "127.1"
 MEMORY_BYTES = 24 * 2**30
 """Physical memory of the simulated machine: RocketMQ's own assumption where it is unknown."""
+DISK_BYTES = 100 * 2**30
 DISK_USED_PERCENT = 40
 """Used space of its disk, far from every threshold of a broker."""
+
+
+@attrs.define
+class Surroundings(StoreMachine):
+    """Memory, disk and paths that every simulated machine has, wherever its files are."""
+
+    root: Path = Path("/")
+
+    def memory_bytes(self) -> int:
+        return MEMORY_BYTES
+
+    def used_percent(self, path: Path) -> int:
+        return DISK_USED_PERCENT if path.exists() else -1
+
+    def disk_space(self, path: Path) -> DiskSpace:  # noqa: ARG002 -- a machine's form
+        return DiskSpace(DISK_BYTES, DISK_BYTES * (100 - DISK_USED_PERCENT) // 100)
+
+    def path_name(self, path: Path) -> str:
+        return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
 
 
 @attrs.define(eq=False)
@@ -44,6 +65,7 @@ class SimulatedHost:
 
     machine: Machine
     logs: NodeLogs
+    surroundings: Surroundings
     supervisor: Node = attrs.field(init=False)
     fabric: Fabric = attrs.field(init=False)
     is_simulated = True
@@ -57,7 +79,8 @@ class SimulatedHost:
         return self._forks
 
     @contextmanager
-    def placed(self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:  # noqa: ARG002 -- a host's form
+    def placed(self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
+        self.surroundings.root = directory.path
         yield Place(place(spec, record.placement if record else Placement(network=NETWORK, subnet=SUBNET)))
 
     def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- a host's form
@@ -88,12 +111,12 @@ class _ControlListener(trio.abc.Listener[trio.abc.Stream]):
         await trio.lowlevel.checkpoint()
 
 
-def _replace_surroundings(machine: Machine) -> None:
-    """Let nothing of the real machine decide the course: not its load, time zone, memory nor free space."""
+def _replace_surroundings(machine: Machine, surroundings: Surroundings) -> None:
+    """Hide load, time zone, memory, disk and paths of the real machine."""
+    set_machine(surroundings)
     stopwatch.replace(lambda: machine.now, lambda: 0.0)
     os.environ["TZ"] = "UTC"
     time.tzset()
-    store_machine.replace(lambda: MEMORY_BYTES, lambda path: DISK_USED_PERCENT if path.exists() else -1)
 
 
 def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
@@ -107,8 +130,9 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     logs.install()
     random.seed(f"{seed} of all nodes")
     seed_scheduler(seed)
-    _replace_surroundings(machine)
-    host = SimulatedHost(machine, logs)
+    surroundings = Surroundings()
+    _replace_surroundings(machine, surroundings)
+    host = SimulatedHost(machine, logs, surroundings)
 
     async def supervise() -> T:
         set_network(SimulatedNetwork(host.fabric, host.supervisor))

@@ -15,7 +15,10 @@ def open_node_log(path: Path) -> LogFile:
 
 
 class NodeLogs(logging.Handler):
-    """The handler of the root logger. What is not logged by a node goes to the handlers before."""
+    """The handler of the root logger.
+
+    What is not logged by a node goes to the handlers before.
+    """
 
     def __init__(self, machine: Machine) -> None:
         super().__init__()
@@ -41,7 +44,7 @@ class NodeLogs(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         node = self._machine.current
         if node is not None and (file := self._files.get(node)) is not None:
-            file.emit(record)
+            file.handle(record)
             return
         for handler in self._others:
             if record.levelno >= max(handler.level, logging.WARNING):

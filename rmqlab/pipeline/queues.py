@@ -261,7 +261,9 @@ async def pull(
 async def pull_all(
     client: Client, address: str, queue: QueueName, offsets: Sequence[int], *, count: int, end: int, reading: Reading
 ) -> list[Pulled | None]:
-    """Pull messages from several offsets at once, `count` from each, none from `end` on.
+    """Pull messages from several offsets at once.
+
+        From each `count`, none from `end` on.
 
     The result is None for each pull that failed. Raises ConnectError.
     """

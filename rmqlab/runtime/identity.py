@@ -1,4 +1,6 @@
-"""What tells this process and its parts apart from others: in names of clients, in message ids, for the supervisor.
+"""What tells this process and its parts apart from others.
+
+Used in names of clients, in message ids, and for the supervisor.
 
 Nodes of a simulation share a process: each gets an id of its own, and numbers that are the same in every run.
 """
@@ -36,7 +38,7 @@ def process_id() -> int:
 
 
 def fresh_number() -> int:
-    """Return a number that this process never returned, nor an earlier one with its id."""
+    """Return a number that no process with this id returned before."""
     given = _given()
     return time.monotonic_ns() if given is None else next(given.numbers)
 

@@ -1,4 +1,4 @@
-"""How long the work of this process takes: the clocks for budgets and statistics of work.
+"""How long the work of this process takes: for budgets and statistics.
 
 They measure the machine, not the cluster: `rmqlab.runtime.clock` has the cluster's time. A simulation replaces them,
 because its course must not depend on the machine's load. Call them as `stopwatch.wall()`, never by an imported name.

@@ -47,7 +47,7 @@ async def in_thread(fn: Callable[[*Args], R], *args: *Args) -> R:
 
 
 def block(seconds: float, until: threading.Event) -> None:
-    """Block the calling worker thread for so many real seconds, or until the event is set."""
+    """Block the calling worker thread for real seconds, or until the event."""
     inline = _INLINE.get() if trio.lowlevel.in_trio_run() else None
     if inline is None:
         until.wait(seconds)

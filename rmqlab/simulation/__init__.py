@@ -1,4 +1,4 @@
-"""A simulated machine: the nodes of a cluster in one process and one thread, on a virtual clock.
+"""A simulated machine: nodes in one process and thread, on a virtual clock.
 
 Each node is a trio run of its own (`guest.py`), on its own clock and its own part of a simulated network. The machine
 (`machine.py`) lets one node run at a time, in the order of the virtual time, and jumps over times without work. A node

@@ -1,4 +1,7 @@
-"""Runs a function in a forked process: a simulation changes its process for good, and its nodes leave much behind."""
+"""Runs a function in a forked process.
+
+A simulation changes its process for good, and its nodes leave much behind.
+"""
 
 import contextlib
 import itertools
@@ -81,7 +84,9 @@ def run_in_child(fn: Callable[[], T]) -> T:
 
 
 def run_in_children(fns: Iterable[Callable[[], T]], jobs: int) -> Iterator[tuple[int, T]]:
-    """Run functions in forked processes, `jobs` at a time. Yield index and result of each as it ends.
+    """Run functions in forked processes, `jobs` at a time.
+
+    Yield index and result of each as it ends.
 
     Functions are taken from the iterable as processes become free. If the caller stops early, the others are killed.
     """

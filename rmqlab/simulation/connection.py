@@ -1,4 +1,6 @@
-"""Connections of the simulated network: byte streams with latency, flow control, ends and resets.
+"""Connections of the simulated network.
+
+They are byte streams with latency, flow control, ends and resets.
 
 What differs from the kernel's TCP: a packet is never lost (link faults delay or drop whole connections, as on real
 sockets), there is no slow start, and keep-alive probes do not exist.
@@ -71,7 +73,10 @@ class SimulatedSocket(socket.socket, Belonging):
         """Accept all: a simulated socket never blocks."""
 
     def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
-        """Note that the connection is to be reset when closed. Other options are of no concern here."""
+        """Note that the connection is to be reset when closed.
+
+        Other options have no effect.
+        """
         self.check_open()
         if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
             self.is_aborting = struct.unpack("ii", value) == (1, 0)
@@ -222,7 +227,10 @@ class ConnectedSocket(SimulatedSocket):
             self.changed()
 
     def _take_error(self) -> OSError:
-        """Return the error of a call on a connection that was reset: once its own, as of `sk_err` of Linux."""
+        """Return the error of a call on a connection that was reset.
+
+        It comes once, as `sk_err` of Linux does.
+        """
         error, self._error = self._error, None
         return error or failure(errno.EPIPE)
 

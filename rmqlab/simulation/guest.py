@@ -79,7 +79,10 @@ class Guest:
         self._inbox.append(fn)
 
     def run(self) -> float:
-        """Run until all tasks wait. Return when to run it again, at the latest: infinity without a deadline."""
+        """Run until all tasks wait. Return when to run it again, at the latest.
+
+        Infinity without a deadline.
+        """
         again_at: float = self._inside(self._run)
         return again_at
 
@@ -130,6 +133,6 @@ class Guest:
 
 
 def seed_scheduler(seed: str) -> None:
-    """Let trio run tasks in an order that depends on this seed only, in the whole process."""
+    """Let this seed alone decide the order of tasks, in the whole process."""
     _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001 -- as Hypothesis does
     _run._r.seed(seed)  # noqa: SLF001

@@ -74,14 +74,20 @@ class Machine:
     # ---- nodes ----
 
     def start(self, name: str, main: Callable[[], Awaitable[object]], on_end: Callable[[Node], object]) -> Node:
-        """Start a process. `on_end` is called when it ends by itself, after its belongings are closed."""
+        """Start a process. `on_end` is called when it ends by itself.
+
+        Its belongings are closed by then.
+        """
         guest = Guest(name, VirtualClock(lambda: self.now, EPOCH))
         node = Node(guest, lambda: on_end(node))
         self.after(0.0, lambda: self._begin(node, main))
         return node
 
     def tell(self, node: Node, fn: Event) -> None:
-        """Call `fn` inside a node, soon, or when it is resumed. Nothing happens in one that is gone."""
+        """Call `fn` inside a node, soon, or when it is resumed.
+
+        Nothing happens in one that is gone.
+        """
         if not node.is_gone:
             node.guest.tell(fn)
             self._wake(node, self.now)

@@ -68,7 +68,10 @@ class Fabric:
         self._listeners.pop(listener.own, None)
 
     def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
-        """Return the near end of a new connection. ConnectionRefusedError if nothing listens there."""
+        """Return the near end of a new connection.
+
+        Raises ConnectionRefusedError if nothing listens there.
+        """
         listener = self._listeners.get(target) or self._listeners.get((_ANY, target[1]))
         if listener is None or not listener.has_room:
             raise failure(errno.ECONNREFUSED)
@@ -111,7 +114,10 @@ class SimulatedNetwork:
 
 
 class SimulatedSelector(selectors.BaseSelector):
-    """Selects among simulated sockets of one node. Ready sockets come in the order in which they became ready."""
+    """Selects among simulated sockets of one node.
+
+    Ready sockets come in the order in which they became ready.
+    """
 
     def __init__(self, machine: Machine, node: Node) -> None:
         self._machine = machine

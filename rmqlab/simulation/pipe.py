@@ -1,4 +1,4 @@
-"""Streams between nodes and the supervisor: as Unix sockets, without delay and without faults."""
+"""Streams between nodes and the supervisor: without delay and faults."""
 
 import collections
 
@@ -10,7 +10,10 @@ from rmqlab.simulation.machine import Belonging, Machine, Node
 
 @attrs.define(eq=False, init=False)
 class PipeEnd(trio.abc.Stream, Belonging):
-    """One end of a stream. Bytes and the end arrive at the other end at once, also while its node is paused."""
+    """One end of a stream.
+
+    Bytes and the end arrive at the other end at once, also while its node is paused.
+    """
 
     machine: Machine
     node: Node
@@ -28,7 +31,10 @@ class PipeEnd(trio.abc.Stream, Belonging):
         node.belongings[self] = None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send; BrokenResourceError if the other end is closed, ClosedResourceError if this one is."""
+        """Send.
+
+        Raises BrokenResourceError if the other end is closed, ClosedResourceError if this one is.
+        """
         await trio.lowlevel.checkpoint()
         if self.is_closed:
             raise trio.ClosedResourceError

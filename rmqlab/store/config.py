@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from rmqlab.runtime.validators import FIXED, INT32, INT64, above, one_line_texts, one_of, shown, within
-from rmqlab.store import machine
+from rmqlab.store.machine import this_machine
 
 QUEUE_ENTRY_SIZE: Final = 20
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -20,7 +20,7 @@ LARGEST_FILE: Final = 2**31 - 1
 
 
 def _machine_memory() -> int:
-    return machine.memory_bytes()
+    return this_machine().memory_bytes()
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import attrs
 
-from rmqlab.store import machine
+from rmqlab.store.machine import DiskSpace, this_machine
 
 
 class StoreError(Exception):
@@ -166,4 +166,8 @@ class Disk:
 
         Counts the space that ordinary users see, rounded up.
         """
-        return machine.disk_used_percent(path)
+        return this_machine().used_percent(path)
+
+    def space(self, path: Path) -> DiskSpace:
+        """Return the space of a path's file system. OSError if there is no such path."""
+        return this_machine().disk_space(path)

@@ -51,7 +51,10 @@ class StoreLock:
 
 
 def forget_locks(directory: Path) -> None:
-    """Treat the stores below a directory as if their process had ended: that of a simulated node that was killed."""
+    """Treat the stores below a directory as if their process had ended.
+
+    That of a simulated node was killed.
+    """
     top = Path(os.path.realpath(directory))
     _held_here.difference_update([path for path in _held_here if path.is_relative_to(top)])
 

@@ -1,40 +1,69 @@
-"""What a store learns about its machine: physical memory and used disk space.
+"""What a store learns about its machine: memory, disk space, names of paths.
 
-A simulation replaces both, because its course must not depend on the real machine. Call them as
-`machine.memory_bytes()`, never by an imported name.
+A simulation replaces it, because its course must not depend on the real machine.
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
+
+import attrs
 
 _ASSUMED_MEMORY = 24 * 2**30  # RocketMQ's assumption if the memory size is unknown
 
 
-def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return _ASSUMED_MEMORY
+@attrs.frozen
+class DiskSpace:
+    """Space of a file system in bytes, as ordinary users see it."""
+
+    total: int
+    free: int
 
 
-def _disk_used_percent(path: Path) -> int:
-    try:
+class Machine:
+    """The real machine."""
+
+    def memory_bytes(self) -> int:
+        """Return the bytes of physical memory.
+
+        They decide when a reader counts as far behind (section 6.2).
+        """
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (ValueError, OSError):
+            return _ASSUMED_MEMORY
+
+    def used_percent(self, path: Path) -> int:
+        """Return the used space of a file system in percent, rounded up.
+
+        -1 if unknown.
+        """
+        try:
+            stat = os.statvfs(path)
+        except OSError:
+            return -1
+        used = stat.f_blocks - stat.f_bfree
+        seen = used + stat.f_bavail
+        return -(-100 * used // seen) if seen else 0
+
+    def disk_space(self, path: Path) -> DiskSpace:
+        """Return the space of a file system. OSError if there is no such path."""
         stat = os.statvfs(path)
-    except OSError:
-        return -1
-    used = stat.f_blocks - stat.f_bfree
-    seen = used + stat.f_bavail
-    return -(-100 * used // seen) if seen else 0
+        return DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
+
+    def path_name(self, path: Path) -> str:
+        """Return what a broker calls this path in answers to its clients."""
+        return str(path)
 
 
-memory_bytes: Callable[[], int] = _memory_bytes
-"""Returns the bytes of physical memory. They decide when a reader counts as far behind (section 6.2)."""
-disk_used_percent: Callable[[Path], int] = _disk_used_percent
-"""Returns the used space of a file system in percent, as `Disk.used_percent`; -1 if unknown."""
+_machine = Machine()
 
 
-def replace(new_memory_bytes: Callable[[], int], new_disk_used_percent: Callable[[Path], int]) -> None:
-    """Use these facts from now on, in the whole process."""
-    global memory_bytes, disk_used_percent
-    memory_bytes, disk_used_percent = new_memory_bytes, new_disk_used_percent
+def this_machine() -> Machine:
+    """Return the machine of this process."""
+    return _machine
+
+
+def set_machine(machine: Machine) -> None:
+    """Let this be the machine, from now on, of the whole process."""
+    global _machine  # noqa: PLW0603 -- one machine for each process
+    _machine = machine

@@ -337,7 +337,7 @@ async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pa
 
 async def test_a_stranger_who_finds_nobody_is_told_so_and_is_no_fault(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
-        with pytest.raises(NodeFailedError, match="no connection to the HA port"):
+        with pytest.raises(NodeFailedError, match="the HA port cannot be reached"):
             await cluster.fault(ForgedHaReport(target="broker-a"))
         assert cluster.faults == []
 

@@ -25,6 +25,7 @@ HOSTILE = (
     "pipeline",
     "remoting",
     "runtime",
+    "simulation",
     "store",
     "verdict",
 )

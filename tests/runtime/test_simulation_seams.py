@@ -1,4 +1,4 @@
-"""What a simulation replaces below the servers: threads, identity, stopwatch, facts of the machine."""
+"""What a simulation replaces below the servers."""
 
 import os
 import threading
@@ -13,9 +13,9 @@ from rmqlab.runtime import stopwatch
 from rmqlab.runtime.identity import Identity, fresh_number, process_id, set_identity
 from rmqlab.runtime.network import KernelNetwork, network, set_network
 from rmqlab.runtime.worker import InlineCalls, block, in_thread, run_inline
-from rmqlab.store import machine
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
+from rmqlab.store.machine import Machine, set_machine, this_machine
 
 
 async def test_calls_run_in_a_thread() -> None:
@@ -92,16 +92,24 @@ def test_the_stopwatch_can_be_replaced() -> None:
 
 @pytest.fixture
 def own_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = machine.memory_bytes, machine.disk_used_percent
+    before = this_machine()
     monkeypatch.undo()  # of the used space that all tests see
     yield
-    machine.replace(*before)
+    set_machine(before)
+
+
+class Small(Machine):
+    def memory_bytes(self) -> int:
+        return 7
+
+    def used_percent(self, path: Path) -> int:  # noqa: ARG002 -- a machine's form
+        return 99
 
 
 def test_memory_and_used_space_are_those_of_the_machine(own_machine: None, tmp_path: Path) -> None:  # noqa: ARG001
     assert StoreConfig(store_path_root_dir=tmp_path).total_memory > 2**20
     assert 0 < Disk().used_percent(tmp_path) <= 100
     assert Disk().used_percent(tmp_path / "missing") == -1
-    machine.replace(lambda: 7, lambda _: 99)
+    set_machine(Small())
     assert StoreConfig(store_path_root_dir=tmp_path).total_memory == 7
     assert Disk().used_percent(tmp_path) == 99

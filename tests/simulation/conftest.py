@@ -1,4 +1,7 @@
-"""Each test here runs in a forked process: nodes that are killed or left leave tasks that must never clean up."""
+"""Each test here runs in a forked process.
+
+Nodes that are killed or left leave tasks that must never clean up.
+"""
 
 import traceback
 

@@ -1,4 +1,7 @@
-"""Two connected sockets: of the kernel, and of a simulated network. Tests do the same with both."""
+"""Two connected sockets: of the kernel, and of a simulated network.
+
+Tests do the same with both.
+"""
 
 import errno
 import select

@@ -1,4 +1,4 @@
-"""Functions in forked processes: their results, and every way in which they end without one."""
+"""Functions in forked processes: results, and every end without one."""
 
 import os
 import signal

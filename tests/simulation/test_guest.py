@@ -1,4 +1,4 @@
-"""trio inside of a simulated process: results, errors, deadlines, and several runs in one thread."""
+"""trio inside of a simulated process."""
 
 from collections.abc import AsyncIterator
 

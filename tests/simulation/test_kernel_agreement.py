@@ -1,4 +1,4 @@
-"""Random programs do the same over a simulated connection as over TCP of the kernel."""
+"""Random programs do the same over a simulated connection as over TCP."""
 
 import sys
 from collections.abc import Sequence

@@ -133,7 +133,7 @@ def test_a_waiting_node_is_woken_when_bytes_arrive() -> None:
 
 
 def test_a_waiting_node_is_woken_when_there_is_room_again() -> None:
-    """Also if the window was filled by a send that was accepted in part, and none after it failed."""
+    """Also if the window was filled by a send that was accepted in part."""
     waiter = Waiter()
     near, far = waiter.ends.sockets
     fill(waiter.ends)

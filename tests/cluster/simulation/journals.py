@@ -1,4 +1,6 @@
-"""Plays a scenario under several seeds and prints a digest of each run's journals: one line for each.
+"""Plays a scenario under several seeds.
+
+Prints a digest of each run's journals, one line for each.
 
 python -m tests.cluster.simulation.journals DIRECTORY SCENARIO PROFILE FIRST_SEED LAST_SEED
 """

@@ -1,4 +1,4 @@
-"""The same seed gives the same journals, byte for byte, in whatever process and directory (issue 17)."""
+"""The same seed gives the same journals, byte for byte (issue 17)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Clusters on a simulated machine: processes, their signals, their logs, and every kind of fault."""
+"""Clusters on a simulated machine: processes, signals, logs, faults."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -125,7 +125,7 @@ def test_processes_that_are_ordered_and_not_yet_there_never_begin(tmp_path: Path
 
 
 def test_every_kind_of_fault_is_played_and_healed(tmp_path: Path) -> None:
-    """Messages are accepted again afterwards, and nothing unexpected happened in a node."""
+    """Messages are accepted again, and nothing unexpected happened in a node."""
     spec = ClusterSpec(name="faulty", slaves=1)
 
     async def play(cluster: Cluster) -> dict[str, Any]:
