@@ -173,8 +173,6 @@ class GroupNode:
             for sent in unsent:
                 if not sent.is_ended:
                     self._send_on(channel, sent)
-            self.server.connected(peer.id)
-            self.settle_soon()
 
     def _send_on(self, channel: Channel, sent: _Sent) -> None:
         command = request(sent.call.code, body=sent.call.request.encode())

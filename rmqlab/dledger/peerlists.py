@@ -1,7 +1,7 @@
 """Compares the lists of peers that the members of a group were configured with.
 
 DLedger never compares them: members with different lists reject each other's votes and heartbeats (401), and nothing
-names the cause. Every member serves its list as METADATA, so ours asks each peer once per connection.
+names the cause. Every member serves its list as METADATA, so ours asks each peer for it, from time to time.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,10 @@ from rmqlab.dledger.group import GroupSettings
 
 LONGEST_LIST: Final = 300
 """Characters of a peer's list that are shown."""
+RETRY_MS: Final = 2000
+"""Until a peer that did not answer is asked again."""
+REPEAT_MS: Final = 30_000
+"""Until a peer that answered is asked again: it may have started anew, with another list."""
 
 
 @attrs.define
@@ -23,15 +27,33 @@ class PeerLists:
 
     settings: GroupSettings
     faults: dict[str, str] = attrs.field(factory=dict)
+    _due: dict[str, int] = attrs.field(init=False)
+    """When to ask each peer."""
+
+    def __attrs_post_init__(self) -> None:
+        self._due = {peer: 0 for peer in self.settings.peers if peer != self.settings.self_id}
+
+    @property
+    def wake_at(self) -> int | None:
+        """Time of the next `take_due`. None without peers."""
+        return min(self._due.values(), default=None)
+
+    def take_due(self, now: int) -> list[str]:
+        """Return the peers to ask now. Each is to be noted, or is asked again after a while."""
+        due = [peer for peer, at in self._due.items() if at <= now]
+        for peer in due:
+            self._due[peer] = now + REPEAT_MS
+        return due
 
     def request(self, peer: str) -> MetadataRequest:
         """Return the request for a peer's list."""
         settings = self.settings
         return MetadataRequest(group=settings.group, local_id=settings.self_id, remote_id=peer)
 
-    def note(self, peer: str, response: MetadataResponse | None) -> None:
-        """Compare a peer's list with the own one. None, after an error, changes nothing."""
+    def note(self, peer: str, response: MetadataResponse | None, now: int) -> None:
+        """Compare a peer's list with the own one. None after an error: it is asked again soon."""
         if response is None:
+            self._due[peer] = now + RETRY_MS
             return
         fault = self._fault(peer, response)
         if fault is None:

@@ -119,13 +119,16 @@ class Server(Generic[Appender, Caller]):
     @property
     def wake_at(self) -> int:
         """Time of the next `work`; it may be in the past."""
-        times = (self.elector.wake_at, self.replication.wake_at, self.transfer.wake_at)
+        parts = (self.elector, self.replication, self.transfer, self.peer_lists)
+        times = (part.wake_at for part in parts)
         return min(time for time in times if time is not None)
 
     # ---- inputs ----
 
     def work(self, now: int) -> None:
         """Do what is due. OSError if the term cannot be written: call again later."""
+        for peer in self.peer_lists.take_due(now):
+            self._ask_for_list(peer)
         self.elector.tick(now)
         self._settle(now)
 
@@ -161,11 +164,9 @@ class Server(Generic[Appender, Caller]):
                 self._responses.append((caller, handle_get(self.member, self.store, GetEntriesRequest.decode(body))))
         self._settle(now)
 
-    def connected(self, peer: str) -> None:
-        """Ask a peer for its list of peers, after a connection to it was opened."""
-
-        def receive(body: bytes | None, _now: int) -> None:
-            self.peer_lists.note(peer, _decoded(MetadataResponse, body))
+    def _ask_for_list(self, peer: str) -> None:
+        def receive(body: bytes | None, now: int) -> None:
+            self.peer_lists.note(peer, _decoded(MetadataResponse, body), now)
 
         self._calls.append(Call(peer, self.peer_lists.request(peer), receive))
 

@@ -68,7 +68,6 @@ def test_no_frame_leaves_its_boundary(tmp_path: Path, seed: int) -> None:
         with contextlib.suppress(BodyError):
             server.handle(code, odd_frame(chance, code, store, member.term), "caller", now)
         server.work(now)
-        server.connected("n1")
         for call in server.take_calls():
             answer = {key: chance.choice(ODD) for key in ("code", "term", "index", "voteResult", "endIndex", "count")}
             server.receive(call, json.dumps(answer).encode(), now)

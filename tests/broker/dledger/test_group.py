@@ -2,8 +2,10 @@
 
 import pathlib
 import shutil
+from functools import partial
 
 import pytest
+import trio
 import trio.testing
 
 from rmqlab.remoting.codes import ResponseCode
@@ -105,8 +107,9 @@ async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
 async def test_lists_of_peers_that_differ_are_named(group: Trio, caplog: pytest.LogCaptureFixture) -> None:
     """Issue 16, "Bad input": each member logs it once, and its snapshot has it."""
     other = PEERS.replace(f"n0-{HOSTS[0]}", f"n9-{HOSTS[0]}")
-    await group.start("n1")
-    await group.start("n2", d_leger_peers=other)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(group.start, "n1")
+        nursery.start_soon(partial(group.start, "n2", d_leger_peers=other))
     await group.until(lambda: group.snapshot("n1")["dledger"]["peer_faults"])
     await group.until(lambda: group.snapshot("n2")["dledger"]["peer_faults"])
     fault = group.snapshot("n1")["dledger"]["peer_faults"]["n2"]
