@@ -9,9 +9,8 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.relations import literal
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen
@@ -26,8 +25,6 @@ with stored as (
         min(c.stored_at) over (partition by c.message_id) first_stored
     from copies c join clock_masters m
         on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
-), own_events as (
-    select node, kind, at, seq from raw_happenings union all select node, kind, at, seq from message_events
 ), pairs as (
     select c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
         'stored before its send began' how
@@ -46,14 +43,15 @@ with stored as (
         and d.queue = c.queue and d.offset = c.offset
     union all
     select '', node, last_own - ended, null, 'an event after the end of its node'
-    from (select node, max(at) filter (where kind in ({own})) last_own, max(at) filter (where kind in ({ends})) ended,
-            max_by(kind, seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
-        from own_events group by node)
+    from (select node, max(last_at) filter (where kind in ({own})) last_own,
+            max(last_at) filter (where kind in ({ends})) ended,
+            max_by(kind, last_seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
+        from event_times group by node)
     where last_change in ({ends}) and last_own is not null
     union all
     select node, '', started - first_own, null, 'an event before the start of the cluster'
-    from (select node, min(at) first_own from own_events where kind in ({own}) group by node)
-        cross join (select min(at) started from raw_happenings where kind = 'cluster_starting')
+    from (select node, min(first_at) first_own from event_times where kind in ({own}) group by node)
+        cross join (select min(first_at) started from event_times where kind = 'cluster_starting')
     where started is not null
 )
 select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
@@ -68,12 +66,12 @@ def judge(run: Run) -> Iterator[Finding]:
         for broker in run.roles.brokers
         for node, at, until in run.roles.masters_over_time(broker)
     ]
-    times = {"at": pa.int64(), "until": pa.int64()}
-    run.small("clock_masters", masters, broker=pa.string(), node=pa.string(), **times)
+    times = {"at": "bigint", "until": "bigint"}
+    run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
     own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
     ends = ("node_killed", "node_stopped", "node_crashed")
     quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
-    run.table("clock_bounds", run.sql(_BOUNDS.format(**quoted)))
+    run.table("clock_bounds", _BOUNDS.format(**quoted), is_bounded=True)
     rows = run.rows("select * from clock_bounds")
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}

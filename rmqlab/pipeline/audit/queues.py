@@ -6,10 +6,12 @@ duplicates, duplicates.CAUSE.
 """
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from rmqlab.pipeline.audit import offsetfiles
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
@@ -54,18 +56,28 @@ select * from (select *, row_number() over (partition by `group` order by seq) n
 where nth <= {EVIDENCE_LIMIT} order by nth
 """
 
+_LATE_COUNTS = """
+select `group`, count(l.seq) late from (select distinct `group` from deliveries) left join late_deliveries l using (`group`)
+group by `group`
+"""
+
+_STORED = """
+select (select count(distinct message_id) from inversions) inverted,
+    exists(select 1 from sends where acknowledged) is_acknowledged
+"""
+
+_FIRST_INVERSIONS = f"select * from inversions order by ended_at limit {EVIDENCE_LIMIT}"
+
 
 def judge_order(run: Run) -> Iterator[Finding]:
     """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
-    run.table("inversions", run.sql(_INVERSIONS))
-    run.table("late_deliveries", run.sql(_LATE))
-    yield _judge_stored(run)
-    counts = run.rows(
-        "select `group`, count(l.seq) late from (select distinct `group` from deliveries)"
-        " left join late_deliveries l using (`group`) group by `group`"
+    run.batch(written("inversions", _INVERSIONS), written("late_deliveries", _LATE))
+    [found], inversions, counts, first_late = run.batch(
+        Query(_STORED), Query(_FIRST_INVERSIONS), Query(_LATE_COUNTS), Query(_FIRST_LATE)
     )
+    yield _judge_stored(run, found, inversions)
     told: dict[str, list[str]] = collections.defaultdict(list)
-    for late in run.rows(_FIRST_LATE) if any(row.late for row in counts) else ():
+    for late in first_late:
         place = f"{late.topic}@{late.broker}:{late.queue}"
         told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
     for row in counts:
@@ -74,19 +86,14 @@ def judge_order(run: Run) -> Iterator[Finding]:
         yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
 
 
-def _judge_stored(run: Run) -> Finding:
-    found = run.rows(
-        "select (select count(distinct message_id) from inversions) inverted,"
-        " exists(select 1 from sends where acknowledged) is_acknowledged"
-    )[0]
+def _judge_stored(run: Run, found: Any, inversions: Sequence[Any]) -> Finding:
     if not found.is_acknowledged or not run.stores:
         missing = "no store was given" if found.is_acknowledged else "no send was acknowledged"
         return unknown("order.stored", MESSAGES, missing)
-    rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT) if found.inverted else []
     told = tuple(
         f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-        for row in rows
+        for row in inversions
     )
     return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=seen(told))
 
@@ -177,20 +184,19 @@ select way, who, target, failures, next_success is null is_open, first_failed, l
 from followed where failures > 0
 """
 
+_LONGEST = """
+select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures), ended_at - began_at) w,
+    count(began_at) windows
+from (select distinct way, target from attempts) left join outages using (way, target) group by way, target
+"""
+
 
 def judge_outages(run: Run) -> Iterator[Finding]:
     """Write the tables `attempts` and `outages`; yield each target's longest outage."""
-    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
-    run.table("attempts", run.sql(_TELLING))
-    run.table("outages", run.sql(_OUTAGES))
-    found = {
-        (row.way, row.target): row
-        for row in run.rows(
-            "select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures),"
-            " ended_at - began_at) w, count(began_at) windows"
-            " from (select distinct way, target from attempts) left join outages using (way, target) group by way, target"
-        )
-    }
+    run.relations.define("every_attempt", f"select * from ({_WRITES}) union all select * from ({_READS})")
+    run.table("attempts", _TELLING)
+    run.table("outages", _OUTAGES)
+    found = {(row.way, row.target): row for row in run.rows(_LONGEST)}
     for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
             if (way, broker) not in found:
@@ -212,7 +218,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
 
 # ---- offsets that moved back -----------------------------------------------------------------------------
 
-_MOVES = """
+_MOVES_TEMPLATE = """
 with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
@@ -257,29 +263,41 @@ select seq, at, node, `group`, topic, broker, queue, before, after, why from (
 where nth > coalesce(reports, 0)
 """
 
+_MOVES = _MOVES_TEMPLATE.format(
+    reported_alone=_ALONE.format(these="reported", reports="corrected"),
+    falling_alone=_ALONE.format(these="falling", reports="told"),
+)
+
+_MOVES_OF_GROUPS = """
+select `group`, count(m.seq) moves, max(before - after) worst
+from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
+    left join offset_moves m using (`group`)
+group by `group` order by `group`
+"""
+
+_FIRST_MOVES = f"select * from offset_moves order by seq limit {EVIDENCE_LIMIT}"
+
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
-    """Yield findings about rolled back offsets, and the duplicates they explain."""
+    """Yield findings about rolled back offsets, and the duplicates they explain.
+
+    Writes the tables `offset_moves`, `offset_floors` and `repeats`.
+    """
+    offsets = offsetfiles.read(run)
+    run.batch(written("offset_moves", _MOVES), Query(_REPEATED, "repeated"))
+    run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
-    yield from offsetfiles.judge(run)
+    yield from offsetfiles.judge(run, offsets)
     yield from judge_duplicates(run)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
-    """Write the table `offset_moves`, and yield the findings."""
-    reported = _ALONE.format(these="reported", reports="corrected")
-    falling = _ALONE.format(these="falling", reports="told")
-    run.table("offset_moves", run.sql(_MOVES.format(reported_alone=reported, falling_alone=falling)))
-    groups = run.rows(
-        "select `group`, count(m.seq) moves, max(before - after) worst from (select `group` from deliveries"
-        " union select `group` from commits union select `group` from offset_moves)"
-        " left join offset_moves m using (`group`) group by `group` order by `group`"
-    )
+    """Yield the findings of `offset_moves`."""
+    groups, rows = run.batch(Query(_MOVES_OF_GROUPS), Query(_FIRST_MOVES))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
     moves = sum(row.moves for row in groups)
-    rows = run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT) if moves else []
     told = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
         for row in rows
@@ -340,20 +358,20 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Write the tables `repeated` and `repeats`, and yield the findings.
-
-    Needs `offset_moves`.
-    """
-    if not run.rows("select 1 from deliveries", 1):
+    """Yield the findings of `repeats`."""
+    delivered, causes, first_repeats = run.batch(
+        Query("select 1 from deliveries limit 1"),
+        Query("select cause, count(*) count from repeats group by cause"),
+        Query(_FIRST_REPEATS),
+    )
+    if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
-    run.table("repeated", run.sql(_REPEATED))
-    run.table("repeats", run.sql(_CAUSES))
-    counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
+    counts = {row.cause: row["count"] for row in causes}
     told: dict[str, list[str]] = collections.defaultdict(list)
-    for row in run.rows(_FIRST_REPEATS) if counts else ():
+    for row in first_repeats:
         told[row.cause].append(
             f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
             f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"

@@ -5,10 +5,11 @@ of cluster/checks/records.py.
 """
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
@@ -35,6 +36,9 @@ select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id 
         and c.offset = e.queueOffset
 """
 
+_COUNTED = ("damages", "dangling_entries", "unqueued_records", "queue_entries", "whole_records")
+_COUNT = "select node, count(*) found from {table} group by node"
+
 _FIRST = f"""
 select * from (select *, row_number() over (partition by node order by log_offset, topic, queue, offset) nth from {{table}})
 where nth <= {EVIDENCE_LIMIT} order by nth
@@ -43,12 +47,11 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
-    run.table("unqueued_records", run.sql(_UNQUEUED))
-    run.table("dangling_entries", run.sql(_DANGLING))
-    damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
-    told_damages = _told(run, "damages") if damages else {}
-    told_dangling = _told(run, "dangling_entries") if dangling else {}
-    entries, records = _count(run, "queue_entries"), _count(run, "whole_records")
+    run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
+    counts = run.batch(*(Query(_COUNT.format(table=table)) for table in _COUNTED))
+    damages, dangling, unqueued, entries, records = map(_by_node, counts)
+    told = run.batch(*(Query(_FIRST.format(table=table)) for table in _COUNTED[:3]))
+    told_damages, told_dangling, told_unqueued = map(_rows_by_node, told)
     for node in run.stores:
         yield Finding(
             metric=f"corrupt {node}",
@@ -60,17 +63,15 @@ def judge(run: Run) -> Iterator[Finding]:
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
-            told = tuple(
+            evidence = tuple(
                 _tell(row, f"the entry points at {row.message_id or 'no record'}")
                 for row in told_dangling.get(node, ())
             )
-            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=told)
-    yield from _judge_unqueued(run)
+            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=evidence)
+    yield from _judge_unqueued(run, unqueued, told_unqueued)
 
 
-def _judge_unqueued(run: Run) -> Iterator[Finding]:
-    counts = _count(run, "unqueued_records")
-    told = _told(run, "unqueued_records") if counts else {}
+def _judge_unqueued(run: Run, counts: Mapping[str, int], told: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
     for node in run.stores:
         metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in told.get(node, ()))
         if ended_in_good_order(run, node):
@@ -88,16 +89,15 @@ def ended_in_good_order(run: Run, node: str) -> bool:
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
-def _count(run: Run, table: str) -> collections.Counter[str]:
-    rows = run.rows(f"select node, count(*) found from {table} group by node")
+def _by_node(rows: Sequence[Any]) -> collections.Counter[str]:
     return collections.Counter({row.node: row.found for row in rows})
 
 
-def _told(run: Run, table: str) -> dict[str, list[Any]]:
-    told: dict[str, list[Any]] = collections.defaultdict(list)
-    for row in run.rows(_FIRST.format(table=table)):
-        told[row.node].append(row)
-    return told
+def _rows_by_node(rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+    found: dict[str, list[Any]] = collections.defaultdict(list)
+    for row in rows:
+        found[row.node].append(row)
+    return found
 
 
 def _tell(row: Any, says: str) -> Evidence:

@@ -5,9 +5,8 @@ An anti-join of deliveries and copies; the rules are those of cluster/checks/uns
 
 from collections.abc import Iterator
 
-import pyarrow as pa
-
 from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
@@ -31,14 +30,18 @@ where d.message_id != '' group by d.message_id
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
-    if not run.rows("select 1 from deliveries", 1):
-        yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
-        return
     deleting = {one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores}
     rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
-    run.small("deleting", rows, node=pa.string(), broker=pa.string())
-    run.table("unstored", run.sql(_UNSTORED))
-    (row,) = run.rows("select count(*) found, collect_set(broker) brokers from unstored")
+    run.relations.define_rows("deleting", rows, node="string", broker="string")
+    run.table("unstored", _UNSTORED)
+    delivered, [row], first = run.batch(
+        Query("select 1 from deliveries limit 1"),
+        Query("select count(*) found, collect_set(broker) brokers from unstored"),
+        Query(f"select * from unstored order by at, message_id limit {EVIDENCE_LIMIT}"),
+    )
+    if not delivered:
+        yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
+        return
     unread = [why for broker in row.brokers for why in run.unread_of(broker)]
     if row.found and (unread or not run.stores):
         yield unknown(metric, unit, "; ".join(unread) or "no store was given")
@@ -49,6 +52,6 @@ def judge(run: Run) -> Iterator[Finding]:
             at_millis=one.at,
             message_ids=(one.message_id,),
         )
-        for one in (run.rows("select * from unstored order by at, message_id", EVIDENCE_LIMIT) if row.found else ())
+        for one in first
     )
     yield Finding(metric=metric, unit=unit, value=row.found, evidence=evidence)
