@@ -137,14 +137,14 @@ with groups as (
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
     from noted where name rlike '@.*:[0-9]+$'
-), attempts as (
+), tries as (
     select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
     from deliveries where reconsume_times = 0
     union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
-select 'read' way, '' who, broker target, began_at, ended_at, is_success from attempts
-union all select 'read', '', name, began_at, ended_at, is_success from attempts
-union all select 'group_read', broker, who, began_at, ended_at, is_success from attempts
+select 'read' way, '' who, broker target, began_at, ended_at, is_success from tries
+union all select 'read', '', name, began_at, ended_at, is_success from tries
+union all select 'group_read', broker, who, began_at, ended_at, is_success from tries
 """
 
 # Only successes next to a failure matter: of a second without failures of the target, the first and the last success

@@ -7,6 +7,7 @@ The results of a batch are collected by one execution: a union in which each que
 the rows of the others. So one plan contains all queries, and the rows of a result keep their order.
 """
 
+import collections
 import json
 import re
 import shutil
@@ -28,6 +29,9 @@ _SHORT = 500
 """Rows below which a table shares its view with others."""
 _AT_ONCE = 2
 """Executions at once: the queries of a small run take longer to plan than to execute, on one processor."""
+
+_REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
+"""A relation that a query reads; unused definitions would be analyzed, too."""
 
 
 @attrs.frozen
@@ -93,15 +97,15 @@ class Relations:
             if query.is_written and not self._is_collected(query):
                 self._write(query)
         collected = [query for query in queries if self._is_collected(query)]
-        rows: dict[int, list[Any]] = {}
+        rows: dict[Query, list[Any]] = {}
         for query, content in zip(collected, self._collect(collected), strict=True):
             if not query.name:
-                rows[id(query)] = _rows(content)
+                rows[query] = content
                 continue
             self._hold(query.name, content)
             if query.is_written:
                 self.keep(query.name, content)
-        return [rows.get(id(query), []) for query in queries]
+        return [rows.get(query, []) for query in queries]
 
     def keep(self, name: str, content: pa.Table) -> None:
         """Write a table of this process as parquet.
@@ -119,28 +123,35 @@ class Relations:
     def _write(self, query: Query) -> None:
         path = str(self.out / query.name)
         self._give([query.text])
-        frame = self._sql(query.text)
+        frame = self._sql(f"select * from ({query.text})")
         frame.write.mode("overwrite").parquet(path)
         self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(query.name)
         del self._texts[query.name]
 
-    def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
-        """Return the contents of queries, computed in as few executions as planning permits."""
+    def _collect(self, queries: Sequence[Query]) -> list[Any]:
+        """Return the content of each query with a name as a table, and of others as rows."""
         self._give([query.text for query in queries])
         count = -(-len(queries) // _TOGETHER)
-        contents: list[pa.Table] = [None] * len(queries)
+        contents: list[Any] = [None] * len(queries)
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             parts = threads.map(self._collect_together, [queries[at::count] for at in range(count)])
             for at, part in enumerate(parts):
                 contents[at::count] = part
         return contents
 
-    def _collect_together(self, queries: Sequence[Query]) -> list[pa.Table]:
-        texts = [f"select {_columns(own, len(queries))} from ({query.text})" for own, query in enumerate(queries)]
+    def _collect_together(self, queries: Sequence[Query]) -> list[Any]:
+        named = [query.name for query in queries if query.name]
+        texts = [f"select {_columns(nth, query.name, named)} from ({query.text})" for nth, query in enumerate(queries)]
         frame = self._sql("\nunion all\n".join(texts))
-        # toArrow() cannot convert null structs with fields that are never null.
-        nullable = [frame[field.name].cast(field.dataType) for field in frame.schema.toNullable()]
-        return [_unpack(column) for column in frame.select(nullable).toArrow().columns]
+        if named:
+            # toArrow() cannot convert null structs with fields that are never null.
+            frame = frame.select([frame[field.name].cast(field.dataType) for field in frame.schema.toNullable()])
+        content = frame.toArrow()
+        rows: dict[int, list[Any]] = collections.defaultdict(list)
+        for nth, row in zip(content["nth"].to_pylist(), content["row"].to_pylist(), strict=True):
+            if row is not None:
+                rows[nth].append(json.loads(row, object_pairs_hook=_row))
+        return [_unpack(content[query.name]) if query.name else rows[nth] for nth, query in enumerate(queries)]
 
     def _sql(self, text: str) -> DataFrame:
         return self.spark.sql(self._with_definitions(text))
@@ -156,7 +167,7 @@ class Relations:
         used: set[str] = set()
         open_texts = list(texts)
         while open_texts:
-            new = self._texts.keys() & set(re.findall(r"\w+", open_texts.pop())) - used
+            new = self._texts.keys() & set(_REFERENCE.findall(open_texts.pop())) - used
             used |= new
             open_texts += [self._texts[name] for name in new]
         return used
@@ -164,7 +175,7 @@ class Relations:
     def _hold(self, name: str, content: pa.Table) -> None:
         """Define a relation by a table of this process, which Spark gets when a query uses it."""
         self._contents[name] = content
-        self.define(name, f"select * from {_view(name)}")
+        self.define(name, "")  # until a view has the content
 
     def _give(self, texts: Sequence[str]) -> None:
         """Register the tables of this process that queries use as views.
@@ -174,7 +185,8 @@ class Relations:
         used = {name: self._contents.pop(name) for name in self._used(texts) & self._contents.keys()}
         short = {name: content for name, content in used.items() if content.num_rows < _SHORT}
         for name in used.keys() - short.keys():
-            self._register(_view(name), used[name])
+            self._register(name, used[name])
+            del self._texts[name]
         if not short:
             return
         self._shared += 1
@@ -192,20 +204,20 @@ class Relations:
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
 
 
-def _view(name: str) -> str:
-    """Return the name of a table's own view, which no column has."""
-    return f"table_{name}"
-
-
 def literal(text: str) -> str:
     """Return a text as an SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
-def _columns(own: int, count: int) -> str:
-    """Return one column per query of a batch: the row of one of them, and nulls."""
-    return ", ".join(f"{'struct(*)' if at == own else 'null'} q{at}" for at in range(count))
+def _columns(nth: int, name: str, named: Sequence[str]) -> str:
+    """Return the columns of a query in the union of a batch.
+
+    The union has the number of the query, its row as JSON if it has no name, and a struct column for each name.
+    """
+    row = "null" if name else "to_json(struct(*), map('ignoreNullFields', 'false'))"
+    structs = [f"{'struct(*)' if other == name else 'null'} `{other}`" for other in named]
+    return ", ".join([f"{nth} nth", f"{row} row", *structs])
 
 
 def _pack(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -224,15 +236,8 @@ def _unpack(column: pa.ChunkedArray) -> pa.Table:
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(chunk) for chunk in structs.chunks], schema)
 
 
-def _rows(content: pa.Table) -> list[Any]:
-    return [_row(row) for row in content.to_pylist()]
-
-
-def _row(value: Any) -> Any:
-    """Return structs as Spark's rows, at any depth."""
-    if isinstance(value, dict):
-        return Row(**{name: _row(field) for name, field in value.items()})
-    return [_row(item) for item in value] if isinstance(value, list) else value
+def _row(fields: Sequence[tuple[str, Any]]) -> Row:
+    return Row(**dict(fields))
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
