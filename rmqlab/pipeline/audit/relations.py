@@ -66,7 +66,7 @@ class Relations:
         """Define a relation that each query computes which uses it."""
         self._texts[name] = text
 
-    def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], **columns: str) -> None:
+    def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
         """Define a relation of a few rows of this process, with SQL types by column."""
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
         self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
