@@ -1,4 +1,4 @@
-"""An audit takes few Spark executions, in which the queries of its questions are computed together."""
+"""Queries of an audit are executed together, in few Spark executions."""
 
 import pathlib
 from collections.abc import Sequence

@@ -84,7 +84,10 @@ class Run:
     """Joins the batches of concurrent questions; None: each batch is executed at once."""
 
     def batch(self, *queries: Query) -> list[list[Any]]:
-        """Execute queries together; return the rows of each one, and none for those with a name."""
+        """Return the rows of each query, executed together.
+
+        The list of a query with a name is empty.
+        """
         return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
 
     def table(self, name: str, text: str, *, is_bounded: bool = False) -> None:

@@ -1,10 +1,11 @@
-"""Named relations of one audit, and batches of queries that Spark executes together.
+"""Named relations of an audit, and batches of queries on them.
 
 A relation is the text of a query, which becomes a common table expression of the queries that use it, or a table that
-was computed once. Temporary views are avoided where possible: Spark executes a command for each.
+was computed once. Tables get a view when a query uses them, and short ones share it: Spark executes a command for each
+view.
 
-The results of a batch are collected by one execution: a union in which each query has its own struct column, null in
-the rows of the others. So one plan contains all queries, and the rows of a result keep their order.
+The queries of a batch are collected together, as a union. A query with a name has a struct column of its own there,
+which is null in the rows of the others; the rows of other queries are JSON. The rows of a query keep their order.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Rounds of requests: what concurrent threads ask for is computed together. No Spark."""
+"""Compute the requests of concurrent threads together. No Spark."""
 
 import threading
 from collections.abc import Callable, Sequence
