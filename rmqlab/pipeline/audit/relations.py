@@ -130,7 +130,7 @@ class Relations:
         del self._texts[query.name]
 
     def _collect(self, queries: Sequence[Query]) -> list[Any]:
-        """Return the content of each query with a name as a table, and of others as rows."""
+        """Return a table for each query with a name, and rows for the others."""
         self._give([query.text for query in queries])
         count = -(-len(queries) // _TOGETHER)
         contents: list[Any] = [None] * len(queries)
@@ -164,7 +164,7 @@ class Relations:
         return f"with {definitions}\n{text}" if used else text
 
     def _used(self, texts: Sequence[str]) -> set[str]:
-        """Return the names of the definitions that queries use, directly or through others."""
+        """Return the definitions that queries use, directly or through others."""
         used: set[str] = set()
         open_texts = list(texts)
         while open_texts:
@@ -174,7 +174,7 @@ class Relations:
         return used
 
     def _hold(self, name: str, content: pa.Table) -> None:
-        """Define a relation by a table of this process, which Spark gets when a query uses it."""
+        """Define a relation by a table that Spark gets when a query uses it."""
         self._contents[name] = content
         self.define(name, "")  # until a view has the content
 
