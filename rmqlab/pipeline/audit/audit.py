@@ -38,7 +38,7 @@ from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 FOLDER = "audit"
 _PARTITION_BYTES = 128 * 2**20
@@ -135,7 +135,7 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
     Each question has a thread, and queries for which they wait at the same time are executed together.
     """
 
-    def execute(batches: Sequence[Sequence[Query]]) -> list[list[list[Any]]]:
+    def execute(batches: Sequence[Sequence[Query]]) -> "list[list[Sequence[Row]]]":
         queries = list(itertools.chain.from_iterable(batches))
         tell(", ".join(query.name for query in queries if query.name) or "findings")
         results = iter(run.relations.execute(queries))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.relations import literal
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen
@@ -18,6 +17,9 @@ from rmqlab.verdict.findings import Finding, seen
 _TOLERANCE = 1000
 _NOBODY = ""
 """Stands for the supervisor, which is never reported."""
+_OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any"))
+"""Kinds of events that nodes report."""
+_ENDS = ("node_killed", "node_stopped", "node_crashed")
 
 _BOUNDS = """
 with stored as (
@@ -42,17 +44,7 @@ with stored as (
     from deliveries d join stored c on d.message_id = c.message_id and d.topic = c.topic and d.broker = c.broker
         and d.queue = c.queue and d.offset = c.offset
     union all
-    select '', node, last_own - ended, null, 'an event after the end of its node'
-    from (select node, max(last_at) filter (where kind in ({own})) last_own,
-            max(last_at) filter (where kind in ({ends})) ended,
-            max_by(kind, last_seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
-        from event_times group by node)
-    where last_change in ({ends}) and last_own is not null
-    union all
-    select node, '', started - first_own, null, 'an event before the start of the cluster'
-    from (select node, min(first_at) first_own from event_times where kind in ({own}) group by node)
-        cross join (select min(first_at) started from event_times where kind = 'cluster_starting')
-    where started is not null
+    select behind, ahead, millis, cast(null as string), how from clock_lives
 )
 select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
 from pairs group by behind, ahead
@@ -68,11 +60,9 @@ def judge(run: Run) -> Iterator[Finding]:
     ]
     times = {"at": "bigint", "until": "bigint"}
     run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
-    own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
-    ends = ("node_killed", "node_stopped", "node_crashed")
-    quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
-    run.table("clock_bounds", _BOUNDS.format(**quoted), is_bounded=True)
-    rows = run.rows("select * from clock_bounds")
+    names = {"behind": "string", "ahead": "string"}
+    run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
+    rows = run.table("clock_bounds", _BOUNDS, is_bounded=True)
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
     )
@@ -85,6 +75,28 @@ def judge(run: Run) -> Iterator[Finding]:
             is_at_least=bool(worst),
             evidence=seen(_tell(row) for row in worst),
         )
+
+
+def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield how far nodes have events of their own after their end, or before the cluster's start."""
+    by_node: dict[str, list[Any]] = collections.defaultdict(list)
+    for row in run.event_times:
+        by_node[row.node].append(row)
+    started = min((row.first_at for row in run.event_times if row.kind == "cluster_starting"), default=None)
+    for node, rows in by_node.items():
+        own = [row for row in rows if row.kind in _OWN]
+        changes = [row for row in rows if row.kind in (*_ENDS, "node_spawned")]
+        if own and changes and max(changes, key=lambda row: row.last_seq).kind in _ENDS:
+            millis = max(row.last_at for row in own) - max(row.last_at for row in changes if row.kind in _ENDS)
+            yield {"behind": _NOBODY, "ahead": node, "millis": millis, "how": "an event after the end of its node"}
+        if own and started is not None:
+            millis = started - min(row.first_at for row in own)
+            yield {
+                "behind": node,
+                "ahead": _NOBODY,
+                "millis": millis,
+                "how": "an event before the start of the cluster",
+            }
 
 
 def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:

@@ -10,19 +10,20 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
                 record_crc, stored_at
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
     queue_entries, holes    entries of consume queues, and the bytes of logs that are not part of a record
-    event_times first and last event of each node and kind
     happenings  all other events, their fields as JSON: few enough for any process
 """
 
 import contextlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.watchers import Happening, Member
@@ -80,24 +81,33 @@ class Run:
     ended_at: int
     conditions: Conditions
     """The run's role and profile, and the gaps in its journals."""
-    rounds: Rounds[Sequence[Query], list[list[Any]]] | None = None
+    event_times: tuple[Row, ...]
+    """First and last event of each node and kind; see `_EVENT_TIMES`."""
+    rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
     """Joins the batches of concurrent questions; None: each batch is executed at once."""
 
-    def batch(self, *queries: Query) -> list[list[Any]]:
-        """Return the rows of each query, executed together.
-
-        The list of a query with a name is empty.
-        """
+    def batch(self, *queries: Query) -> list[Sequence[Row]]:
+        """Return the rows of each query, executed together; see `Relations.execute`."""
         return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
 
-    def table(self, name: str, text: str, *, is_bounded: bool = False) -> None:
-        """Write a table as parquet, and define it as a relation."""
-        self.batch(written(name, text, is_bounded=is_bounded))
+    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
+        """Write a table as parquet, define it as a relation, and return its rows if they are few."""
+        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
+        return rows
 
-    def rows(self, text: str) -> list[Any]:
+    def rows(self, text: str) -> Sequence[Row]:
         """Return a few rows as Python objects: for summaries only."""
         (rows,) = self.batch(Query(text))
         return rows
+
+    def heads(self, *heads: Head) -> list[Groups]:
+        """Return the groups of each head; without Spark if this process holds their tables."""
+        held = self.relations.held
+        asked = [head for head in heads if head.table not in held]
+        queries = [Query(text) for head in asked for text in head.queries]
+        rows = iter(self.batch(*queries) if queries else ())
+        found = {head: join_groups(*itertools.islice(rows, len(head.queries))) for head in asked}
+        return [found[head] if head in found else head.of_table(held[head.table]) for head in heads]
 
     def brokers(self) -> list[str]:
         return sorted({member.broker for member in self.members.values() if member.broker})
@@ -122,7 +132,8 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
     """
     relations = Relations(spark, out, is_small)
     _define_journals(relations, directory)
-    *_, raw, [bounds] = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_BOUNDS)])
+    *_, raw, event_times = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
     happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
     roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
@@ -143,9 +154,10 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
             if member.broker and member.name not in stores | wiped
         },
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
-        began_at=bounds.began or 0,
-        ended_at=bounds.ended or 0,
+        began_at=min((row.first_at for row in during), default=0),
+        ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw),
+        event_times=tuple(event_times),
     )
 
 
@@ -159,10 +171,6 @@ def _define_journals(relations: Relations, directory: Path) -> None:
 _RAW_FOLLOWED: Final = f"""
 select at, node, kind, fields from raw_happenings
 where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))}) order by seq
-"""
-
-_BOUNDS: Final = """
-select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)
 """
 
 # The stop of the cluster itself is not a failure of its nodes.
@@ -192,10 +200,13 @@ from message_events where kind = '{kind}' and broker is not null and queue is no
 """
 
 
+# `is_during`: before the cluster began to stop. Such events are in both of the first two relations.
 _EVENT_TIMES: Final = """
-select node, kind, min(at) first_at, max(at) last_at, max(seq) last_seq
-from (select node, kind, at, seq from raw_happenings union all select node, kind, at, seq from message_events)
-group by node, kind
+select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
+    select node, kind, at, seq, false is_during from raw_happenings
+    union all select node, kind, at, seq, true from happenings
+    union all select node, kind, at, seq, true from message_events)
+group by node, kind, is_during
 """
 
 
@@ -213,7 +224,6 @@ def _journal_tables() -> list[Query]:
         Query(_FAILURES, "failures"),
         Query(_CONSUMED.format(kind="delivered", more=more), "deliveries"),
         Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
-        Query(_EVENT_TIMES, "event_times"),
     ]
 
 

@@ -6,10 +6,10 @@ Spark aggregates the commits. Needs `offset_moves`.
 """
 
 import collections
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.watchers import Happening, Member, Span
@@ -74,10 +74,10 @@ def read(run: Run) -> OffsetFiles:
     return OffsetFiles(files.keys(), lives)
 
 
-def judge(run: Run, files: OffsetFiles) -> Iterator[Finding]:
+def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Finding]:
     """Yield a finding for every broker that was ready, from the table `offset_floors`."""
-    rows: dict[str, list[Any]] = collections.defaultdict(list)
-    for row in run.rows("select * from offset_floors order by floor - stored desc"):
+    rows: dict[str, list[Row]] = collections.defaultdict(list)
+    for row in sorted(floors, key=lambda row: row.stored - row.floor):
         rows[row.node].append(row)
     for name, life in files.lives.items():
         metric = f"offset_file_behind {name}"
@@ -87,7 +87,7 @@ def judge(run: Run, files: OffsetFiles) -> Iterator[Finding]:
             yield _judge(metric, rows[name], is_read=name in files.read, is_alive=life is not None)
 
 
-def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Finding:
+def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Finding:
     if not is_read or not is_alive or not rows:
         missing = "no commit to this node must have been saved" if is_read else "consumerOffset.json could not be read"
         return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")

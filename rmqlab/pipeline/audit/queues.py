@@ -5,16 +5,17 @@ BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollba
 duplicates, duplicates.CAUSE.
 """
 
-import collections
 from collections.abc import Iterator, Sequence
-from typing import Any
+
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit import offsetfiles
 from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Head
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -51,51 +52,38 @@ with first as (
 select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
 """
 
-_FIRST_LATE = f"""
-select * from (select *, row_number() over (partition by `group` order by seq) nth from late_deliveries)
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
-
-_LATE_COUNTS = """
-select `group`, count(l.seq) late from (select distinct `group` from deliveries) left join late_deliveries l using (`group`)
-group by `group`
-"""
-
-_STORED = """
-select (select count(distinct message_id) from inversions) inverted,
-    exists(select 1 from sends where acknowledged) is_acknowledged
-"""
-
-_FIRST_INVERSIONS = f"select * from inversions order by ended_at limit {EVIDENCE_LIMIT}"
+_HEADS_OF_ORDER = (
+    Head("inversions", order=("ended_at", "message_id")),
+    Head("late_deliveries", "group", ("seq",)),
+    Head("deliveries", "group"),
+    Head("sends", "acknowledged"),
+)
 
 
 def judge_order(run: Run) -> Iterator[Finding]:
     """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
     run.batch(written("inversions", _INVERSIONS), written("late_deliveries", _LATE))
-    [found], inversions, counts, first_late = run.batch(
-        Query(_STORED), Query(_FIRST_INVERSIONS), Query(_LATE_COUNTS), Query(_FIRST_LATE)
-    )
-    yield _judge_stored(run, found, inversions)
-    told: dict[str, list[str]] = collections.defaultdict(list)
-    for late in first_late:
-        place = f"{late.topic}@{late.broker}:{late.queue}"
-        told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
-    for row in counts:
-        group = row["group"]
-        evidence = seen(told[group])
-        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
+    inversions, late, delivered, sent = run.heads(*_HEADS_OF_ORDER)
+    [inverted] = run.rows("select count(distinct message_id) messages from inversions")
+    yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
+    for group in sorted(delivered):
+        told = (
+            f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
+            for row in late[group].first
+        )
+        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=seen(told))
 
 
-def _judge_stored(run: Run, found: Any, inversions: Sequence[Any]) -> Finding:
-    if not found.is_acknowledged or not run.stores:
-        missing = "no store was given" if found.is_acknowledged else "no send was acknowledged"
+def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged: bool) -> Finding:
+    if not is_acknowledged or not run.stores:
+        missing = "no store was given" if is_acknowledged else "no send was acknowledged"
         return unknown("order.stored", MESSAGES, missing)
-    told = tuple(
+    told = (
         f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-        for row in inversions
+        for row in first
     )
-    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=seen(told))
+    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=seen(told))
 
 
 # ---- outages ---------------------------------------------------------------------------------------------
@@ -193,7 +181,7 @@ from (select distinct way, target from attempts) left join outages using (way, t
 
 def judge_outages(run: Run) -> Iterator[Finding]:
     """Write the tables `attempts` and `outages`; yield each target's longest outage."""
-    run.relations.define("every_attempt", f"select * from ({_WRITES}) union all select * from ({_READS})")
+    run.batch(Query(f"select * from ({_WRITES}) union all select * from ({_READS})", "every_attempt"))
     run.table("attempts", _TELLING)
     run.table("outages", _OUTAGES)
     found = {(row.way, row.target): row for row in run.rows(_LONGEST)}
@@ -275,8 +263,6 @@ from (select `group` from deliveries union select `group` from commits union sel
 group by `group` order by `group`
 """
 
-_FIRST_MOVES = f"select * from offset_moves order by seq limit {EVIDENCE_LIMIT}"
-
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
     """Yield findings about rolled back offsets, and the duplicates they explain.
@@ -285,22 +271,23 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
     """
     offsets = offsetfiles.read(run)
     run.batch(written("offset_moves", _MOVES), Query(_REPEATED, "repeated"))
-    run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
+    floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
-    yield from offsetfiles.judge(run, offsets)
+    yield from offsetfiles.judge(run, offsets, floors)
     yield from judge_duplicates(run)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
-    groups, rows = run.batch(Query(_MOVES_OF_GROUPS), Query(_FIRST_MOVES))
+    groups = run.rows(_MOVES_OF_GROUPS)
+    (first,) = run.heads(Head("offset_moves", order=("seq",)))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
     moves = sum(row.moves for row in groups)
     told = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
-        for row in rows
+        for row in first[None].first
     )
     yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=seen(told))
     for row in groups:
@@ -351,32 +338,21 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
     left join asked a on r.seq = a.seq
 """
 
-_FIRST_REPEATS = f"""
-select * from (select *, row_number() over (partition by cause order by seq) nth from repeats)
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
-
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Yield the findings of `repeats`."""
-    delivered, causes, first_repeats = run.batch(
-        Query("select 1 from deliveries limit 1"),
-        Query("select cause, count(*) count from repeats group by cause"),
-        Query(_FIRST_REPEATS),
-    )
+    delivered, repeats = run.heads(Head("deliveries"), Head("repeats", "cause", ("seq",)))
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
-    counts = {row.cause: row["count"] for row in causes}
-    told: dict[str, list[str]] = collections.defaultdict(list)
-    for row in first_repeats:
-        told[row.cause].append(
+    yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
+    for cause in DUPLICATE_CAUSES:
+        told = (
             f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
             f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
+            for row in repeats[cause].first
         )
-    yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
-    for cause in DUPLICATE_CAUSES:
-        evidence = seen(told[cause])
-        yield Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=counts.get(cause, 0), evidence=evidence)
+        metric = f"duplicates.{cause}"
+        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=seen(told))

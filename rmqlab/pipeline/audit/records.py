@@ -4,14 +4,13 @@ Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by
 of cluster/checks/records.py.
 """
 
-import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.heads import Groups, Head
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 _DANGLING = """
 with firsts as (
@@ -36,46 +35,40 @@ select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id 
         and c.offset = e.queueOffset
 """
 
-_COUNTED = ("damages", "dangling_entries", "unqueued_records", "queue_entries", "whole_records")
-_COUNT = "select node, count(*) found from {table} group by node"
-
-_FIRST = f"""
-select * from (select *, row_number() over (partition by node order by log_offset, topic, queue, offset) nth from {{table}})
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
+_ORDER = ("log_offset", "topic", "queue", "offset")
+_HEADS = (
+    *(Head(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
+    *(Head(table, "node") for table in ("queue_entries", "whole_records")),
+)
 
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
     run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
-    counts = run.batch(*(Query(_COUNT.format(table=table)) for table in _COUNTED))
-    damages, dangling, unqueued, entries, records = map(_by_node, counts)
-    told = run.batch(*(Query(_FIRST.format(table=table)) for table in _COUNTED[:3]))
-    told_damages, told_dangling, told_unqueued = map(_rows_by_node, told)
+    damages, dangling, unqueued, entries, records = run.heads(*_HEADS)
     for node in run.stores:
         yield Finding(
             metric=f"corrupt {node}",
             unit=RECORDS,
-            value=damages[node],
-            evidence=tuple(_tell(row, row.why) for row in told_damages.get(node, ())),
+            value=damages[node].found,
+            evidence=tuple(_tell(row, row.why) for row in damages[node].first),
         )
-        missing = _why_unknown(run, node, is_without_queues=bool(records[node]) and not entries[node])
+        missing = _why_unknown(run, node, is_without_queues=node in records and node not in entries)
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
             evidence = tuple(
-                _tell(row, f"the entry points at {row.message_id or 'no record'}")
-                for row in told_dangling.get(node, ())
+                _tell(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
             )
-            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=evidence)
-    yield from _judge_unqueued(run, unqueued, told_unqueued)
+            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
+    yield from _judge_unqueued(run, unqueued)
 
 
-def _judge_unqueued(run: Run, counts: Mapping[str, int], told: Mapping[str, Sequence[Any]]) -> Iterator[Finding]:
+def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
-        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in told.get(node, ()))
+        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in unqueued[node].first)
         if ended_in_good_order(run, node):
-            yield Finding(metric=metric, unit=RECORDS, value=counts[node], evidence=evidence)
+            yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
             yield unknown(metric, RECORDS, "the node was not stopped in good order")
 
@@ -87,17 +80,6 @@ def ended_in_good_order(run: Run, node: str) -> bool:
 
 
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
-
-
-def _by_node(rows: Sequence[Any]) -> collections.Counter[str]:
-    return collections.Counter({row.node: row.found for row in rows})
-
-
-def _rows_by_node(rows: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
-    found: dict[str, list[Any]] = collections.defaultdict(list)
-    for row in rows:
-        found[row.node].append(row)
-    return found
 
 
 def _tell(row: Any, says: str) -> Evidence:

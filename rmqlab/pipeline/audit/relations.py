@@ -4,32 +4,29 @@ A relation is the text of a query, which becomes a common table expression of th
 was computed once. Tables get a view when a query uses them, and short ones share it: Spark executes a command for each
 view.
 
-The queries of a batch are collected together, as a union. A query with a name has a struct column of its own there,
-which is null in the rows of the others; the rows of other queries are JSON. The rows of a query keep their order.
+The queries of a batch are collected together: each is a scalar subquery of one row, with its rows as an array. Spark
+plans subqueries one by one, so the time to plan a batch is the sum of theirs. In a union it grows with their square.
 """
 
-import collections
 import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
 
 import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-_TOGETHER = 10
-"""Queries of one execution: the cost of its plan grows with their square."""
+from rmqlab.pipeline.audit.heads import rows_of
+
 _SHORT = 500
 """Rows below which a table shares its view with others."""
-_AT_ONCE = 2
-"""Executions at once: the queries of a small run take longer to plan than to execute, on one processor."""
 
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
@@ -58,7 +55,9 @@ class Relations:
     """True: this process holds each table in memory."""
     _texts: dict[str, str] = attrs.field(factory=dict, init=False)
     """Definitions by name, each after those that it uses."""
-    _contents: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
+    held: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
+    """Tables of this process."""
+    _new: set[str] = attrs.field(factory=set, init=False)
     """Tables of this process that no query has used yet."""
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
@@ -69,6 +68,9 @@ class Relations:
 
     def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
         """Define a relation of a few rows of this process, with SQL types by column."""
+        if not rows:
+            self.define(name, _no_rows(columns))
+            return
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
         self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
 
@@ -85,8 +87,8 @@ class Relations:
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
         self._hold(name, pa.Table.from_batches(batches, reader.schema))
 
-    def execute(self, queries: Sequence[Query]) -> list[list[Any]]:
-        """Return the rows of each query without a name; an empty list for the others.
+    def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
+        """Return the rows of each query that has no name or is bounded; no rows for the others.
 
         Queries with a name define it. In a small run they are computed once. In a large run only written tables are:
         each is written by its own execution if it is not bounded, and collected otherwise.
@@ -98,15 +100,14 @@ class Relations:
             if query.is_written and not self._is_collected(query):
                 self._write(query)
         collected = [query for query in queries if self._is_collected(query)]
-        rows: dict[Query, list[Any]] = {}
-        for query, content in zip(collected, self._collect(collected), strict=True):
-            if not query.name:
-                rows[query] = content
-                continue
-            self._hold(query.name, content)
+        contents = dict(zip(collected, self._collect(collected), strict=True))
+        for query, content in contents.items():
+            if query.name:
+                self._hold(query.name, content)
             if query.is_written:
                 self.keep(query.name, content)
-        return [rows.get(query, []) for query in queries]
+        returned = (contents[query] if query.is_bounded or not query.name else None for query in queries)
+        return [() if content is None else rows_of(content) for content in returned]
 
     def keep(self, name: str, content: pa.Table) -> None:
         """Write a table of this process as parquet.
@@ -124,44 +125,26 @@ class Relations:
     def _write(self, query: Query) -> None:
         path = str(self.out / query.name)
         self._give([query.text])
-        frame = self._sql(f"select * from ({query.text})")
-        frame.write.mode("overwrite").parquet(path)
-        self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(query.name)
-        del self._texts[query.name]
+        self._sql(query.text).write.mode("overwrite").parquet(path)
+        self.define(query.name, f"select * from parquet.`{path.replace('`', '``')}`")
 
-    def _collect(self, queries: Sequence[Query]) -> list[Any]:
-        """Return a table for each query with a name, and rows for the others."""
+    def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
+        """Return a table for each query, from one execution."""
+        if not queries:
+            return []
         self._give([query.text for query in queries])
-        count = -(-len(queries) // _TOGETHER)
-        contents: list[Any] = [None] * len(queries)
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            parts = threads.map(self._collect_together, [queries[at::count] for at in range(count)])
-            for at, part in enumerate(parts):
-                contents[at::count] = part
-        return contents
+        texts = {query.name or f"query_{nth}": query.text for nth, query in enumerate(queries)}
+        columns = (f"(select collect_list(struct(*)) from {name}) {name}" for name in texts)
+        content = self._sql(f"select {', '.join(columns)}", texts).toArrow()
+        found = (column.combine_chunks().flatten() for column in content.columns)
+        return [pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)]) for structs in found]
 
-    def _collect_together(self, queries: Sequence[Query]) -> list[Any]:
-        named = [query.name for query in queries if query.name]
-        texts = [f"select {_columns(nth, query.name, named)} from ({query.text})" for nth, query in enumerate(queries)]
-        frame = self._sql("\nunion all\n".join(texts))
-        if named:
-            # toArrow() cannot convert null structs with fields that are never null.
-            frame = frame.select([frame[field.name].cast(field.dataType) for field in frame.schema.toNullable()])
-        content = frame.toArrow()
-        rows: dict[int, list[Any]] = collections.defaultdict(list)
-        for nth, row in zip(content["nth"].to_pylist(), content["row"].to_pylist(), strict=True):
-            if row is not None:
-                rows[nth].append(json.loads(row, object_pairs_hook=_row))
-        return [_unpack(content[query.name]) if query.name else rows[nth] for nth, query in enumerate(queries)]
-
-    def _sql(self, text: str) -> DataFrame:
-        return self.spark.sql(self._with_definitions(text))
-
-    def _with_definitions(self, text: str) -> str:
-        """Return a query with the definitions that it uses."""
-        used = self._used([text])
-        definitions = ",\n".join(f"`{name}` as (\n{self._texts[name]}\n)" for name in self._texts if name in used)
-        return f"with {definitions}\n{text}" if used else text
+    def _sql(self, text: str, more: Mapping[str, str] = MappingProxyType({})) -> DataFrame:
+        """Return a query with the definitions that it uses, and with more of them."""
+        used = self._used([text, *more.values()])
+        texts = {name: self._texts[name] for name in self._texts if name in used} | more
+        definitions = ",\n".join(f"`{name}` as (\n{content}\n)" for name, content in texts.items())
+        return self.spark.sql(f"with {definitions}\n{text}" if texts else text)
 
     def _used(self, texts: Sequence[str]) -> set[str]:
         """Return the definitions that queries use, directly or through others."""
@@ -175,15 +158,21 @@ class Relations:
 
     def _hold(self, name: str, content: pa.Table) -> None:
         """Define a relation by a table that Spark gets when a query uses it."""
-        self._contents[name] = content
-        self.define(name, "")  # until a view has the content
+        self.held[name] = content
+        if content.num_rows:
+            self._new.add(name)
+            self.define(name, "")  # until a view has the content
+        else:
+            fields = from_arrow_schema(content.schema).fields
+            self.define(name, _no_rows({field.name: field.dataType.simpleString() for field in fields}))
 
     def _give(self, texts: Sequence[str]) -> None:
         """Register the tables of this process that queries use as views.
 
         Short tables share a view, in which each has a struct column. Others would be filtered at each use.
         """
-        used = {name: self._contents.pop(name) for name in self._used(texts) & self._contents.keys()}
+        used = {name: self.held[name] for name in self._used(texts) & self._new}
+        self._new -= used.keys()
         short = {name: content for name, content in used.items() if content.num_rows < _SHORT}
         for name in used.keys() - short.keys():
             self._register(name, used[name])
@@ -199,9 +188,7 @@ class Relations:
     def _register(self, view: str, content: pa.Table) -> None:
         # Arrow data needs no Python worker to read, and a single partition needs no shuffle.
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
-        # A table without rows may have no chunks, and createDataFrame fails on columns without chunks. It ignores all
-        # that follows an empty chunk.
-        content = content.cast(relaxed).combine_chunks() if content.num_rows else relaxed.empty_table()
+        content = content.cast(relaxed).combine_chunks()  # createDataFrame ignores all that follows an empty chunk
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
 
 
@@ -211,14 +198,9 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _columns(nth: int, name: str, named: Sequence[str]) -> str:
-    """Return the columns of a query in the union of a batch.
-
-    The union has the number of the query, its row as JSON if it has no name, and a struct column for each name.
-    """
-    row = "null" if name else "to_json(struct(*), map('ignoreNullFields', 'false'))"
-    structs = [f"{'struct(*)' if other == name else 'null'} `{other}`" for other in named]
-    return ", ".join([f"{nth} nth", f"{row} row", *structs])
+def _no_rows(columns: Mapping[str, str]) -> str:
+    """Return a query without rows: Spark removes what depends on it from a plan."""
+    return f"select {', '.join(f'cast(null as {kind}) `{column}`' for column, kind in columns.items())} where false"
 
 
 def _pack(tables: Mapping[str, pa.Table]) -> pa.Table:
@@ -228,17 +210,6 @@ def _pack(tables: Mapping[str, pa.Table]) -> pa.Table:
         for name, table in tables.items()
     ]
     return pa.concat_tables(packed, promote_options="default")
-
-
-def _unpack(column: pa.ChunkedArray) -> pa.Table:
-    """Return the fields of a struct column, in the rows in which it is not null."""
-    structs = column.drop_null()
-    schema = pa.schema(list(structs.type))
-    return pa.Table.from_batches([pa.RecordBatch.from_struct_array(chunk) for chunk in structs.chunks], schema)
-
-
-def _row(fields: Sequence[tuple[str, Any]]) -> Row:
-    return Row(**dict(fields))
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:

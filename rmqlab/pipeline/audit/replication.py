@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Head
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
@@ -95,10 +96,9 @@ left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at
     coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
 """
 
-_FIRST_DIFFERENCES = """
-select * from (select *, row_number() over (partition by slave order by log_offset) nth from divergences) where nth <= 5
-order by log_offset
-"""
+_DIFFERENCES = Head("divergences", "slave", ("log_offset",))
+_SHOWN = 5
+"""Differences of two logs to show: the first one has caused those after it."""
 
 
 def judge(run: Run) -> Iterator[Finding]:
@@ -107,9 +107,8 @@ def judge(run: Run) -> Iterator[Finding]:
     _share_roles(run)
     run.batch(written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS)))
     run.table("behind_spans", _SPANS, is_bounded=True)
-    of_lags, of_ends, differing = run.batch(
-        Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS), Query(_FIRST_DIFFERENCES)
-    )
+    (differing,) = run.heads(_DIFFERENCES)
+    of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))
     lags = {row.slave: row for row in of_lags}
     ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
         row.node: (row.first, row.last) for row in of_ends
@@ -117,7 +116,7 @@ def judge(run: Run) -> Iterator[Finding]:
     for slave in dict.fromkeys([*slaves, *(pair.slave for pair in run.roles.pairs)]):
         yield from _judge_lag(slave, lags.get(slave))
     for name in dict.fromkeys([*slaves, *run.roles.followers]):
-        yield from _judge_logs(run, run.members[name], ends, [row for row in differing if row.slave == name])
+        yield from _judge_logs(run, run.members[name], ends, differing[name].first[:_SHOWN])
 
 
 def _share_roles(run: Run) -> None:

@@ -5,10 +5,11 @@ cluster/checks/storefiles.py. This process reads the files; Spark reads the reco
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Group, Head
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
@@ -16,7 +17,7 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -28,11 +29,7 @@ from copies c left anti join index_ranges i on c.node = i.node and c.log_offset 
 where c.has_unique_id and c.stored_at >= {began_at}
 """
 
-_FIRST_UNINDEXED = f"""
-select * from (select *, row_number() over (partition by node order by log_offset) nth, count(*) over (partition by node) found
-    from unindexed_messages)
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
+_FIRST_UNINDEXED = Head("unindexed_messages", "node", ("log_offset",))
 
 _TOPICS = "select node, topic, min_by(stored_at, log_offset) first_stored from copies group by node, topic"
 
@@ -43,22 +40,24 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write the table `unindexed_messages`, and yield the findings of every store."""
     ranges = [row for node in run.stores for row in _index_ranges(run, node)]
     run.relations.define_rows("index_ranges", ranges, node="string", first="bigint", last="bigint")
-    run.table("unindexed_messages", _UNINDEXED.format(began_at=run.began_at))
-    unindexed, topics, queue_ends = run.batch(Query(_FIRST_UNINDEXED), Query(_TOPICS), Query(_ENDS))
+    _, topics, queue_ends = run.batch(
+        written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at)), Query(_TOPICS), Query(_ENDS)
+    )
+    (unindexed,) = run.heads(_FIRST_UNINDEXED)
     ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}
     for node in run.stores:
-        yield _judge_index(run, node, [row for row in unindexed if row.node == node])
+        yield _judge_index(run, node, unindexed[node])
         yield _judge_topics(run, node, {row.topic: row.first_stored for row in topics if row.node == node})
         yield _judge_offsets(run, node, ends)
 
 
-def _judge_index(run: Run, node: str, first: Sequence[Any]) -> Finding:
+def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     metric, ends = f"unindexed {node}", ("node_killed", "node_crashed", "power_lost", "store_wiped")
     is_unclean = any(one.node == node and one.kind in ends for one in run.happenings)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
-    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in first)
-    return Finding(metric=metric, unit=MESSAGES, value=first[0].found if first else 0, evidence=seen(told))
+    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
+    return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=seen(told))
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:

@@ -3,10 +3,13 @@
 An anti-join of deliveries and copies; the rules are those of cluster/checks/unstored.py.
 """
 
+import itertools
 from collections.abc import Iterator
 
+from pyspark.sql import Row
+
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.heads import Head
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
@@ -34,24 +37,25 @@ def judge(run: Run) -> Iterator[Finding]:
     rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
     run.relations.define_rows("deleting", rows, node="string", broker="string")
     run.table("unstored", _UNSTORED)
-    delivered, [row], first = run.batch(
-        Query("select 1 from deliveries limit 1"),
-        Query("select count(*) found, collect_set(broker) brokers from unstored"),
-        Query(f"select * from unstored order by at, message_id limit {EVIDENCE_LIMIT}"),
-    )
+    delivered, unstored = run.heads(Head("deliveries"), Head("unstored", "broker", ("at", "message_id")))
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
-    unread = [why for broker in row.brokers for why in run.unread_of(broker)]
-    if row.found and (unread or not run.stores):
+    unread = [why for broker in unstored for why in run.unread_of(broker)]
+    if unstored and (unread or not run.stores):
         yield unknown(metric, unit, "; ".join(unread) or "no store was given")
         return
+    first = sorted(itertools.chain.from_iterable(group.first for group in unstored.values()), key=_order)
     evidence = tuple(
         Evidence(
             says=f"{one.message_id}: {one.node} got it from {one.queue} offset {one.offset}, and no store has it",
             at_millis=one.at,
             message_ids=(one.message_id,),
         )
-        for one in first
+        for one in first[:EVIDENCE_LIMIT]
     )
-    yield Finding(metric=metric, unit=unit, value=row.found, evidence=evidence)
+    yield Finding(metric=metric, unit=unit, value=unstored.found, evidence=evidence)
+
+
+def _order(row: Row) -> tuple[int, str]:
+    return row.at, row.message_id
