@@ -144,7 +144,8 @@ class Relations:
         used = self._used([text, *more.values()])
         texts = {name: self._texts[name] for name in self._texts if name in used} | more
         definitions = ",\n".join(f"`{name}` as (\n{content}\n)" for name, content in texts.items())
-        return self.spark.sql(f"with {definitions}\n{text}" if texts else text)
+        # The parser reads a statement that begins with definitions to its end before it knows that it is a query.
+        return self.spark.sql(f"select * from (with {definitions}\n{text})" if texts else text)
 
     def _used(self, texts: Sequence[str]) -> set[str]:
         """Return the definitions that queries use, directly or through others."""
