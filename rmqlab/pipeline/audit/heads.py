@@ -44,7 +44,9 @@ class Head:
             if len(places[keys[place]]) < EVIDENCE_LIMIT:
                 places[keys[place]].append(place)
         found = collections.Counter(keys)
-        return Groups({key: Group(found[key], rows_of(content.take(pa.array(places[key], pa.int64())))) for key in found})
+        return Groups(
+            {key: Group(found[key], rows_of(content.take(pa.array(places[key], pa.int64())))) for key in found}
+        )
 
     def _ordered(self, content: pa.Table) -> list[int]:
         """Return the places of the rows in this order; nothing if there is no order."""
