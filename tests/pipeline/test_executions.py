@@ -26,14 +26,15 @@ def last_execution(spark: "SparkSession") -> int:
     return int(spark._jsparkSession.sharedState().statusStore().executionsList().last().executionId())
 
 
-def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("is_small", [True, False])
+def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)
     directory = write_run(run, tmp_path)
     spark.sql("select 1").collect()
     before = last_execution(spark)
-    audit_run(spark, directory)
+    audit_run(spark, directory, is_small=is_small)
     assert 0 < last_execution(spark) - before <= FEW
 
 

@@ -127,7 +127,7 @@ class Relations:
     def _write(self, query: Query) -> None:
         path = str(self.out / query.name)
         self._give([query.text])
-        self._sql(query.text).write.mode("overwrite").parquet(path)
+        self._sql(f"select * from ({query.text})").write.mode("overwrite").parquet(path)
         self.define(query.name, f"select * from parquet.`{path.replace('`', '``')}`")
 
     def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
