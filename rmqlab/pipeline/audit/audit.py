@@ -8,7 +8,7 @@ describes the evidence behind the verdict.
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ from rmqlab.pipeline.audit import (
     unstored,
 )
 from rmqlab.pipeline.audit.facts import Run, read_facts
+from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
@@ -36,28 +38,31 @@ from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 FOLDER = "audit"
-_AT_ONCE = 3
 _PARTITION_BYTES = 128 * 2**20
 """Bytes of journals and logs per shuffle partition, which is about a fifth as large: rows have fewer columns."""
 SUMMARY = "audit.json"
-QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
-    ("the fate of every message", fates.judge),
-    ("order", queues.judge_order),
-    ("outages", queues.judge_outages),
-    ("consumer offsets and duplicates", queues.judge_consumers),
-    ("replication", replication.judge),
-    ("records and queues", records.judge),
-    ("files of stores", storefiles.judge),
-    ("deliveries", unstored.judge),
-    ("tables of brokers", tablefiles.judge),
-    ("clocks", clocks.judge),
-    ("who was believed to serve", beliefs.judge),
-    ("timelines", timelines.judge),
+QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
+    fates.judge,
+    queues.judge_order,
+    queues.judge_outages,
+    queues.judge_consumers,
+    replication.judge,
+    records.judge,
+    storefiles.judge,
+    unstored.judge,
+    tablefiles.judge,
+    clocks.judge,
+    beliefs.judge,
+    timelines.judge,
 )
 """The questions, in the order of their findings. They are independent of each other."""
+
+_PRESENCE = "select * from presence order by outcome, messages desc limit 200"
+# The consumer group of each node that consumed or committed anything.
+_GROUPS = "select node, `group` from deliveries union select node, `group` from commits"
 
 
 @attrs.frozen(kw_only=True)
@@ -107,13 +112,16 @@ def audit_run(
     _fit(spark, byte_count, is_small=is_small, given=given)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
-    judgement = conclude(withdraw_doubtful(_ask(run, tell), _groups(run)), METRICS, run.conditions)
+    findings = _ask(run, tell)
+    presence, groups = run.batch(Query(_PRESENCE), Query(_GROUPS))
+    doubtless = withdraw_doubtful(findings, {row.node: row["group"] for row in groups})
+    judgement = conclude(doubtless, METRICS, run.conditions)
     summary = Summary(
         judgement=judgement,
         run=str(directory),
         began_at=run.began_at,
         ended_at=run.ended_at,
-        presence=[row.asDict() for row in run.rows("select * from presence order by outcome, messages desc", 200)],
+        presence=[row.asDict() for row in presence],
         tables=str(out),
     )
     out.mkdir(parents=True, exist_ok=True)
@@ -121,25 +129,27 @@ def audit_run(
     return summary
 
 
-def _groups(run: Run) -> dict[str, str]:
-    """Return the consumer group of each node that consumed or committed anything."""
-    rows = run.rows("select node, `group` from deliveries union select node, `group` from commits")
-    return {row.node: row["group"] for row in rows}
-
-
 def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
     """Return all findings, in the order of the questions.
 
-    The questions of a small run are computed concurrently: their queries take longer to plan than to execute, and
-    planning uses one processor. In a large run each question uses all processors.
+    Each question has a thread, and queries for which they wait at the same time are executed together.
     """
 
-    def answer(question: tuple[str, Callable[[Run], Iterator[Finding]]]) -> list[Finding]:
-        title, judge = question
-        tell(title)
-        return list(judge(run))
+    def execute(batches: Sequence[Sequence[Query]]) -> "list[list[Sequence[Row]]]":
+        queries = list(itertools.chain.from_iterable(batches))
+        tell(", ".join(query.name for query in queries if query.name) or "findings")
+        results = iter(run.relations.execute(queries))
+        return [list(itertools.islice(results, len(batch))) for batch in batches]
 
-    with ThreadPoolExecutor(_AT_ONCE if run.is_small else 1) as threads:
+    def answer(judge: Callable[[Run], Iterator[Finding]]) -> list[Finding]:
+        try:
+            return list(judge(asking))
+        finally:
+            rounds.leave()
+
+    rounds = Rounds(execute, len(QUESTIONS))
+    asking = attrs.evolve(run, rounds=rounds)
+    with ThreadPoolExecutor(len(QUESTIONS)) as threads:
         return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
 
 

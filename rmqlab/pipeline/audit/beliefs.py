@@ -118,5 +118,5 @@ def _still(named: Mapping[str, Mapping[str, int]]) -> Iterator[Belief]:
 def _keep(run: Run, known: Known) -> None:
     away = pa.schema([("node", pa.string()), ("how", pa.string()), ("at", pa.int64()), ("until", pa.int64())])
     held = pa.schema([("watcher", pa.string()), ("address", pa.string()), ("since", pa.int64()), ("until", pa.int64())])
-    run.keep("absences", pa.Table.from_pylist([attrs.asdict(one) for one in known.absences], schema=away))
-    run.keep("beliefs", pa.Table.from_pylist([attrs.asdict(one) for one in known.beliefs], schema=held))
+    run.relations.keep("absences", pa.Table.from_pylist([attrs.asdict(one) for one in known.absences], schema=away))
+    run.relations.keep("beliefs", pa.Table.from_pylist([attrs.asdict(one) for one in known.beliefs], schema=held))

@@ -9,9 +9,7 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.pipeline.audit.facts import Run
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen
@@ -19,6 +17,9 @@ from rmqlab.verdict.findings import Finding, seen
 _TOLERANCE = 1000
 _NOBODY = ""
 """Stands for the supervisor, which is never reported."""
+_OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any"))
+"""Kinds of events that nodes report."""
+_ENDS = ("node_killed", "node_stopped", "node_crashed")
 
 _BOUNDS = """
 with stored as (
@@ -26,8 +27,6 @@ with stored as (
         min(c.stored_at) over (partition by c.message_id) first_stored
     from copies c join clock_masters m
         on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
-), own_events as (
-    select node, kind, at, seq from raw_happenings union all select node, kind, at, seq from message_events
 ), pairs as (
     select c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
         'stored before its send began' how
@@ -45,16 +44,7 @@ with stored as (
     from deliveries d join stored c on d.message_id = c.message_id and d.topic = c.topic and d.broker = c.broker
         and d.queue = c.queue and d.offset = c.offset
     union all
-    select '', node, last_own - ended, null, 'an event after the end of its node'
-    from (select node, max(at) filter (where kind in ({own})) last_own, max(at) filter (where kind in ({ends})) ended,
-            max_by(kind, seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
-        from own_events group by node)
-    where last_change in ({ends}) and last_own is not null
-    union all
-    select node, '', started - first_own, null, 'an event before the start of the cluster'
-    from (select node, min(at) first_own from own_events where kind in ({own}) group by node)
-        cross join (select min(at) started from raw_happenings where kind = 'cluster_starting')
-    where started is not null
+    select behind, ahead, millis, cast(null as string), how from clock_lives
 )
 select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
 from pairs group by behind, ahead
@@ -68,13 +58,11 @@ def judge(run: Run) -> Iterator[Finding]:
         for broker in run.roles.brokers
         for node, at, until in run.roles.masters_over_time(broker)
     ]
-    times = {"at": pa.int64(), "until": pa.int64()}
-    run.small("clock_masters", masters, broker=pa.string(), node=pa.string(), **times)
-    own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
-    ends = ("node_killed", "node_stopped", "node_crashed")
-    quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
-    run.table("clock_bounds", run.sql(_BOUNDS.format(**quoted)))
-    rows = run.rows("select * from clock_bounds")
+    times = {"at": "bigint", "until": "bigint"}
+    run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
+    names = {"behind": "string", "ahead": "string"}
+    run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
+    rows = run.table("clock_bounds", _BOUNDS, is_bounded=True)
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
     )
@@ -87,6 +75,28 @@ def judge(run: Run) -> Iterator[Finding]:
             is_at_least=bool(worst),
             evidence=seen(_tell(row) for row in worst),
         )
+
+
+def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield how far nodes have events of their own after their end, or before the cluster's start."""
+    by_node: dict[str, list[Any]] = collections.defaultdict(list)
+    for row in run.event_times:
+        by_node[row.node].append(row)
+    started = min((row.first_at for row in run.event_times if row.kind == "cluster_starting"), default=None)
+    for node, rows in by_node.items():
+        own = [row for row in rows if row.kind in _OWN]
+        changes = [row for row in rows if row.kind in (*_ENDS, "node_spawned")]
+        if own and changes and max(changes, key=lambda row: row.last_seq).kind in _ENDS:
+            millis = max(row.last_at for row in own) - max(row.last_at for row in changes if row.kind in _ENDS)
+            yield {"behind": _NOBODY, "ahead": node, "millis": millis, "how": "an event after the end of its node"}
+        if own and started is not None:
+            millis = started - min(row.first_at for row in own)
+            yield {
+                "behind": node,
+                "ahead": _NOBODY,
+                "millis": millis,
+                "how": "an event before the start of the cluster",
+            }
 
 
 def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:

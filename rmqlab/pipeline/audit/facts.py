@@ -14,20 +14,18 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
 """
 
 import contextlib
+import itertools
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import Row, SparkSession
 
+from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
+from rmqlab.pipeline.audit.relations import Query, Relations, literal
+from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
@@ -58,15 +56,15 @@ _FOLLOWED: Final = (
     "cluster_starting",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
+_STOPPING: Final = "cluster_stopping"
 
 
 @attrs.frozen(kw_only=True)
 class Run:
     """A run: its facts as tables of this Spark session, and the facts about nodes."""
 
-    spark: SparkSession
+    relations: Relations
     directory: Path
-    out: Path
     happenings: tuple[Happening, ...]
     """Events about the presence of nodes and the beliefs of watchers, in order."""
     members: Mapping[str, Member]
@@ -83,70 +81,33 @@ class Run:
     ended_at: int
     conditions: Conditions
     """The run's role and profile, and the gaps in its journals."""
-    is_small: bool = False
-    """True: each table has one partition, and this process holds it in memory."""
+    event_times: tuple[Row, ...]
+    """First and last event of each node and kind; see `_EVENT_TIMES`."""
+    rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
+    """Joins the batches of concurrent questions; None: each batch is executed at once."""
 
-    def sql(self, text: str) -> DataFrame:
-        return self.spark.sql(text)
+    def batch(self, *queries: Query) -> list[Sequence[Row]]:
+        """Return the rows of each query, executed together; see `Relations.execute`."""
+        return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
 
-    def table(self, name: str, frame: DataFrame) -> None:
-        """Write a table as parquet, and register it as a view."""
-        if self.is_small:
-            content = frame.toArrow()
-            self.keep(name, content)
-            self._know(name, content)
-        else:
-            path = str(self.out / name)
-            frame.write.mode("overwrite").parquet(path)
-            self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(name)
+    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
+        """Write a table as parquet, define it as a relation, and return its rows if they are few."""
+        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
+        return rows
 
-    def fact(self, name: str, frame: DataFrame) -> None:
-        """Register part of a table as a view, which a small run evaluates only once.
-
-        The queries of a small run mostly cost planning time, which grows with each nested view.
-        """
-        if self.is_small:
-            self._know(name, frame.toArrow())
-        else:
-            frame.createOrReplaceTempView(name)
-
-    def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> None:
-        """Register rows of this process as a view."""
-        self._know(name, pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
-
-    def keep(self, name: str, content: pa.Table) -> None:
-        """Write a table of this process as parquet.
-
-        Without Spark, which starts two processes per written file.
-        """
-        path = self.out / name
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir(parents=True)
-        pq.write_table(content, path / "all.parquet")
-
-    def _know(self, name: str, content: pa.Table) -> None:
-        # Arrow data needs no Python worker to read, and a single partition needs no shuffle.
-        relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
-        # A table without rows may have no chunks, and createDataFrame fails on columns without chunks.
-        content = content.cast(relaxed) if content.num_rows else relaxed.empty_table()
-        self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(name)
-
-    def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
-        """Return a data source's rows, which this process reads in a small run.
-
-        The readers are the same. Spark would start four Python processes before its first row.
-        """
-        if not self.is_small:
-            return self.spark.read.format(source.name()).schema(schema).options(**options).load()
-        reader = source(options).reader(StructType.fromDDL(schema))
-        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-        content = pa.Table.from_batches(batches, reader.schema) if batches else reader.schema.empty_table()
-        return self.spark.createDataFrame(content)  # from_batches([]) would have no chunks
-
-    def rows(self, text: str, limit: int | None = None) -> list[Any]:
+    def rows(self, text: str) -> Sequence[Row]:
         """Return a few rows as Python objects: for summaries only."""
-        frame = self.sql(text)
-        return list((frame.limit(limit) if limit else frame).collect())
+        (rows,) = self.batch(Query(text))
+        return rows
+
+    def heads(self, *heads: Head) -> list[Groups]:
+        """Return the groups of each head; without Spark if this process holds their tables."""
+        held = self.relations.held
+        asked = [head for head in heads if head.table not in held]
+        queries = [Query(text) for head in asked for text in head.queries]
+        rows = iter(self.batch(*queries) if queries else ())
+        found = {head: join_groups(*itertools.islice(rows, len(head.queries))) for head in asked}
+        return [found[head] if head in found else head.of_table(held[head.table]) for head in heads]
 
     def brokers(self) -> list[str]:
         return sorted({member.broker for member in self.members.values() if member.broker})
@@ -159,22 +120,9 @@ class Run:
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
-def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """Return the same type with all nested fields nullable.
-
-    A window's struct is null before the first row.
-    """
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
-    return kind
-
-
-def literal(text: str) -> str:
-    """Return a text as an SQL literal."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
+    """Return the query of a table that is written as parquet."""
+    return Query(text, name, is_written=True, is_bounded=is_bounded)
 
 
 def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
@@ -182,33 +130,19 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
 
     Raises AnalysisException or OptionError if there is no journal.
     """
-    draft = Run(
-        spark=spark,
-        directory=directory,
-        out=out,
-        happenings=(),
-        members={},
-        roles=Roles.of(()),
-        stores=(),
-        wiped=(),
-        unread={},
-        stopped={},
-        began_at=0,
-        ended_at=0,
-        conditions=Conditions(),
-        is_small=is_small,
-    )
-    _read_happenings(draft)
-    _read_messages(draft)
-    happenings = _follow(draft)
+    relations = Relations(spark, out, is_small)
+    _define_journals(relations, directory)
+    *_, raw, event_times = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    during = [row for row in event_times if row.is_during]
+    stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
+    happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
     roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
     members = _members(happenings, roles)
-    bounds = draft.rows(
-        "select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)"
-    )[0]
     stores, wiped = _stores(directory, happenings)
-    run = attrs.evolve(
-        draft,
+    _read_stores(relations, directory, members)
+    return Run(
+        relations=relations,
+        directory=directory,
         happenings=happenings,
         members=members,
         roles=roles,
@@ -219,82 +153,91 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
             for member in members.values()
             if member.broker and member.name not in stores | wiped
         },
-        stopped=_stopped(draft),
-        began_at=bounds.began or 0,
-        ended_at=bounds.ended or 0,
-        conditions=_conditions(draft),
+        stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
+        began_at=min((row.first_at for row in during), default=0),
+        ended_at=max((row.last_at for row in during), default=0),
+        conditions=_conditions(raw),
+        event_times=tuple(event_times),
     )
-    _read_stores(run)
-    return run
 
 
-def _read_happenings(run: Run) -> None:
+def _define_journals(relations: Relations, directory: Path) -> None:
+    path = str(directory)
     schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
-    run.read(
-        JournalSource, schema, path=str(run.directory), notKinds=_MESSAGE_KINDS, withSurveys="true"
-    ).createOrReplaceTempView("raw")
-    run.table(
-        "raw_happenings", run.sql(f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from raw")
-    )
-    # The stop of the cluster itself is not a failure of its nodes.
-    during = run.sql(
-        f"select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}') and not coalesce(seq >= "
-        "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
-    )
-    run.fact("happenings", during)
+    relations.source("journals", JournalSource, schema, path=path, notKinds=_MESSAGE_KINDS, withSurveys="true")
+    relations.source("message_journals", JournalSource, _MESSAGE_SCHEMA, path=path, kinds=_MESSAGE_KINDS)
 
 
-def _conditions(run: Run) -> Conditions:
+_RAW_FOLLOWED: Final = f"""
+select at, node, kind, fields from raw_happenings
+where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))}) order by seq
+"""
+
+# The stop of the cluster itself is not a failure of its nodes.
+_HAPPENINGS: Final = f"""
+select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
+    and not coalesce(seq >= (select min(seq) from raw_happenings where kind = '{_STOPPING}'), false)
+"""
+
+_SENDS: Final = f"""
+select *, coalesce(position, 0) = 0 is_first from (
+    select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,
+        posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),
+        coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged
+    from message_events where kind = 'sent')
+"""
+
+_FAILURES: Final = """
+select seq, node, coalesce(topic, '') topic, coalesce(broker, '') broker, message_id, outcome, error,
+    at - cast(coalesce(took, 0) as bigint) began_at, at ended_at
+from message_events where kind = 'attempt_failed'
+"""
+
+_CONSUMED: Final = """
+select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, cast(queue as int) queue,
+    offset, {more}
+from message_events where kind = '{kind}' and broker is not null and queue is not null and offset is not null
+"""
+
+
+# `is_during`: before the cluster began to stop. Such events are in both of the first two relations.
+_EVENT_TIMES: Final = """
+select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
+    select node, kind, at, seq, false is_during from raw_happenings
+    union all select node, kind, at, seq, true from happenings
+    union all select node, kind, at, seq, true from message_events)
+group by node, kind, is_during
+"""
+
+
+def _journal_tables() -> list[Query]:
+    """Return the tables of the journals, and the facts of messages."""
+    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
+    more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
+    events = f"select {columns}, {_SEQ} seq, unix_millis(at) at from message_journals"
+    happenings = f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from journals"
+    return [
+        written("message_events", events),
+        written("raw_happenings", happenings),
+        Query(_HAPPENINGS, "happenings"),
+        Query(_SENDS, "sends"),
+        Query(_FAILURES, "failures"),
+        Query(_CONSUMED.format(kind="delivered", more=more), "deliveries"),
+        Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
+    ]
+
+
+def _happening(row: Any) -> Happening:
+    return Happening(row.at, row.node, row.kind, json.loads(row.fields))
+
+
+def _conditions(raw: Sequence[Any]) -> Conditions:
     """Return the run's conditions, from its supervisor and its journals' surveys."""
-    kinds = ", ".join(map(literal, (*CONDITION_KINDS, SURVEY_KIND)))
-    rows = run.rows(f"select at, node, kind, fields from raw_happenings where kind in ({kinds}) order by seq")
-    surveys = [survey_of_fields(json.loads(row.fields)) for row in rows if row.kind == SURVEY_KIND]
+    surveys = [survey_of_fields(json.loads(row.fields)) for row in raw if row.kind == SURVEY_KIND]
     entries = [
-        JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows if row.kind != SURVEY_KIND
+        JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in CONDITION_KINDS
     ]
     return read_conditions(entries, join_surveys(surveys))
-
-
-def _follow(run: Run) -> tuple[Happening, ...]:
-    kinds = ", ".join(f"'{kind}'" for kind in _FOLLOWED)
-    rows = run.rows(f"select at, node, kind, fields from happenings where kind in ({kinds}) order by seq")
-    return tuple(Happening(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows)
-
-
-def _stopped(run: Run) -> dict[str, int]:
-    rows = run.rows(
-        "select node, max(at) at from raw_happenings where kind = 'node_stopped' and seq >= "
-        "(select min(seq) from raw_happenings where kind = 'cluster_stopping') group by node"
-    )
-    return {row.node: row.at for row in rows}
-
-
-def _read_messages(run: Run) -> None:
-    run.read(JournalSource, _MESSAGE_SCHEMA, path=str(run.directory), kinds=_MESSAGE_KINDS).createOrReplaceTempView(
-        "raw"
-    )
-    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
-    run.table("message_events", run.sql(f"select {columns}, {_SEQ} seq, unix_millis(at) at from raw"))
-    sends = run.sql(
-        "select *, coalesce(position, 0) = 0 is_first from (select seq, node, coalesce(topic, '') topic, outcome, broker,"
-        " cast(queue as int) queue, offset, posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),"
-        f" coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged"
-        " from message_events where kind = 'sent')"
-    )
-    run.fact("sends", sends)
-    failures = run.sql(
-        "select seq, node, coalesce(topic, '') topic, coalesce(broker, '') broker, message_id, outcome, error,"
-        " at - cast(coalesce(took, 0) as bigint) began_at, at ended_at from message_events where kind = 'attempt_failed'"
-    )
-    run.fact("failures", failures)
-    consumed = (
-        "select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker,"
-        " cast(queue as int) queue, offset, {more} from message_events where kind = '{kind}'"
-        " and broker is not null and queue is not null and offset is not null"
-    )
-    more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
-    run.fact("deliveries", run.sql(consumed.format(kind="delivered", more=more)))
-    run.fact("commits", run.sql(consumed.format(kind="committed", more="broker_id")))
 
 
 def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]:
@@ -323,32 +266,37 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
     return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
-def _read_stores(run: Run) -> None:
+def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Member]) -> None:
     """Read records and consume queues.
 
     Queues are read first: the records they refer to were written before.
     """
-    names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
-    run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
-    run.table("queue_entries", _of_stores(run, QueueSource, _ENTRY_SCHEMA))
-    run.table("raw_records", _of_stores(run, StoreSource, _RECORD_SCHEMA))
-    run.fact("whole_records", run.sql(_WHOLE))
-    run.fact("copies", run.sql("select * from whole_records where state = 'ok'"))
-    run.fact("holes", run.sql(_HOLES))
-    run.fact("damages", run.sql(_DAMAGES))
-    # A delayed or half message: its broker stores it in its topic later, without another send.
-    run.fact(
-        "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
+    names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
+    relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
+    has_logs = _has_logs(directory)
+    for name, source, schema in (("queue_files", QueueSource, _ENTRY_SCHEMA), ("logs", StoreSource, _RECORD_SCHEMA)):
+        if has_logs:
+            relations.source(name, source, schema, path=str(directory))
+        else:
+            relations.define_rows(name, [], **dict(column.split() for column in schema.split(", ")))
+    relations.execute(
+        [
+            written("queue_entries", "select * from queue_files"),
+            written("raw_records", "select * from logs"),
+            Query(_WHOLE, "whole_records"),
+            Query(_HOLES, "holes"),
+            Query(_DAMAGES, "damages"),
+            Query(_DEFERRED, "deferred"),
+        ]
     )
+    relations.define("copies", "select * from whole_records where state = 'ok'")
 
 
-def _of_stores(run: Run, source: type[DataSource], schema: str) -> DataFrame:
-    try:
-        find_logs(run.directory)
-    except NoStoreError:
-        empty = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC").empty_table()
-        return run.spark.createDataFrame(empty)
-    return run.read(source, schema, path=str(run.directory))
+def _has_logs(directory: Path) -> bool:
+    with contextlib.suppress(NoStoreError):
+        find_logs(directory)
+        return True
+    return False
 
 
 _ENTRY_SCHEMA: Final = (
@@ -374,6 +322,11 @@ select r.node, r.commitLogOffset log_offset, r.commitLogOffset + r.storeSize unt
 from raw_records r join ends e on r.node = e.node
 where r.state = 'torn' and r.commitLogOffset < e.last_record
 """
+
+# A delayed or half message: its broker stores it in its topic later, without another send.
+_DEFERRED: Final = (
+    "select distinct message_id, real_topic topic from whole_records where state = 'ok' and real_topic is not null"
+)
 
 _DAMAGES: Final = """
 with acknowledged as (

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rmqlab.pipeline.audit import unreplicated
-from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -65,10 +66,10 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write the tables `fates` and `presence`, and yield the findings."""
     sent = _sent(run)
     expired = _expired(run)
-    run.table("fates", run.sql(_FATES).selectExpr("*", "size(nodes) > 0 is_stored", f"({expired}) is_expired"))
-    run.table("presence", run.sql(_PRESENCE))
+    run.table("fates", f"select *, size(nodes) > 0 is_stored, ({expired}) is_expired from ({_FATES})")
     conditions = _conditions(run, sorted(sent["topics"]))
-    counts = _count(run, conditions)
+    _, [row] = run.batch(written("presence", _PRESENCE, is_bounded=True), Query(_counting(run, conditions)))
+    counts = row.asDict()
     evidence = _evidence(run, {metric: one for metric, one in conditions.items() if counts[metric]})
     for metric, count in sent["findings"].items():
         yield Finding(metric=metric, unit=MESSAGES, value=count)
@@ -148,10 +149,10 @@ def _broker(run: Run, node: str) -> str:
     return member.broker if member and member.broker else node
 
 
-def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
-    """Return all counts.
+def _counting(run: Run, conditions: Mapping[str, str]) -> str:
+    """Return the query of all counts.
 
-    Also the brokers of lost messages, and the sends that `missing` is based on.
+    Also of the brokers of lost messages, and the sends that `missing` is based on.
     """
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
     columns += [
@@ -163,8 +164,7 @@ def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
         f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `told {node}`"
         for node in run.stores
     ]
-    counted: dict[str, Any] = run.rows(f"select {', '.join(columns)} from fates")[0].asDict()
-    return counted
+    return f"select {', '.join(columns)} from fates"
 
 
 def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str, Any]) -> str:

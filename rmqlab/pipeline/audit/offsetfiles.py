@@ -6,11 +6,10 @@ Spark aggregates the commits. Needs `offset_moves`.
 """
 
 import collections
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
-import pyarrow as pa
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.watchers import Happening, Member, Span
@@ -23,7 +22,7 @@ from rmqlab.verdict.roles import CONTESTED
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
 _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
 
-_FLOORS = """
+FLOORS = """
 with here as (
     select l.node, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
     from commits c join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
@@ -57,29 +56,38 @@ class _Life:
     saved_until: int
 
 
-def judge(run: Run) -> Iterator[Finding]:
-    """Yield a finding for every broker that was ready.
+@attrs.frozen
+class OffsetFiles:
+    """The brokers with a readable file, and the lives of all brokers that were ready."""
 
-    Writes the table `offset_floors`.
-    """
+    read: Collection[str]
+    lives: Mapping[str, _Life | None]
+
+
+def read(run: Run) -> OffsetFiles:
+    """Read the brokers' files, and define the relations that `FLOORS` needs."""
     files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
     faults = list(_faults(run.happenings))
     disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}
     lives = {one.name: _life(run, one, disturbances[one.name]) for one in run.members.values() if one.broker}
     _share(run, files, lives, disturbances)
-    run.table("offset_floors", run.sql(_FLOORS))
-    rows: dict[str, list[Any]] = collections.defaultdict(list)
-    for row in run.rows("select * from offset_floors order by floor - stored desc"):
+    return OffsetFiles(files.keys(), lives)
+
+
+def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Finding]:
+    """Yield a finding for every broker that was ready, from the table `offset_floors`."""
+    rows: dict[str, list[Row]] = collections.defaultdict(list)
+    for row in sorted(floors, key=lambda row: row.stored - row.floor):
         rows[row.node].append(row)
-    for name, life in lives.items():
+    for name, life in files.lives.items():
         metric = f"offset_file_behind {name}"
-        if name in files and life is not None and run.members[name].broker in run.roles.contested:
+        if name in files.read and life is not None and run.members[name].broker in run.roles.contested:
             yield unknown(metric, MESSAGES, CONTESTED)
         else:
-            yield _judge(metric, rows[name], is_read=name in files, is_alive=life is not None)
+            yield _judge(metric, rows[name], is_read=name in files.read, is_alive=life is not None)
 
 
-def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Finding:
+def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Finding:
     if not is_read or not is_alive or not rows:
         missing = "no commit to this node must have been saved" if is_read else "consumerOffset.json could not be read"
         return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")
@@ -105,14 +113,14 @@ def _share(
     lives: Mapping[str, _Life | None],
     disturbances: Mapping[str, list[Span]],
 ) -> None:
-    """Register files, lives of nodes and times without certain commits as Spark views."""
+    """Register files, lives of nodes and times without certain commits as relations."""
     stored = [
         {"node": node, "key": name, "queue": queue, "offset": offset}
         for node, table in files.items()
         for name, queues in table.items()
         for queue, offset in queues.items()
     ]
-    run.small("offset_files", stored, node=pa.string(), key=pa.string(), queue=pa.int32(), offset=pa.int64())
+    run.relations.define_rows("offset_files", stored, node="string", key="string", queue="int", offset="bigint")
     acting = (span for broker in run.roles.brokers for span in run.roles.masters_over_time(broker))
     held_until = {node: until for node, _, until in acting if not run.members[node].broker_id}
     known = [
@@ -121,14 +129,14 @@ def _share(
         for name, life in lives.items()
         if life is not None
     ]
-    columns = {"ready_at": pa.int64(), "saved_until": pa.int64(), "held_until": pa.int64()}
-    run.small("offset_lives", known, node=pa.string(), broker=pa.string(), broker_id=pa.int32(), **columns)
+    columns = {"ready_at": "bigint", "saved_until": "bigint", "held_until": "bigint"}
+    run.relations.define_rows("offset_lives", known, node="string", broker="string", broker_id="int", **columns)
     spans = [
         {"node": node, "at": at - _TRAVEL, "until": until}
         for node, found in disturbances.items()
         for at, until in found
     ]
-    run.small("offset_disturbances", spans, node=pa.string(), at=pa.int64(), until=pa.int64())
+    run.relations.define_rows("offset_disturbances", spans, node="string", at="bigint", until="bigint")
 
 
 def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:

@@ -5,14 +5,17 @@ BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollba
 duplicates, duplicates.CAUSE.
 """
 
-import collections
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit import offsetfiles
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -49,46 +52,38 @@ with first as (
 select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
 """
 
-_FIRST_LATE = f"""
-select * from (select *, row_number() over (partition by `group` order by seq) nth from late_deliveries)
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
+_HEADS_OF_ORDER = (
+    Head("inversions", order=("ended_at", "message_id")),
+    Head("late_deliveries", "group", ("seq",)),
+    Head("deliveries", "group"),
+    Head("sends", "acknowledged"),
+)
 
 
 def judge_order(run: Run) -> Iterator[Finding]:
     """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
-    run.table("inversions", run.sql(_INVERSIONS))
-    run.table("late_deliveries", run.sql(_LATE))
-    yield _judge_stored(run)
-    counts = run.rows(
-        "select `group`, count(l.seq) late from (select distinct `group` from deliveries)"
-        " left join late_deliveries l using (`group`) group by `group`"
-    )
-    told: dict[str, list[str]] = collections.defaultdict(list)
-    for late in run.rows(_FIRST_LATE) if any(row.late for row in counts) else ():
-        place = f"{late.topic}@{late.broker}:{late.queue}"
-        told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
-    for row in counts:
-        group = row["group"]
-        evidence = seen(told[group])
-        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
+    run.batch(written("inversions", _INVERSIONS), written("late_deliveries", _LATE))
+    inversions, late, delivered, sent = run.heads(*_HEADS_OF_ORDER)
+    [inverted] = run.rows("select count(distinct message_id) messages from inversions")
+    yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
+    for group in sorted(delivered):
+        told = (
+            f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
+            for row in late[group].first
+        )
+        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=seen(told))
 
 
-def _judge_stored(run: Run) -> Finding:
-    found = run.rows(
-        "select (select count(distinct message_id) from inversions) inverted,"
-        " exists(select 1 from sends where acknowledged) is_acknowledged"
-    )[0]
-    if not found.is_acknowledged or not run.stores:
-        missing = "no store was given" if found.is_acknowledged else "no send was acknowledged"
+def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged: bool) -> Finding:
+    if not is_acknowledged or not run.stores:
+        missing = "no store was given" if is_acknowledged else "no send was acknowledged"
         return unknown("order.stored", MESSAGES, missing)
-    rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT) if found.inverted else []
-    told = tuple(
+    told = (
         f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-        for row in rows
+        for row in first
     )
-    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=seen(told))
+    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=seen(told))
 
 
 # ---- outages ---------------------------------------------------------------------------------------------
@@ -130,14 +125,14 @@ with groups as (
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
     from noted where name rlike '@.*:[0-9]+$'
-), attempts as (
+), tries as (
     select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
     from deliveries where reconsume_times = 0
     union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
-select 'read' way, '' who, broker target, began_at, ended_at, is_success from attempts
-union all select 'read', '', name, began_at, ended_at, is_success from attempts
-union all select 'group_read', broker, who, began_at, ended_at, is_success from attempts
+select 'read' way, '' who, broker target, began_at, ended_at, is_success from tries
+union all select 'read', '', name, began_at, ended_at, is_success from tries
+union all select 'group_read', broker, who, began_at, ended_at, is_success from tries
 """
 
 # Only successes next to a failure matter: of a second without failures of the target, the first and the last success
@@ -177,20 +172,19 @@ select way, who, target, failures, next_success is null is_open, first_failed, l
 from followed where failures > 0
 """
 
+_LONGEST = """
+select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures), ended_at - began_at) w,
+    count(began_at) windows
+from (select distinct way, target from attempts) left join outages using (way, target) group by way, target
+"""
+
 
 def judge_outages(run: Run) -> Iterator[Finding]:
     """Write the tables `attempts` and `outages`; yield each target's longest outage."""
-    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
-    run.table("attempts", run.sql(_TELLING))
-    run.table("outages", run.sql(_OUTAGES))
-    found = {
-        (row.way, row.target): row
-        for row in run.rows(
-            "select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures),"
-            " ended_at - began_at) w, count(began_at) windows"
-            " from (select distinct way, target from attempts) left join outages using (way, target) group by way, target"
-        )
-    }
+    run.batch(Query(f"select * from ({_WRITES}) union all select * from ({_READS})", "every_attempt"))
+    run.table("attempts", _TELLING)
+    run.table("outages", _OUTAGES)
+    found = {(row.way, row.target): row for row in run.rows(_LONGEST)}
     for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
             if (way, broker) not in found:
@@ -212,7 +206,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
 
 # ---- offsets that moved back -----------------------------------------------------------------------------
 
-_MOVES = """
+_MOVES_TEMPLATE = """
 with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
@@ -257,32 +251,43 @@ select seq, at, node, `group`, topic, broker, queue, before, after, why from (
 where nth > coalesce(reports, 0)
 """
 
+_MOVES = _MOVES_TEMPLATE.format(
+    reported_alone=_ALONE.format(these="reported", reports="corrected"),
+    falling_alone=_ALONE.format(these="falling", reports="told"),
+)
+
+_MOVES_OF_GROUPS = """
+select `group`, count(m.seq) moves, max(before - after) worst
+from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
+    left join offset_moves m using (`group`)
+group by `group` order by `group`
+"""
+
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
-    """Yield findings about rolled back offsets, and the duplicates they explain."""
+    """Yield findings about rolled back offsets, and the duplicates they explain.
+
+    Writes the tables `offset_moves`, `offset_floors` and `repeats`.
+    """
+    offsets = offsetfiles.read(run)
+    run.batch(written("offset_moves", _MOVES), Query(_REPEATED, "repeated"))
+    floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
-    yield from offsetfiles.judge(run)
+    yield from offsetfiles.judge(run, offsets, floors)
     yield from judge_duplicates(run)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
-    """Write the table `offset_moves`, and yield the findings."""
-    reported = _ALONE.format(these="reported", reports="corrected")
-    falling = _ALONE.format(these="falling", reports="told")
-    run.table("offset_moves", run.sql(_MOVES.format(reported_alone=reported, falling_alone=falling)))
-    groups = run.rows(
-        "select `group`, count(m.seq) moves, max(before - after) worst from (select `group` from deliveries"
-        " union select `group` from commits union select `group` from offset_moves)"
-        " left join offset_moves m using (`group`) group by `group` order by `group`"
-    )
+    """Yield the findings of `offset_moves`."""
+    groups = run.rows(_MOVES_OF_GROUPS)
+    (first,) = run.heads(Head("offset_moves", order=("seq",)))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
     moves = sum(row.moves for row in groups)
-    rows = run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT) if moves else []
     told = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
-        for row in rows
+        for row in first[None].first
     )
     yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=seen(told))
     for row in groups:
@@ -333,32 +338,21 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
     left join asked a on r.seq = a.seq
 """
 
-_FIRST_REPEATS = f"""
-select * from (select *, row_number() over (partition by cause order by seq) nth from repeats)
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
-
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Write the tables `repeated` and `repeats`, and yield the findings.
-
-    Needs `offset_moves`.
-    """
-    if not run.rows("select 1 from deliveries", 1):
+    """Yield the findings of `repeats`."""
+    delivered, repeats = run.heads(Head("deliveries"), Head("repeats", "cause", ("seq",)))
+    if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
-    run.table("repeated", run.sql(_REPEATED))
-    run.table("repeats", run.sql(_CAUSES))
-    counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
-    told: dict[str, list[str]] = collections.defaultdict(list)
-    for row in run.rows(_FIRST_REPEATS) if counts else ():
-        told[row.cause].append(
+    yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
+    for cause in DUPLICATE_CAUSES:
+        told = (
             f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
             f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
+            for row in repeats[cause].first
         )
-    yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
-    for cause in DUPLICATE_CAUSES:
-        evidence = seen(told[cause])
-        yield Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=counts.get(cause, 0), evidence=evidence)
+        metric = f"duplicates.{cause}"
+        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=seen(told))

@@ -4,13 +4,13 @@ Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by
 of cluster/checks/records.py.
 """
 
-import collections
 from collections.abc import Iterator
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Groups, Head
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 _DANGLING = """
 with firsts as (
@@ -35,46 +35,40 @@ select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id 
         and c.offset = e.queueOffset
 """
 
-_FIRST = f"""
-select * from (select *, row_number() over (partition by node order by log_offset, topic, queue, offset) nth from {{table}})
-where nth <= {EVIDENCE_LIMIT} order by nth
-"""
+_ORDER = ("log_offset", "topic", "queue", "offset")
+_HEADS = (
+    *(Head(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
+    *(Head(table, "node") for table in ("queue_entries", "whole_records")),
+)
 
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
-    run.table("unqueued_records", run.sql(_UNQUEUED))
-    run.table("dangling_entries", run.sql(_DANGLING))
-    damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
-    told_damages = _told(run, "damages") if damages else {}
-    told_dangling = _told(run, "dangling_entries") if dangling else {}
-    entries, records = _count(run, "queue_entries"), _count(run, "whole_records")
+    run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
+    damages, dangling, unqueued, entries, records = run.heads(*_HEADS)
     for node in run.stores:
         yield Finding(
             metric=f"corrupt {node}",
             unit=RECORDS,
-            value=damages[node],
-            evidence=tuple(_tell(row, row.why) for row in told_damages.get(node, ())),
+            value=damages[node].found,
+            evidence=tuple(_tell(row, row.why) for row in damages[node].first),
         )
-        missing = _why_unknown(run, node, is_without_queues=bool(records[node]) and not entries[node])
+        missing = _why_unknown(run, node, is_without_queues=node in records and node not in entries)
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
-            told = tuple(
-                _tell(row, f"the entry points at {row.message_id or 'no record'}")
-                for row in told_dangling.get(node, ())
+            evidence = tuple(
+                _tell(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
             )
-            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=told)
-    yield from _judge_unqueued(run)
+            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
+    yield from _judge_unqueued(run, unqueued)
 
 
-def _judge_unqueued(run: Run) -> Iterator[Finding]:
-    counts = _count(run, "unqueued_records")
-    told = _told(run, "unqueued_records") if counts else {}
+def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
-        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in told.get(node, ()))
+        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in unqueued[node].first)
         if ended_in_good_order(run, node):
-            yield Finding(metric=metric, unit=RECORDS, value=counts[node], evidence=evidence)
+            yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
             yield unknown(metric, RECORDS, "the node was not stopped in good order")
 
@@ -86,18 +80,6 @@ def ended_in_good_order(run: Run, node: str) -> bool:
 
 
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
-
-
-def _count(run: Run, table: str) -> collections.Counter[str]:
-    rows = run.rows(f"select node, count(*) found from {table} group by node")
-    return collections.Counter({row.node: row.found for row in rows})
-
-
-def _told(run: Run, table: str) -> dict[str, list[Any]]:
-    told: dict[str, list[Any]] = collections.defaultdict(list)
-    for row in run.rows(_FIRST.format(table=table)):
-        told[row.node].append(row)
-    return told
 
 
 def _tell(row: Any, says: str) -> Evidence:

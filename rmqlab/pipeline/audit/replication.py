@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
-import pyarrow as pa
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
@@ -95,40 +96,39 @@ left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at
     coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
 """
 
-_FIRST_DIFFERENCES = """
-select * from (select *, row_number() over (partition by slave order by log_offset) nth from divergences) where nth <= 5
-order by log_offset
-"""
+_DIFFERENCES = Head("divergences", "slave", ("log_offset",))
+_SHOWN = 5
+"""Differences of two logs to show: the first one has caused those after it."""
 
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `lag`, `behind_spans` and `divergences`; yield each slave's findings."""
     slaves = [member.name for member in run.members.values() if member.broker_id]
     _share_roles(run)
-    run.table("lag", run.sql(_LAG))
-    run.table("behind_spans", run.sql(_SPANS))
-    run.table("divergences", run.sql(_DIFFERING.format(ends=_ENDS)))
-    lags = {row.slave: row for row in run.rows(_LAGS.format(ended_at=run.ended_at))}
+    run.batch(written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS)))
+    run.table("behind_spans", _SPANS, is_bounded=True)
+    (differing,) = run.heads(_DIFFERENCES)
+    of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))
+    lags = {row.slave: row for row in of_lags}
     ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
-        row.node: (row.first, row.last) for row in run.rows(_ENDS)
+        row.node: (row.first, row.last) for row in of_ends
     }
-    differing = run.rows(_FIRST_DIFFERENCES)
     for slave in dict.fromkeys([*slaves, *(pair.slave for pair in run.roles.pairs)]):
         yield from _judge_lag(slave, lags.get(slave))
     for name in dict.fromkeys([*slaves, *run.roles.followers]):
-        yield from _judge_logs(run, run.members[name], ends, [row for row in differing if row.slave == name])
+        yield from _judge_logs(run, run.members[name], ends, differing[name].first[:_SHOWN])
 
 
 def _share_roles(run: Run) -> None:
-    """Register pairs of slaves and masters, over time and at the end, as views."""
+    """Register pairs of slaves and masters, over time and at the end, as relations."""
     pairs = [
         {"slave": pair.slave, "master": pair.master, "paired_at": pair.at, "paired_until": pair.until}
         for pair in run.roles.pairs
     ]
-    times = {"paired_at": pa.int64(), "paired_until": pa.int64()}
-    run.small("pairs", pairs, slave=pa.string(), master=pa.string(), **times)
+    times = {"paired_at": "bigint", "paired_until": "bigint"}
+    run.relations.define_rows("pairs", pairs, slave="string", master="string", **times)
     followers = [{"slave": node, "master": master} for node, master in run.roles.followers.items()]
-    run.small("followers", followers, slave=pa.string(), master=pa.string())
+    run.relations.define_rows("followers", followers, slave="string", master="string")
 
 
 def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
@@ -185,10 +185,10 @@ def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:
     """Return how many bytes in [low, high) differ between two nodes' logs."""
     files = {log.node: log_files(log) for log in find_logs(run.directory)}
     parts = [_Part(files[one], files[other], at, min(at + _PART_BYTES, high)) for at in range(low, high, _PART_BYTES)]
-    if run.is_small or not parts:
+    if run.relations.is_small or not parts:
         return sum(map(count_differing, parts))
     # An RDD, because mapInArrow needs pandas, which is not a dependency.
-    return int(run.spark.sparkContext.parallelize(parts, len(parts)).map(count_differing).sum())
+    return int(run.relations.spark.sparkContext.parallelize(parts, len(parts)).map(count_differing).sum())
 
 
 @attrs.frozen

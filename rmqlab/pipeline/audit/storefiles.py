@@ -8,16 +8,16 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Group, Head
 from rmqlab.pipeline.audit.records import ended_in_good_order
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -29,6 +29,8 @@ from copies c left anti join index_ranges i on c.node = i.node and c.log_offset 
 where c.has_unique_id and c.stored_at >= {began_at}
 """
 
+_FIRST_UNINDEXED = Head("unindexed_messages", "node", ("log_offset",))
+
 _TOPICS = "select node, topic, min_by(stored_at, log_offset) first_stored from copies group by node, topic"
 
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
@@ -37,28 +39,25 @@ _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records g
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table `unindexed_messages`, and yield the findings of every store."""
     ranges = [row for node in run.stores for row in _index_ranges(run, node)]
-    run.small("index_ranges", ranges, node=pa.string(), first=pa.int64(), last=pa.int64())
-    run.table("unindexed_messages", run.sql(_UNINDEXED.format(began_at=run.began_at)))
-    unindexed = {
-        row.node: row.found for row in run.rows("select node, count(*) found from unindexed_messages group by node")
-    }
-    topics = run.rows(_TOPICS)
-    ends = {(row.broker, row.topic, row.queue): row.until for row in run.rows(_ENDS)}
+    run.relations.define_rows("index_ranges", ranges, node="string", first="bigint", last="bigint")
+    _, topics, queue_ends = run.batch(
+        written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at)), Query(_TOPICS), Query(_ENDS)
+    )
+    (unindexed,) = run.heads(_FIRST_UNINDEXED)
+    ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}
     for node in run.stores:
-        yield _judge_index(run, node, unindexed.get(node, 0))
+        yield _judge_index(run, node, unindexed[node])
         yield _judge_topics(run, node, {row.topic: row.first_stored for row in topics if row.node == node})
         yield _judge_offsets(run, node, ends)
 
 
-def _judge_index(run: Run, node: str, found: int) -> Finding:
+def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     metric, ends = f"unindexed {node}", ("node_killed", "node_crashed", "power_lost", "store_wiped")
     is_unclean = any(one.node == node and one.kind in ends for one in run.happenings)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
-    query = f"select * from unindexed_messages where node = '{node}' order by log_offset"
-    rows = run.rows(query, EVIDENCE_LIMIT) if found else []
-    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in rows)
-    return Finding(metric=metric, unit=MESSAGES, value=found, evidence=seen(told))
+    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
+    return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=seen(told))
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:

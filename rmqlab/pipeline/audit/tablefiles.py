@@ -7,10 +7,9 @@ consumed and the messages that were delivered. The rules are those of cluster/ch
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-import pyarrow as pa
-
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.records import ended_in_good_order
+from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
@@ -43,7 +42,7 @@ where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
 def judge(run: Run) -> Iterator[Finding]:
     """Yield the findings of every master that was ready."""
     _share_lives(run)
-    served, delivered = run.rows(_SERVED), run.rows(_DELIVERED)
+    served, delivered = run.batch(Query(_SERVED), Query(_DELIVERED))
     for member in run.members.values():
         if not member.broker or member.broker_id:
             continue
@@ -56,15 +55,15 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _share_lives(run: Run) -> None:
-    """Register the times of acting masters since they were last ready as a Spark view."""
+    """Register the times of acting masters since they were last ready as a relation."""
     ready_at = {one.node: one.at for one in run.happenings if one.kind == "node_ready"}
     lives = [
         {"broker": broker, "node": node, "at": max(at, ready_at[node]), "until": until}
         for broker in run.roles.brokers
         for node, at, until in run.roles.masters_over_time(broker)
     ]
-    columns = {"broker": pa.string(), "node": pa.string(), "at": pa.int64(), "until": pa.int64()}
-    run.small("master_lives", lives, **columns)
+    columns = {"broker": "string", "node": "string", "at": "bigint", "until": "bigint"}
+    run.relations.define_rows("master_lives", lives, **columns)
 
 
 def _why_unknown(run: Run, node: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.verdict.findings import Finding
 
 _POINTS = 300
@@ -39,7 +39,6 @@ def judge(run: Run) -> Iterator[Finding]:
     """
     step = max(100, (run.ended_at - run.began_at) // _POINTS)
     bounds = {"start": run.began_at, "end": max(run.began_at, run.ended_at), "step": step}
-    run.table("send_bins", run.sql(_SENDS.format(**bounds)))
-    run.table("delivery_bins", run.sql(_DELIVERED.format(**bounds)))
-    run.table("offset_points", run.sql(_COMMITTED.format(**bounds)))
+    bins = {"send_bins": _SENDS, "delivery_bins": _DELIVERED, "offset_points": _COMMITTED}
+    run.batch(*(written(name, text.format(**bounds), is_bounded=True) for name, text in bins.items()))
     yield from ()

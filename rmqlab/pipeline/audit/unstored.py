@@ -3,11 +3,13 @@
 An anti-join of deliveries and copies; the rules are those of cluster/checks/unstored.py.
 """
 
+import itertools
 from collections.abc import Iterator
 
-import pyarrow as pa
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.heads import Head
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
@@ -31,24 +33,29 @@ where d.message_id != '' group by d.message_id
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
-    if not run.rows("select 1 from deliveries", 1):
-        yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
-        return
     deleting = {one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores}
     rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
-    run.small("deleting", rows, node=pa.string(), broker=pa.string())
-    run.table("unstored", run.sql(_UNSTORED))
-    (row,) = run.rows("select count(*) found, collect_set(broker) brokers from unstored")
-    unread = [why for broker in row.brokers for why in run.unread_of(broker)]
-    if row.found and (unread or not run.stores):
+    run.relations.define_rows("deleting", rows, node="string", broker="string")
+    run.table("unstored", _UNSTORED)
+    delivered, unstored = run.heads(Head("deliveries"), Head("unstored", "broker", ("at", "message_id")))
+    if not delivered:
+        yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
+        return
+    unread = [why for broker in unstored for why in run.unread_of(broker)]
+    if unstored and (unread or not run.stores):
         yield unknown(metric, unit, "; ".join(unread) or "no store was given")
         return
+    first = sorted(itertools.chain.from_iterable(group.first for group in unstored.values()), key=_order)
     evidence = tuple(
         Evidence(
             says=f"{one.message_id}: {one.node} got it from {one.queue} offset {one.offset}, and no store has it",
             at_millis=one.at,
             message_ids=(one.message_id,),
         )
-        for one in (run.rows("select * from unstored order by at, message_id", EVIDENCE_LIMIT) if row.found else ())
+        for one in first[:EVIDENCE_LIMIT]
     )
-    yield Finding(metric=metric, unit=unit, value=row.found, evidence=evidence)
+    yield Finding(metric=metric, unit=unit, value=unstored.found, evidence=evidence)
+
+
+def _order(row: Row) -> tuple[int, str]:
+    return row.at, row.message_id

@@ -1,0 +1,231 @@
+"""Named relations of an audit, and batches of queries on them.
+
+A relation is the text of a query, which becomes a common table expression of the queries that use it, or a table that
+was computed once. Tables get a view when a query uses them, and short ones share it: Spark executes a command for each
+view.
+
+The queries of a batch are collected together: each is a scalar subquery of one row, with its rows as an array. Spark
+plans subqueries one by one, so the time to plan a batch is the sum of theirs. In a union it grows with their square.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmqlab.pipeline.audit.heads import rows_of
+
+_SHORT = 500
+"""Rows below which a table shares its view with others."""
+_AT_ONCE = 2
+"""Queries to analyze at once."""
+
+_REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
+"""A relation that a query reads; unused definitions would be analyzed, too."""
+
+
+@attrs.frozen
+class Query:
+    """A query of a batch, which other queries of the batch can use by its name."""
+
+    text: str
+    name: str = ""
+    """The relation to define; empty if only the rows are needed."""
+    is_written: bool = False
+    """True: a parquet table of this name below `out`."""
+    is_bounded: bool = False
+    """True: at most some thousand rows at any size of the run, so that this process can hold them."""
+
+
+@attrs.define
+class Relations:
+    """The relations of one audit."""
+
+    spark: SparkSession
+    out: Path
+    is_small: bool
+    """True: this process holds each table in memory."""
+    _texts: dict[str, str] = attrs.field(factory=dict, init=False)
+    """Definitions by name, each after those that it uses."""
+    held: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
+    """Tables of this process."""
+    _new: set[str] = attrs.field(factory=set, init=False)
+    """Tables of this process that no query has used yet."""
+    _shared: int = attrs.field(default=0, init=False)
+    """Number of shared views."""
+
+    def define(self, name: str, text: str) -> None:
+        """Define a relation that each query computes which uses it."""
+        self._texts[name] = text
+
+    def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
+        """Define a relation of a few rows of this process, with SQL types by column."""
+        if not rows:
+            self.define(name, _no_rows(columns))
+            return
+        fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
+        self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
+
+    def source(self, name: str, source: type[DataSource], schema: str, **options: str) -> None:
+        """Define a data source's rows, which this process reads in a small run.
+
+        The readers are the same. Spark would start four Python processes before its first row.
+        """
+        if not self.is_small:
+            frame = self.spark.read.format(source.name()).schema(schema).options(**options).load()
+            frame.createOrReplaceTempView(name)
+            return
+        reader = source(options).reader(StructType.fromDDL(schema))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        self._hold(name, pa.Table.from_batches(batches, reader.schema))
+
+    def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
+        """Return the rows of each query that has no name or is bounded; no rows for the others.
+
+        Queries with a name define it. In a small run they are computed once. In a large run only written tables are:
+        each is written by its own execution if it is not bounded, and collected otherwise.
+        """
+        for query in queries:
+            if query.name:
+                self.define(query.name, query.text)
+        for query in queries:
+            if query.is_written and not self._is_collected(query):
+                self._write(query)
+        collected = [query for query in queries if self._is_collected(query)]
+        contents = dict(zip(collected, self._collect(collected), strict=True))
+        for query, content in contents.items():
+            if query.name:
+                self._hold(query.name, content)
+            if query.is_written:
+                self.keep(query.name, content)
+        returned = (contents[query] if query.is_bounded or not query.name else None for query in queries)
+        return [() if content is None else rows_of(content) for content in returned]
+
+    def keep(self, name: str, content: pa.Table) -> None:
+        """Write a table of this process as parquet.
+
+        Without Spark, which starts two processes per written file.
+        """
+        path = self.out / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        pq.write_table(content, path / "all.parquet")
+
+    def _is_collected(self, query: Query) -> bool:
+        return not query.name or self.is_small or (query.is_written and query.is_bounded)
+
+    def _write(self, query: Query) -> None:
+        path = str(self.out / query.name)
+        self._give([query.text])
+        self._sql(f"select * from ({query.text})").write.mode("overwrite").parquet(path)
+        self.define(query.name, f"select * from parquet.`{path.replace('`', '``')}`")
+
+    def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
+        """Return a table for each query, from one execution."""
+        if not queries:
+            return []
+        self._give([query.text for query in queries])
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # analysis is a third of a small run's time
+            arrays = list(
+                threads.map(self._sql, (f"select collect_list(struct(*)) from ({query.text})" for query in queries))
+            )
+        columns = [array.scalar().alias(f"query_{nth}") for nth, array in enumerate(arrays)]
+        content = self.spark.range(1, numPartitions=1).select(columns).toArrow()
+        found = (column.combine_chunks().flatten() for column in content.columns)
+        return [pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)]) for structs in found]
+
+    def _sql(self, text: str) -> DataFrame:
+        """Return a query with the definitions that it uses."""
+        used = self._used([text])
+        if not used:
+            return self.spark.sql(text)
+        definitions = ",\n".join(f"`{name}` as (\n{self._texts[name]}\n)" for name in self._texts if name in used)
+        # The parser reads a statement that begins with definitions to its end before it knows that it is a query.
+        return self.spark.sql(f"select * from (with {definitions}\n{text})")
+
+    def _used(self, texts: Sequence[str]) -> set[str]:
+        """Return the definitions that queries use, directly or through others."""
+        used: set[str] = set()
+        open_texts = list(texts)
+        while open_texts:
+            new = self._texts.keys() & set(_REFERENCE.findall(open_texts.pop())) - used
+            used |= new
+            open_texts += [self._texts[name] for name in new]
+        return used
+
+    def _hold(self, name: str, content: pa.Table) -> None:
+        """Define a relation by a table that Spark gets when a query uses it."""
+        self.held[name] = content
+        if content.num_rows:
+            self._new.add(name)
+            self.define(name, "")  # until a view has the content
+        else:
+            fields = from_arrow_schema(content.schema).fields
+            self.define(name, _no_rows({field.name: field.dataType.simpleString() for field in fields}))
+
+    def _give(self, texts: Sequence[str]) -> None:
+        """Register the tables of this process that queries use as views.
+
+        Short tables share a view, in which each has a struct column. Others would be filtered at each use.
+        """
+        used = {name: self.held[name] for name in self._used(texts) & self._new}
+        self._new -= used.keys()
+        short = {name: content for name, content in used.items() if content.num_rows < _SHORT}
+        for name in used.keys() - short.keys():
+            self._register(name, used[name])
+            del self._texts[name]
+        if not short:
+            return
+        self._shared += 1
+        view = f"shared_{self._shared}"
+        self._register(view, _pack(short))
+        for name in short:
+            self.define(name, f"select /*+ coalesce(1) */ `{name}`.* from {view} where `{name}` is not null")
+
+    def _register(self, view: str, content: pa.Table) -> None:
+        # Arrow data needs no Python worker to read, and a single partition needs no shuffle.
+        relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
+        content = content.cast(relaxed).combine_chunks()  # createDataFrame ignores all that follows an empty chunk
+        self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
+
+
+def literal(text: str) -> str:
+    """Return a text as an SQL literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _no_rows(columns: Mapping[str, str]) -> str:
+    """Return a query without rows: Spark removes what depends on it from a plan."""
+    return f"select {', '.join(f'cast(null as {kind}) `{column}`' for column, kind in columns.items())} where false"
+
+
+def _pack(tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Return one table with a struct column for each of the tables, below each other."""
+    packed = [
+        pa.table({name: pa.chunked_array(table.to_struct_array(), pa.struct(table.schema))})
+        for name, table in tables.items()
+    ]
+    return pa.concat_tables(packed, promote_options="default")
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    """Return the same type with all nested fields nullable.
+
+    A window's struct is null before the first row.
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
+    return kind

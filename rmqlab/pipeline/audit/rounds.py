@@ -1,0 +1,57 @@
+"""Compute the requests of concurrent threads together. No Spark."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+class Rounds(Generic[Request, Result]):
+    """Groups one request of each thread into one computation.
+
+    A round is complete when each of `askers` threads waits for a result. The last of them computes the round. A thread
+    that has no more requests must call `leave`.
+    """
+
+    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], askers: int) -> None:
+        self._compute = compute
+        self._askers = askers
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[Request, Future[Result]]] = []
+
+    def ask(self, request: Request) -> Result:
+        """Return the result of a request, or raise the error of its round."""
+        future: Future[Result] = Future()
+        with self._lock:
+            self._waiting.append((request, future))
+            complete = self._take_complete()
+        self._finish(complete)
+        return future.result()
+
+    def leave(self) -> None:
+        """End the participation of one thread."""
+        with self._lock:
+            self._askers -= 1
+            complete = self._take_complete()
+        self._finish(complete)
+
+    def _take_complete(self) -> list[tuple[Request, Future[Result]]]:
+        if len(self._waiting) < self._askers:
+            return []
+        complete, self._waiting = self._waiting, []
+        return complete
+
+    def _finish(self, complete: Sequence[tuple[Request, Future[Result]]]) -> None:
+        if not complete:
+            return
+        try:
+            results = self._compute([request for request, _ in complete])
+        except BaseException as exc:  # noqa: BLE001 -- all threads of the round raise it
+            for _, future in complete:
+                future.set_exception(exc)
+        else:
+            for (_, future), result in zip(complete, results, strict=True):
+                future.set_result(result)

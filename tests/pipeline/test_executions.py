@@ -1,0 +1,104 @@
+"""Queries of an audit are executed together, in few Spark executions."""
+
+import pathlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.pipeline.audit.relations import _SHORT, Query, Relations
+from rmqlab.pipeline.audit.rounds import Rounds
+from tests.pipeline.violations import PLANTED, clean_run, write_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEW = 25
+"""Executions that issue 15 permits to an audit."""
+
+
+def last_execution(spark: "SparkSession") -> int:
+    """Return the id of Spark's last SQL execution; ids are consecutive."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    return int(spark._jsparkSession.sharedState().statusStore().executionsList().last().executionId())
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool) -> None:
+    run = clean_run()
+    for plant in dict(PLANTED):
+        plant(run)
+    directory = write_run(run, tmp_path)
+    spark.sql("select 1").collect()
+    before = last_execution(spark)
+    audit_run(spark, directory, is_small=is_small)
+    assert 0 < last_execution(spark) - before <= FEW
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_queries_of_a_batch_use_each_other(spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool) -> None:
+    relations = Relations(spark, tmp_path, is_small)
+    relations.define_rows("names", [{"id": 1, "name": "it's"}, {"id": 2, "name": None}], id="int", name="string")
+    results = relations.execute(
+        [
+            Query("select struct(id, name) pair from names", "pairs", is_written=True),
+            Query("select pair.id from pairs where false", "empty"),
+            Query("select pair from pairs order by pair.id desc"),
+            Query("select count(*) found from empty"),
+        ]
+    )
+    assert [len(rows) for rows in results] == [0, 0, 2, 1]
+    assert [(row.pair.id, row.pair.name) for row in results[2]] == [(2, None), (1, "it's")]
+    assert results[3][0].found == 0
+    assert spark.read.parquet(str(tmp_path / "pairs")).count() == 2
+    (rows,) = relations.execute([Query("select * from pairs cross join empty")])
+    assert rows == []
+
+
+def test_short_and_long_tables_keep_their_rows(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    """An empty table between others must not hide those after it."""
+    relations = Relations(spark, tmp_path, is_small=True)
+    counts = {"first": 3, "none": 0, "last": _SHORT - 1, "long": _SHORT}
+    relations.execute([Query(f"select id from range({count})", name) for name, count in counts.items()])
+    found = relations.execute([Query(f"select count(id) found from {name}") for name in counts])
+    assert [row.found for (row,) in found] == list(counts.values())
+
+
+def test_a_round_waits_for_all_who_still_ask() -> None:
+    batches: list[list[int]] = []
+
+    def square(numbers: Sequence[int]) -> list[int]:
+        batches.append(sorted(numbers))
+        return [number**2 for number in numbers]
+
+    rounds: Rounds[int, int] = Rounds(square, 3)
+
+    def ask(number: int) -> list[int]:
+        try:
+            return [rounds.ask(number + nth) for nth in range(number)]
+        finally:
+            rounds.leave()
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(ask, [1, 2, 0])) == [[1], [4, 9], []]
+    assert batches == [[1, 2], [3]]
+
+
+def test_all_threads_of_a_round_raise_its_error() -> None:
+    def fail(_: object) -> list[int]:
+        raise ArithmeticError
+
+    rounds: Rounds[int, int] = Rounds(fail, 2)
+
+    def ask(number: int) -> int:
+        try:
+            return rounds.ask(number)
+        finally:
+            rounds.leave()
+
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(ask, number) for number in range(2)]
+    assert [type(one.exception()) for one in asked] == [ArithmeticError] * 2
