@@ -39,7 +39,7 @@ class PeerLists:
         return min(self._due.values(), default=None)
 
     def take_due(self, now: int) -> list[str]:
-        """Return the peers to ask now. Each is to be noted, or is asked again after a while."""
+        """Return the peers to ask now."""
         due = [peer for peer, at in self._due.items() if at <= now]
         for peer in due:
             self._due[peer] = now + REPEAT_MS
@@ -51,7 +51,10 @@ class PeerLists:
         return MetadataRequest(group=settings.group, local_id=settings.self_id, remote_id=peer)
 
     def note(self, peer: str, response: MetadataResponse | None, now: int) -> None:
-        """Compare a peer's list with the own one. None after an error: it is asked again soon."""
+        """Compare a peer's list with the own one.
+
+        None after an error: it is asked again soon.
+        """
         if response is None:
             self._due[peer] = now + RETRY_MS
             return

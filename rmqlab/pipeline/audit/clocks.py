@@ -78,7 +78,10 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield how far nodes have events of their own after their end, or before the cluster's start."""
+    """Yield how far nodes have events outside of their life.
+
+    After their end, or before the cluster's start.
+    """
     by_node: dict[str, list[Any]] = collections.defaultdict(list)
     for row in run.event_times:
         by_node[row.node].append(row)

@@ -91,7 +91,10 @@ class Run:
         return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
 
     def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
-        """Write a table as parquet, define it as a relation, and return its rows if they are few."""
+        """Write a table as parquet, and define it as a relation.
+
+        Returns its rows if they are few.
+        """
         (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
         return rows
 
@@ -101,7 +104,10 @@ class Run:
         return rows
 
     def heads(self, *heads: Head) -> list[Groups]:
-        """Return the groups of each head; without Spark if this process holds their tables."""
+        """Return the groups of each head.
+
+        Without Spark if this process holds their tables.
+        """
         held = self.relations.held
         asked = [head for head in heads if head.table not in held]
         queries = [Query(text) for head in asked for text in head.queries]

@@ -90,7 +90,9 @@ class Relations:
         self._hold(name, pa.Table.from_batches(batches, reader.schema))
 
     def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
-        """Return the rows of each query that has no name or is bounded; no rows for the others.
+        """Return the rows of each query that has no name or is bounded.
+
+        No rows for the others.
 
         Queries with a name define it. In a small run they are computed once. In a large run only written tables are:
         each is written by its own execution if it is not bounded, and collected otherwise.
