@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # `make test JOBS=2` runs the tests in two processes, those of one file in the same process.
 SUITE  := $(BIN)/python -m tests.run_suite $(if $(JOBS),--jobs $(JOBS))
-SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=10
+SPARK  := $(SUITE) spark tests/pipeline -- --durations=25 --loadscope-reorder
 # A JVM may take long to start. Files with many tests first: then both processes end at about the same time.
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 

@@ -69,12 +69,14 @@ def open_session(
     check_master(master)
     _check_files(py_files)
     with contextlib.ExitStack() as at_end:
-        scratch = Path(at_end.enter_context(tempfile.TemporaryDirectory(prefix="rmqlab-ship-"))) if ship else None
+        scratch = Path(at_end.enter_context(tempfile.TemporaryDirectory(prefix="rmqlab-spark-")))
+        own = {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS}
+        own["spark.sql.warehouse.dir"] = str(scratch / "warehouse")  # some queries make it: not in the user's directory
         wanted = local_environment(machine or Machine()) if local else cluster_environment(ship=ship)
         if python := given.get("spark.pyspark.python"):
             wanted["PYSPARK_PYTHON"] = python
         with set_environment(wanted):
-            spark = _start(master, app_name, {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS, **given})
+            spark = _start(master, app_name, {**own, **given})
         at_end.callback(spark.stop)
         # If the block is still open when the interpreter exits, it would wait forever for the gateway's threads.
         atexit.register(at_end.close)
@@ -82,7 +84,7 @@ def open_session(
         for path in py_files:
             spark.sparkContext.addPyFile(path)
         let_streams_import()
-        if scratch is not None:
+        if ship:
             ship_packages(spark, scratch, without=() if local or have_own_platform(spark) else COMPILED)
         if not local:
             check_packages(spark, are_shipped=ship)

@@ -3,6 +3,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +13,12 @@ from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
 from rmqlab.pipeline.spark_home import Machine, make_overlay
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 PROGRAM = """
 import sys
+from typing import TYPE_CHECKING
 from rmqlab.pipeline.session import open_session
 
 with open_session("local[1]") as spark:
@@ -162,3 +167,11 @@ def test_a_session_that_is_open_at_exit_ends_without_a_word() -> None:
         [sys.executable, "-c", OPEN_AT_EXIT], check=False, capture_output=True, text=True, timeout=500
     )
     assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+
+
+@pytest.mark.spark
+def test_no_query_leaves_a_directory_where_the_user_is(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    """Reading a file by its name in SQL makes Spark's warehouse."""
+    spark.range(3).write.parquet(f"{tmp_path}/numbers")
+    assert spark.sql(f"select * from parquet.`{tmp_path}/numbers`").count() == 3
+    assert not pathlib.Path("spark-warehouse").exists()

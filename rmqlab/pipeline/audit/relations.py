@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rmqlab.pipeline.audit.heads import rows_of
 
@@ -141,7 +141,10 @@ class Relations:
             arrays = list(
                 threads.map(self._sql, (f"select collect_list(struct(*)) from ({query.text})" for query in queries))
             )
-        columns = [array.scalar().alias(f"query_{nth}") for nth, array in enumerate(arrays)]
+        columns = [
+            array.scalar().cast(_nullable(array.schema[0].dataType)).alias(f"query_{nth}")
+            for nth, array in enumerate(arrays)
+        ]
         content = self.spark.range(1, numPartitions=1).select(columns).toArrow()
         found = (column.combine_chunks().flatten() for column in content.columns)
         return [pa.Table.from_batches([pa.RecordBatch.from_struct_array(structs)]) for structs in found]
@@ -219,6 +222,21 @@ def _pack(tables: Mapping[str, pa.Table]) -> pa.Table:
         for name, table in tables.items()
     ]
     return pa.concat_tables(packed, promote_options="default")
+
+
+def _nullable(kind: DataType) -> DataType:
+    """Return the same type with all nested fields nullable.
+
+    Arrow rejects a null struct with a field that is not nullable; Spark has such structs.
+    """
+    match kind:
+        case StructType():
+            return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+        case ArrayType():
+            return ArrayType(_nullable(kind.elementType))
+        case MapType():
+            return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
