@@ -3,7 +3,10 @@ import pathlib
 import select
 import socket
 import subprocess
+import tempfile
+from collections.abc import Iterator
 
+import pytest
 from pyspark.serializers import read_int
 
 from rmqlab.pipeline.java import Java
@@ -12,13 +15,20 @@ from rmqlab.pipeline.spark_home import Machine, make_overlay
 PLANNER = "pyspark.sql.worker.lookup_data_sources"
 
 
-def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathlib.Path) -> None:
+@pytest.fixture
+def short_path() -> Iterator[str]:
+    """A directory for Unix sockets: their paths have at most 107 bytes."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield directory
+
+
+def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathlib.Path, short_path: str) -> None:
     """Spark closes planners that were idle for a minute.
 
     It starts them as `python -m pyspark.daemon PLANNER`.
     """
     home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), Machine(), tmp_path / "cache")
-    sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path)}
+    sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": short_path}
     quirks = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "SPARK_REUSE_WORKER": "1"}  # as Spark sets them
     with subprocess.Popen(
         [home / "bin" / "python", "-m", "pyspark.daemon", PLANNER],
