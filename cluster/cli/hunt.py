@@ -11,7 +11,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import shown, summary
+from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.playall import run_apart
 from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
@@ -146,12 +146,7 @@ def _document(
         "profile": planned.profile,
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
-        "first_seed": planned.extent.first_seed,
-        "schedules": progress.seeds,
-        "unknown": progress.unknown,
-        "problems": progress.problems,
-        "seconds": round(progress.seconds, 2),
-        "virtual_seconds": round(progress.virtual_seconds, 1),
+        **extent_document(progress, planned.extent),
         "finds": [
             {
                 "claim": find.claim,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
@@ -38,6 +39,18 @@ def _how_far(progress: hunting.Progress) -> str:
 
 def _speed(progress: hunting.Progress) -> str:
     return f"{progress.virtual_seconds / max(progress.seconds, 0.001):.0f} times real time"
+
+
+def extent_document(progress: hunting.Progress, extent: hunting.Extent) -> dict[str, Any]:
+    """Return the JSON members that both kinds of hunts have."""
+    return {
+        "first_seed": extent.first_seed,
+        "schedules": progress.seeds,
+        "unknown": progress.unknown,
+        "problems": progress.problems,
+        "seconds": round(progress.seconds, 2),
+        "virtual_seconds": round(progress.virtual_seconds, 1),
+    }
 
 
 def summary(progress: hunting.Progress, found: int, what: str) -> str:

@@ -6,7 +6,7 @@ from typing import NoReturn
 import typer
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import shown, summary
+from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.terms import console, misused, print_json
 from rmqlab.cluster.hunt.hunt import Extent, Progress, SeedHunt
 from rmqlab.cluster.hunt.trial import Trial
@@ -36,12 +36,7 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
             {
                 "profile": profile,
                 "scenario": scenario.name,
-                "first_seed": extent.first_seed,
-                "schedules": progress.seeds,
-                "unknown": progress.unknown,
-                "problems": progress.problems,
-                "seconds": round(progress.seconds, 2),
-                "virtual_seconds": round(progress.virtual_seconds, 1),
+                **extent_document(progress, extent),
                 "finds": [
                     {"seed": seed, "broken": dict(trial.broken), "command": replay(seed)}
                     for seed, trial in found.items()
