@@ -58,6 +58,27 @@ _PROBE_SECONDS = 0.05  # between two checks of a condition without an event: liv
 _TAIL_SECONDS = 0.1  # between two reads of the journals without an event
 
 
+@attrs.frozen
+class JournalReader:
+    """Reads the journals of a cluster as they grow."""
+
+    _tail: JournalTail
+    _events: EventLog
+
+    def read_new(self) -> list[JournalEntry]:
+        """Return all entries since the last call, by time, with those of single messages."""
+        return self._tail.read_new()
+
+    async def wait_changed(self) -> None:
+        """Wait until there may be new entries."""
+        with trio.move_on_after(real_seconds(_TAIL_SECONDS)):
+            await self._events.wait_changed()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._tail.close()
+
+
 class WaitTimeoutError(Exception):
     """A condition did not become true in time."""
 
@@ -124,18 +145,21 @@ class Cluster(NodeActions):
 
         They include the entries of single messages.
         """
-        tail = JournalTail(self.supervisor.directory.journal_dir)
+        reader = self.journal_reader()
 
         async def batches() -> AsyncGenerator[list[JournalEntry], None]:
             while True:
-                if new := tail.read_new():
+                if new := reader.read_new():
                     yield new
-                with trio.move_on_after(real_seconds(_TAIL_SECONDS)):
-                    await self.events.wait_changed()
+                await reader.wait_changed()
 
-        with contextlib.closing(tail):
+        with contextlib.closing(reader):
             async with aclosing(batches()) as generator:
                 yield generator
+
+    def journal_reader(self) -> JournalReader:
+        """Return a reader of past and later journal entries. It must be closed."""
+        return JournalReader(JournalTail(self.supervisor.directory.journal_dir), self.events)
 
     async def act(self, action: NodeAction[R], target: str) -> R:
         """Do an action of the table; return its result.

@@ -124,7 +124,7 @@ def _write(find: Find, place: Path, planned: Hunt) -> Path:
         f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
         f"drawn by: {shlex.join(command)}",
     )
-    scenario = scenario_of(find.case, [dict(claim.expectation)], name=path.stem, claim=claim.says)
+    scenario = scenario_of(find.case, [claim.expectation_for(find.case)], name=path.stem, claim=claim.says)
     path.write_text(scenario_text(scenario, comments))
     return path
 

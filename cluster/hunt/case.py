@@ -17,12 +17,16 @@ FIRST_MOVE = 20.0
 SPAN = 60.0
 """Seconds in which moves begin."""
 MOST_MOVES = 6
-LOG_FILE_BYTES = 65_536
+LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
 RATE = 10
 """Cluster seconds per real second, when real processes play it."""
+_SHARE_DURING_ANOTHER = 0.5
+"""Part of the moves that begin during another one."""
+_SHORTLY = 5.0
+"""Seconds that count as during a move that is over at once."""
 _GAP = 2.0
 """Seconds between two moves on one target."""
 
@@ -43,7 +47,7 @@ class Case:
     profile: str = "4.9"
     role: str = "SYNC_MASTER"
     flush: str = "ASYNC_FLUSH"
-    rate: float = 10.0
+    rate: float = 3.0
     """Messages per second."""
     moves: tuple[Move, ...] = ()
     switches: tuple[str, ...] = ()
@@ -69,7 +73,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
         move = Move(
             kind,
             rng.choice(KINDS[kind].targets),
-            FIRST_MOVE + round(rng.uniform(0, SPAN), 1),
+            round(_draw_time(rng, moves), 1),
             round(rng.uniform(KINDS[kind].least, KINDS[kind].most), 1) if KINDS[kind].end is not None else 0.0,
         )
         if is_possible([*moves, move]):
@@ -83,17 +87,34 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
     )
 
 
+def _draw_time(rng: random.Random, moves: Sequence[Move]) -> float:
+    """Return when a move begins: often during another one.
+
+    Two that overlap do more than one after the other.
+    """
+    if moves and rng.random() < _SHARE_DURING_ANOTHER:
+        other = rng.choice(moves)
+        return rng.uniform(other.at, max(other.ends_at, other.at + _SHORTLY))
+    return FIRST_MOVE + rng.uniform(0, SPAN)
+
+
+def label_of(number: int, move: Move) -> str:
+    """Return the label of a move's first step; the first move has number 1."""
+    return f"{number}: {move.kind}"
+
+
 def is_possible(moves: Sequence[Move]) -> bool:
     """True if a cluster can play these moves, and is promised to survive them.
 
-    No process and no link has two moves at a time, and only one disk loses something: RocketMQ promises nothing after
+    No process, disk and link has two moves at a time, and only one disk loses something: RocketMQ promises nothing after
     that.
     """
     if sum(KINDS[move.kind].loses_data for move in moves) > 1:
         return False
     by_target: dict[str, list[Move]] = {}
     for move in moves:
-        by_target.setdefault("the link" if KINDS[move.kind].is_of_link else move.target, []).append(move)
+        kind = KINDS[move.kind]
+        by_target.setdefault("the link" if kind.is_of_link else f"{move.target}{kind.part}", []).append(move)
     for own in by_target.values():
         own.sort(key=lambda move: move.at)
         if any(after.at < before.ends_at + _GAP for before, after in itertools.pairwise(own)):
@@ -146,7 +167,7 @@ def _steps(moves: Sequence[Move]) -> Iterator[StepTable]:
     timed: list[tuple[float, int, StepTable]] = []
     consumers = 0
     for number, move in enumerate(moves, 1):
-        kind, label, first = KINDS[move.kind], f"{number}: {move.kind}", move.target
+        kind, label, first = KINDS[move.kind], label_of(number, move), move.target
         second = first
         if move.target == CONSUMER:
             consumers += 1

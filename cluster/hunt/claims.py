@@ -8,14 +8,16 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case
-from rmqlab.cluster.hunt.moves import MASTER, SLAVE
+from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case, label_of
+from rmqlab.cluster.hunt.moves import MASTER, SLAVE, Move
 
 QUICK_MILLIS = 2500
 """Longest time of a send that need not wait for its slave: less than the time-out of that wait, 3 s."""
 _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
 """Kinds of moves in which the slave closes its connection."""
 
+RECONNECT_SECONDS = 25.0
+"""In which a slave finds its master again after a fault."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -32,6 +34,13 @@ class Claim:
     """True for cases in which it is promised."""
     since: str = ""
     """Label of a step: the claim is judged only in runs that reach it."""
+    until: Callable[[Case], str | None] = lambda _: None
+    """Returns the label of the step at which the claim ends; None for the end of the run."""
+
+    def expectation_for(self, case: Case) -> dict[str, Any]:
+        """Return the expectation as a scenario file has it."""
+        label = self.until(case)
+        return {**self.expectation, **({} if label is None else {"before": label})}
 
 
 def _reaches(label: str) -> Mapping[str, Any]:
@@ -53,18 +62,36 @@ def _keeps_files(case: Case) -> bool:
 
 
 def _silences_the_master(case: Case) -> bool:
+    """True if a connected slave hears nothing for SILENT_SECONDS.
+
+    And if nothing else happens.
+    """
     return any(
-        move.kind in ("pause", "isolate") and move.target == MASTER and move.seconds >= SILENT_SECONDS
+        move.kind in ("pause", "isolate")
+        and move.target == MASTER
+        and move.seconds >= SILENT_SECONDS
+        and not any(_is_near(other, move) for other in case.moves if other is not move)
         for move in case.moves
     )
 
 
-def _lets_the_master_know(case: Case) -> bool:
-    """True if the master can know at once that its slave will not answer."""
-    return all(
-        move.kind in ("slow-link", "consumer") or (move.target == SLAVE and move.kind in _CLOSING)
-        for move in case.moves
-    )
+def _is_near(other: Move, move: Move) -> bool:
+    """True if it may keep the slave from being connected.
+
+    When the move begins, or until it ends.
+    """
+    return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
+
+
+def _until_the_master_cannot_know(case: Case) -> str | None:
+    """Return the first move that may hide the slave's state from its master.
+
+    From then on the master may not know that its slave will not answer.
+    """
+    for number, move in enumerate(case.moves, 1):
+        if move.kind not in ("slow-link", "consumer") and not (move.target == SLAVE and move.kind in _CLOSING):
+            return label_of(number, move)
+    return None
 
 
 CLAIMS: Mapping[str, Claim] = {
@@ -128,7 +155,7 @@ CLAIMS: Mapping[str, Claim] = {
                 "field": "took",
                 "at_most": f"{QUICK_MILLIS} ms",
             },
-            applies=_lets_the_master_know,
+            until=_until_the_master_cannot_know,
         ),
         Claim(
             name="writes-return",
@@ -150,7 +177,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="no-crash",
-            says="no process ends by itself",
+            says="no process ends by itself, or computes without an end",
             expectation={"name": "crashes", "event": "node_crashed", "equals": "0 events"},
         ),
     )

@@ -9,8 +9,9 @@ import attrs
 
 from rmqlab.cluster.hunt.case import Case, draw_case
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
-from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
+from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, try_case, try_seed
 from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.simulation.play import warm_up
 from rmqlab.simulation.child import run_in_children
 
 SWITCHES = (
@@ -119,6 +120,7 @@ class Hunt:
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
+        warm_up()
         known: list[Find] = []
         for case, trial in self._trials(self._cases(progress)):
             progress.count(case.seed, trial)
@@ -144,8 +146,12 @@ class Hunt:
                 played.append(case)
                 yield functools.partial(try_case, case, self.claims)
 
-        for number, trial in run_in_children(plays(), self.extent.jobs):
+        for number, trial in self._play(plays(), self.claims):
             yield played[number], trial
+
+    def _play(self, plays: Iterable[Callable[[], Trial]], claims: Sequence[str]) -> Iterator[tuple[int, Trial]]:
+        late = functools.partial(overtime, claims)
+        return run_in_children(plays, self.extent.jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)
 
     def _is_known(self, claim: str, case: Case, known: Sequence[Find]) -> bool:
         """True if a find explains the case.
@@ -158,7 +164,7 @@ class Hunt:
         return bool(switches) and not self._breaks(claim, [attrs.evolve(case, switches=switches)])[0]
 
     def _breaks(self, claim: str, cases: Sequence[Case]) -> list[bool]:
-        trials = dict(run_in_children((functools.partial(try_case, one, [claim]) for one in cases), self.extent.jobs))
+        trials = dict(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
         return [claim in trials[number].broken for number in range(len(cases))]
 
     def _reduce(self, claim: str, case: Case, trial: Trial, progress: Progress) -> Find:
@@ -185,6 +191,7 @@ class SeedHunt:
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[tuple[int, Trial]]:
         """Yield each seed with which an expectation is violated."""
+        warm_up()
         drawn: list[int] = []
 
         def plays() -> Iterator[Callable[[], Trial]]:

@@ -53,6 +53,8 @@ class Kind:
     most: float = 60.0
     is_of_link: bool = False
     """True for a fault of the link between both brokers: it goes together with others of the target."""
+    part: str = ""
+    """The part of the target that it concerns, if it goes together with moves on its process."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
 
@@ -149,6 +151,7 @@ KINDS: Mapping[str, Kind] = {
         targets=_BROKERS,
         begin=_fault(type="disk", target="TARGET", kind="slow-sync", millis=1000),
         end=_heal,
+        part="'s disk",
     ),
     "disk-full": Kind(
         says="a broker's disk is full",

@@ -1,5 +1,6 @@
 """Plays the steps of a scenario on a running cluster, and records when each began."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import trio
 
 from rmqlab.cluster.conditions import Condition
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
-from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError
 from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.model import Scenario, Step
 from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
@@ -40,10 +41,14 @@ class Player:
     """Called with a line for each step when it begins."""
     on_progress: OnProgress = lambda _: None
     """Called with a function that returns the current wait, whenever it changes. Another thread may call that one."""
+    _reader: JournalReader = attrs.field(init=False)
+    """Reads the journals when a step waits for them."""
     _seen: list[JournalEntry] = attrs.field(factory=list, init=False)
-    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     _began_at: int = attrs.field(default=0, init=False)
     _acted_at: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reader = self.cluster.journal_reader()
 
     @property
     def now(self) -> int:
@@ -55,8 +60,11 @@ class Player:
 
         StepFailedError if a step fails.
         """
+        with contextlib.closing(self._reader):
+            await self._play_all()
+
+    async def _play_all(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_forever)
             context = StepContext(
                 self.cluster, self.scenario, nursery, lambda what: self.on_line(self._timed(f"random fault: {what}"))
             )
@@ -126,20 +134,15 @@ class Player:
             await self.cluster.wait_until(text, seconds)
             return
         with trio.move_on_after(real_seconds(seconds)):
+            self._seen += self._reader.read_new()
             while not condition.holds(self._seen, self._since_action()):
-                await self._news.wait()
+                await self._reader.wait_changed()
+                self._seen += self._reader.read_new()
             return
         raise WaitTimeoutError(f"{text!r} is not true after {within:g} s")
 
     def _since_action(self) -> Sequence[JournalEntry]:
         return [entry for entry in self._seen if entry.at_millis >= self._acted_at]
-
-    async def _read_forever(self) -> None:
-        async with self.cluster.follow_journal() as batches:
-            async for batch in batches:
-                self._seen += batch
-                self._news.set()
-                self._news = trio.Event()
 
 
 async def make_whole(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import pickle
+import resource
 import select
 import signal
 import sys
@@ -23,6 +24,10 @@ class ChildEndedError(Exception):
     """The process ended without a result, such as by a signal."""
 
 
+class ChildOvertimeError(ChildEndedError):
+    """The process was ended because it used too much processor time."""
+
+
 @attrs.frozen(eq=False)
 class Child(Generic[T]):
     """A forked process that runs a function. Its result must be read."""
@@ -31,14 +36,18 @@ class Child(Generic[T]):
     pipe: IO[bytes]
 
     @classmethod
-    def start(cls, fn: Callable[[], T]) -> "Child[T]":
-        """Fork. Call it in a process without other threads."""
+    def start(cls, fn: Callable[[], T], cpu_seconds: int | None = None) -> "Child[T]":
+        """Fork. Call it in a process without other threads.
+
+        The process is ended when it has used `cpu_seconds` of processor time.
+        """
         sys.stdout.flush()
         sys.stderr.flush()
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(reader)
+            _limit(cpu_seconds)
             _run(fn, writer)
         os.close(writer)
         return cls(pid, os.fdopen(reader, "rb"))
@@ -59,6 +68,8 @@ class Child(Generic[T]):
             raise
         self.pipe.close()
         _, status = os.waitpid(self.pid, 0)
+        if not data and os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+            raise ChildOvertimeError("the simulation used more processor time than it may")
         if not data:
             raise ChildEndedError(f"the simulation ended with {_describe(status)} and without a result")
         raised, value = pickle.loads(data)  # noqa: S301 -- our own child's
@@ -83,27 +94,45 @@ def run_in_child(fn: Callable[[], T]) -> T:
     return Child.start(fn).result()
 
 
-def run_in_children(fns: Iterable[Callable[[], T]], jobs: int) -> Iterator[tuple[int, T]]:
+def run_in_children(
+    fns: Iterable[Callable[[], T]],
+    jobs: int,
+    *,
+    cpu_seconds: int | None = None,
+    overtime: Callable[[], T] | None = None,
+) -> Iterator[tuple[int, T]]:
     """Run functions in forked processes, `jobs` at a time.
 
     Yield index and result of each as it ends.
 
     Functions are taken from the iterable as processes become free. If the caller stops early, the others are killed.
+    `overtime` returns the result of a process that used `cpu_seconds`; without it, that is a ChildOvertimeError.
     """
     waiting = enumerate(fns)
     running: dict[Child[T], int] = {}
     try:
         while True:
             for number, fn in itertools.islice(waiting, jobs - len(running)):
-                running[Child.start(fn)] = number
+                running[Child.start(fn, cpu_seconds)] = number
             if not running:
                 return
             for child in select.select([*running], [], [])[0]:
                 number = running.pop(child)
-                yield number, child.result()
+                try:
+                    result = child.result()
+                except ChildOvertimeError:
+                    if overtime is None:
+                        raise
+                    result = overtime()
+                yield number, result
     finally:
         for child in running:
             child.kill()
+
+
+def _limit(cpu_seconds: int | None) -> None:
+    if cpu_seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
 
 
 def _run(fn: Callable[[], Any], writer: int) -> NoReturn:

@@ -6,25 +6,17 @@ one line per survivor and a table at the end. Exit status 1 if a fault survives 
 
 import argparse
 import concurrent.futures
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import attrs
 
 from tests.mutants.faults import Fault, ListError, read_faults
+from tests.mutants.workshop import ROOT, Workshop
 
-ROOT = Path(__file__).parents[2]
-COPIED = ("broker", "nameserver", "cluster", "rmqlab", "tests", "examples", "docs", "pyproject.toml")
-LIMITED = ("sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh")
-"""4 GiB of address space: some faults make a loop that never ends grow."""
 PYTEST = ("-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider")
 SECONDS = 240.0
 """For the tests of one fault. One that makes them hang counts as noticed."""
@@ -40,66 +32,21 @@ class Result:
     seconds: float
 
 
-class Workshop:
-    """A copy of the project for one thread, in which one fault at a time is."""
+def _examine(workshop: Workshop, fault: Fault) -> Result:
+    """Run the tests of a fault with it in place."""
+    began = time.monotonic()
+    with workshop.changed(fault):
+        outcome = _outcome(workshop, fault)
+    return Result(fault, outcome, time.monotonic() - began)
 
-    def __init__(self) -> None:
-        self._root = Path(tempfile.mkdtemp(prefix="rmqlab-mutants-"))
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                ignored = shutil.ignore_patterns("__pycache__", "golden") if name != "tests" else None
-                shutil.copytree(source, self._root / name, symlinks=True, ignore=ignored)
-            else:
-                shutil.copy(source, self._root / name)
 
-    def passes(self, tests: tuple[str, ...]) -> bool:
-        """Run tests without a fault: only those that pass can notice one."""
-        return self._run(tests) == 0
-
-    def examine(self, fault: Fault) -> Result:
-        """Run the tests of a fault with it in place."""
-        path = self._root / fault.file
-        source = path.read_text()
-        began = time.monotonic()
-        path.write_text(fault.applied_to(source))
-        try:
-            outcome = self._outcome(fault)
-        finally:
-            path.write_text(source)
-        return Result(fault, outcome, time.monotonic() - began)
-
-    def _outcome(self, fault: Fault) -> str:
-        status = self._run(fault.tests)
-        if status is None:
-            return "hung"
-        if status == 0:
-            return "equivalent" if fault.is_equivalent else "survived"
-        return "noticed"
-
-    def _run(self, tests: tuple[str, ...]) -> int | None:
-        """Return pytest's exit status; None if it takes too long."""
-        command = [*LIMITED, sys.executable, *PYTEST, *tests]
-        environment = {**os.environ, "PYTHONPATH": str(self._root), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
-        with subprocess.Popen(
-            command,
-            cwd=self._root,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as ran:
-            try:
-                return ran.wait(SECONDS)
-            except subprocess.TimeoutExpired:
-                return None
-            finally:
-                if ran.poll() is None:
-                    os.killpg(ran.pid, signal.SIGKILL)
-
-    def remove(self) -> None:
-        """Delete the copy."""
-        shutil.rmtree(self._root, ignore_errors=True)
+def _outcome(workshop: Workshop, fault: Fault) -> str:
+    status, _ = workshop.run([*PYTEST, *fault.tests], SECONDS)
+    if status is None:
+        return "hung"
+    if status == 0:
+        return "equivalent" if fault.is_equivalent else "survived"
+    return "noticed"
 
 
 def main() -> int:
@@ -137,10 +84,10 @@ def _examine_all(faults: list[Fault], jobs: int) -> list[Result]:
         return found
 
     def passes(tests: tuple[str, ...]) -> bool:
-        return workshop().passes(tests)
+        return workshop().run([*PYTEST, *tests], SECONDS)[0] == 0
 
     def examine(fault: Fault) -> Result:
-        result = workshop().examine(fault)
+        result = _examine(workshop(), fault)
         if result.outcome == "survived":
             print(f"survived  {fault.place}  {fault.file}\n    - {fault.old}\n    + {fault.new}", flush=True)
         return result

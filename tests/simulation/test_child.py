@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rmqlab.simulation.child import Child, ChildEndedError, run_in_child, run_in_children
+from rmqlab.simulation.child import Child, ChildEndedError, ChildOvertimeError, run_in_child, run_in_children
 
 
 class OddError(Exception):
@@ -54,6 +54,18 @@ def test_a_process_that_is_killed_has_no_result() -> None:
 def test_a_process_that_exits_has_no_result() -> None:
     with pytest.raises(ChildEndedError, match=r"with exit status 7 and without a result"):
         run_in_child(lambda: os._exit(7))
+
+
+def compute_forever() -> str:
+    while True:
+        pass
+
+
+def test_a_process_that_computes_too_long_is_ended() -> None:
+    plays = [compute_forever, lambda: "done"]
+    assert dict(run_in_children(plays, 2, cpu_seconds=1, overtime=lambda: "late")) == {0: "late", 1: "done"}
+    with pytest.raises(ChildOvertimeError):
+        Child.start(compute_forever, 1).result()
 
 
 def test_the_process_does_not_clean_up() -> None:

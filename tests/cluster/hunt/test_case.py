@@ -19,7 +19,7 @@ seeds = st.integers(0, 2**32)
 
 
 def scenario_values(case: Case) -> dict[str, object]:
-    expectations = [dict(claim.expectation) for claim in claims_for(case, CLAIMS)]
+    expectations = [claim.expectation_for(case) for claim in claims_for(case, CLAIMS)]
     return scenario_of(case, expectations, name="drawn", claim="a claim")
 
 
@@ -92,9 +92,10 @@ def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
     ],
 )
 def test_sends_are_expected_to_be_quick_where_the_master_knows(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
-    case = Case(seed=1, moves=(Move(kind, target, 20, 1.0),))
+    moves = (Move("consumer", "shop", 20, 1.0), Move(kind, target, 30, 1.0))
 
-    assert [claim.name for claim in claims_for(case, ["quick-sends"])] == ["quick-sends"] * is_promised
+    expectation = CLAIMS["quick-sends"].expectation_for(Case(seed=1, moves=moves))
+    assert expectation.get("before") == (None if is_promised else f"2: {kind}")
 
 
 def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> None:
