@@ -25,7 +25,7 @@ from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.worker import each_in_thread, in_thread
 from rmqlab.store.configfile import keep_unsaved_files
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
@@ -63,7 +63,8 @@ class _Syncs:
         A failed job is dropped: the sends that wait for it time out.
         """
         try:
-            await in_thread(job.run)
+            with job.noting_failure():
+                await each_in_thread(job.steps)
         except OSError as exc:
             if not self._is_failing:
                 log.error("cannot write to disk: %s; retrying", exc)  # noqa: TRY400 - the disk's fault, not the code's

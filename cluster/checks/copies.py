@@ -17,7 +17,7 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import load_config_file
 from rmqlab.store.disk import StoreError
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.logplaces import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.verdict.findings import IDS_LIMIT
@@ -59,6 +59,8 @@ class NodeStore:
     """Entries of its consume queues, read before the log: the records that they point at had been written."""
     root: Path | None = None
     """The directory of the store; None if the node has no store."""
+    begin: int = 0
+    """Commit log offset at which the first file of the log begins."""
 
 
 @attrs.frozen(kw_only=True)
@@ -170,6 +172,7 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
         holes=tuple(scan.holes),
         entries=entries,
         root=root,
+        begin=log_begin(root),
     )
 
 

@@ -147,8 +147,11 @@ def _find_dangling(store: NodeStore, there: Mapping[int, Copy]) -> Iterator[Queu
 
 
 def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
-    """Return the first offset of the log."""
-    return min([*offsets, *(hole.offset for hole in store.holes)], default=0)
+    """Return the first offset of the log.
+
+    Of one without records, where its first file begins.
+    """
+    return min([*offsets, *(hole.offset for hole in store.holes)], default=store.begin)
 
 
 def _tell_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:

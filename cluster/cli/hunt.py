@@ -16,7 +16,7 @@ from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.playall import run_apart
 from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
-from rmqlab.cluster.hunt.case import scenario_of
+from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Find, Hunt
 from rmqlab.cluster.hunt.moves import KINDS
@@ -38,6 +38,7 @@ def hunt(
     switches: Annotated[
         str, typer.Option(help="Switches to try on what is found in 4.9, with commas; all if omitted.")
     ] = "",
+    on: Annotated[str, typer.Option(help="Switches that are on from the begin in 4.9, with commas.")] = "",
     profile: Annotated[str, typer.Option(help="4.9, or hardened (all switches that depart from it).")] = "4.9",
     seeds: Annotated[int | None, typer.Option(min=1, help=f"Number of schedules; {SEEDS} if omitted.")] = None,
     minutes: Annotated[float | None, typer.Option(min=0.01, help="How long to hunt, instead of --seeds.")] = None,
@@ -61,11 +62,13 @@ def hunt(
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}")
     if seeds is not None and minutes is not None:
         misused("--seeds and --minutes: expected one of them")
+    if on and profile != "4.9":
+        misused(f"--on: all switches are on in {profile}; expected --profile 4.9")
     many = None if minutes is not None else seeds or SEEDS
     extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
-        if claims or faults or switches:
-            misused("a scenario has its own faults and claims: expected no --claims, --faults and --switches")
+        if claims or faults or switches or on:
+            misused("a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on")
         hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
@@ -73,6 +76,7 @@ def hunt(
         profile=profile,
         extent=extent,
         switches=_names("switch", switches, SWITCHES),
+        on=_names("switch", on, SWITCHES) if on else (),
     )
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
@@ -111,6 +115,13 @@ def _moves(find: Find) -> str:
     return ", ".join(map(str, find.case.moves))
 
 
+def _circumstances(find: Find) -> str:
+    case = find.case
+    ending = "" if case.cut_at is None else f", ended at {case.cut_at:g} s"
+    switches = f", with {' and '.join(case.switches)}" if case.switches else ""
+    return f"{case.role}, {case.flush}{ending}{switches}"
+
+
 def _write(find: Find, place: Path, planned: Hunt) -> Path:
     """Write the smallest form as a scenario file."""
     place.mkdir(parents=True, exist_ok=True)
@@ -118,13 +129,14 @@ def _write(find: Find, place: Path, planned: Hunt) -> Path:
     path = place / f"{find.claim}-{find.case.seed}.toml"
     command = ["rmqlab", "hunt", "--claims", find.claim, "--faults", ",".join(planned.kinds), "--profile"]
     command += [planned.profile, "--first-seed", str(find.case.seed), "--seeds", "1"]
+    command += ["--on", ",".join(find.case.switches)] if find.case.switches else []
     comments = (
         f"Breaks the claim {find.claim}: {claim.says}. Found: {find.found}.",
         f"Each alone mends it: {', '.join(find.mended_by)}." if find.mended_by else "No switch alone mends it.",
         f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
         f"drawn by: {shlex.join(command)}",
     )
-    scenario = scenario_of(find.case, [claim.expectation_for(find.case)], name=path.stem, claim=claim.says)
+    scenario = scenario_of(find.case, claim.expectations_for(find.case), name=path.stem, claim=claim.says)
     path.write_text(scenario_text(scenario, comments))
     return path
 
@@ -152,7 +164,11 @@ def _document(
                 "claim": find.claim,
                 "found": find.found,
                 "seed": find.case.seed,
+                "role": find.case.role,
+                "flush": find.case.flush,
                 "moves": [attrs.asdict(move) for move in find.case.moves],
+                "cut_at": find.case.cut_at,
+                "switches": list(find.case.switches),
                 "mended_by": list(find.mended_by),
                 "after_seconds": round(find.after_seconds, 2),
                 "on_real_processes": replays.get(path),
@@ -170,7 +186,7 @@ def _render(progress: hunting.Progress, finds: dict[Path, Find], replays: dict[P
         real = said[replays[path]] if path in replays else "not played"
         lines += [
             Text.assemble((find.claim, "bold red"), f": {CLAIMS[find.claim].says}"),
-            Text(f"  broken by: {_moves(find)} ({find.case.role}, {find.case.flush})"),
+            Text(f"  broken by: {_moves(find)} ({_circumstances(find)})"),
             Text(f"  found: {find.found}"),
             Text(f"  mended by: {' or '.join(find.mended_by) or 'no switch alone'}"),
             Text(f"  on real processes: {real}"),

@@ -35,6 +35,7 @@ def produce(
     rate_per_second: Annotated[float, typer.Option("--rate-per-second", "-r", min=0, help="0: no limit.")] = 10.0,
     count: Annotated[int, typer.Option("--count", "-c", min=0, help="0: until Ctrl-C.")] = 0,
     size: Annotated[int, typer.Option(min=0, help="Bytes of each body.")] = 128,
+    size_spread: Annotated[int, typer.Option(min=0, help="Bodies have up to this many bytes more.")] = 0,
     senders: Annotated[int, typer.Option(min=1, help="Sends that may be under way.")] = 16,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a send with its retries.")] = 3.0,
     retries: Annotated[int, typer.Option(min=0, help="Attempts after the first.")] = 2,
@@ -61,6 +62,7 @@ def produce(
         "rate_per_second": rate_per_second,
         "count": count,
         "size": size,
+        "size_spread": size_spread,
         "senders": senders,
         "send_timeout": timeout,
         "retries": retries,
@@ -81,6 +83,7 @@ def consume(
     count: Annotated[
         int, typer.Option("--count", "-c", min=0, help="End at so many, and what has come with them; 0: at Ctrl-C.")
     ] = 0,
+    takes: Annotated[float, typer.Option("--work", min=0, help="Seconds that each message takes.")] = 0.0,
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
     *,
@@ -95,6 +98,7 @@ def consume(
         "tags": tags,
         "from_where": from_where,
         "count": count,
+        "work": takes,
         "access_key": access_key,
         "secret_key": secret_key,
     }

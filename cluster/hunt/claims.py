@@ -8,8 +8,9 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, Case, label_of
-from rmqlab.cluster.hunt.moves import MASTER, SLAVE, Move
+from rmqlab.cluster.hunt.case import Case
+from rmqlab.cluster.hunt.casefile import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, label_of
+from rmqlab.cluster.hunt.moves import KINDS, MASTER, SLAVE, Move
 
 QUICK_MILLIS = 2500
 """Longest time of a send that need not wait for its slave: less than the time-out of that wait, 3 s."""
@@ -28,8 +29,8 @@ class Claim:
 
     name: str
     says: str
-    expectation: Mapping[str, Any]
-    """As in a scenario file."""
+    expectations: tuple[Mapping[str, Any], ...]
+    """As in a scenario file: one that is violated breaks the claim."""
     applies: Callable[[Case], bool] = lambda _: True
     """True for cases in which it is promised."""
     since: str = ""
@@ -37,10 +38,10 @@ class Claim:
     until: Callable[[Case], str | None] = lambda _: None
     """Returns the label of the step at which the claim ends; None for the end of the run."""
 
-    def expectation_for(self, case: Case) -> dict[str, Any]:
-        """Return the expectation as a scenario file has it."""
+    def expectations_for(self, case: Case) -> list[dict[str, Any]]:
+        """Return the expectations as a scenario file has them."""
         label = self.until(case)
-        return {**self.expectation, **({} if label is None else {"before": label})}
+        return [{**expectation, **({} if label is None else {"before": label})} for expectation in self.expectations]
 
 
 def _reaches(label: str) -> Mapping[str, Any]:
@@ -61,12 +62,52 @@ def _keeps_files(case: Case) -> bool:
     return _keeps_disks(case) and not case.uses("disk-full")
 
 
+def _keeps_slave(case: Case) -> bool:
+    """False if the run may end before the slave has again what its disk lost."""
+    return _is_undone(case) or not any(KINDS[move.kind].loses_data and move.target == SLAVE for move in case.moves)
+
+
+def _has_its_slave(case: Case) -> bool:
+    """False if the slave has no store at the end."""
+    return not any(move.kind == "wipe" for move in case.in_force_at_end())
+
+
+def _is_undone(case: Case) -> bool:
+    return case.cut_at is None
+
+
+def _is_started_again(case: Case) -> bool:
+    """False if a broker is without power at the end: its queues may point at what its log lost."""
+    return not any(move.kind == "power-loss" for move in case.in_force_at_end())
+
+
+def _commits_in_time(case: Case) -> bool:
+    """False if a commit may arrive late: an isolated broker's kernel gets it when the isolation ends."""
+    return _keeps_disks(case) and not case.uses("isolate")
+
+
+def _keeps_what_was_read(case: Case) -> bool:
+    """False if a consumer may have read messages that were not synced yet, and a power loss took them.
+
+    Their queue offsets are used again, below the offset that the consumer has committed.
+    """
+    return _keeps_files(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
+
+
+def _can_find_the_common_part(case: Case) -> bool:
+    """False if the slave may have deleted what it needs to follow a master that lost the end of its log."""
+    return not (
+        any(KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves)
+        and any(move.kind == "disk-full" and move.target == SLAVE for move in case.moves)
+    )
+
+
 def _silences_the_master(case: Case) -> bool:
     """True if a connected slave hears nothing for SILENT_SECONDS.
 
     And if nothing else happens.
     """
-    return any(
+    return _is_undone(case) and any(
         move.kind in ("pause", "isolate")
         and move.target == MASTER
         and move.seconds >= SILENT_SECONDS
@@ -100,85 +141,103 @@ CLAIMS: Mapping[str, Claim] = {
         Claim(
             name="nothing-lost",
             says="what was acknowledged with SEND_OK is in a store",
-            expectation=_is_metric("lost.SEND_OK", "messages"),
+            expectations=(_is_metric("lost.SEND_OK", "messages"),),
             applies=_keeps_disks,
         ),
         Claim(
             name="replicated",
             says="what a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
-            expectation=_is_metric(f"unreplicated {MASTER}", "messages"),
-            applies=lambda case: case.role == "SYNC_MASTER",
+            expectations=(_is_metric(f"unreplicated {MASTER}", "messages"),),
+            applies=lambda case: case.role == "SYNC_MASTER" and _keeps_slave(case),
         ),
         Claim(
             name="same-log",
             says="the slave's log has the bytes of its master's",
-            expectation=_is_metric(f"divergence {SLAVE}", "bytes"),
+            expectations=(_is_metric(f"divergence {SLAVE}", "bytes"),),
+            applies=lambda case: _can_find_the_common_part(case) and _has_its_slave(case),
         ),
         Claim(
             name="slave-complete",
             says="a slave that has caught up has all that was acknowledged",
-            expectation=_is_metric(f"missing {SLAVE}", "messages"),
+            expectations=(_is_metric(f"missing {SLAVE}", "messages"),),
             applies=_keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
+            name="queues-match",
+            says="entries of consume queues point at their records",
+            expectations=tuple(_is_metric(f"dangling {node}", "entries") for node in (MASTER, SLAVE)),
+            applies=_is_started_again,
+        ),
+        Claim(
+            name="all-queued",
+            says="each record of a broker that was stopped in good order has its entry",
+            expectations=tuple(_is_metric(f"unqueued {node}", "records") for node in (MASTER, SLAVE)),
+            applies=_is_undone,
+        ),
+        Claim(
             name="offsets-advance",
             says="no consumer offset goes back",
-            expectation=_is_metric("offset_rollbacks", "times"),
-            applies=_keeps_disks,
+            expectations=(_is_metric("offset_rollbacks", "times"),),
+            applies=_commits_in_time,
         ),
         Claim(
             name="progress-kept",
             says="nothing is consumed again because an offset went back",
-            expectation=_is_metric("duplicates.offset_rollback", "deliveries"),
-            applies=_keeps_disks,
+            expectations=(_is_metric("duplicates.offset_rollback", "deliveries"),),
+            applies=_commits_in_time,
         ),
         Claim(
             name="slave-notices",
             says="a slave that hears nothing from its master for 45 s closes the connection",
-            expectation={
-                "name": "connections that the slave closed",
-                "event": "ha_client_disconnected",
-                "where": {"node": SLAVE},
-                "before": HEALED,
-                "at_least": "1 events",
-            },
+            expectations=(
+                {
+                    "name": "connections that the slave closed",
+                    "event": "ha_client_disconnected",
+                    "where": {"node": SLAVE},
+                    "before": HEALED,
+                    "at_least": "1 events",
+                },
+            ),
             applies=_silences_the_master,
         ),
         Claim(
             name="quick-sends",
             says="a send takes at most 2.5 s while the master knows about its slave",
-            expectation={
-                "name": "longest send",
-                "event": "sent",
-                "take": "max",
-                "field": "took",
-                "at_most": f"{QUICK_MILLIS} ms",
-            },
+            expectations=(
+                {
+                    "name": "longest send",
+                    "event": "sent",
+                    "take": "max",
+                    "field": "took",
+                    "at_most": f"{QUICK_MILLIS} ms",
+                },
+            ),
             until=_until_the_master_cannot_know,
         ),
         Claim(
             name="writes-return",
             says="after the last undo, sends are acknowledged by the slave within a minute",
-            expectation=_reaches(WRITES_ARE_BACK),
+            expectations=(_reaches(WRITES_ARE_BACK),),
+            applies=lambda case: _is_undone(case) and _can_find_the_common_part(case),
         ),
         Claim(
             name="slave-returns",
             says="after the last undo, the slave catches up",
-            expectation=_reaches(SLAVE_HAS_ALL),
+            expectations=(_reaches(SLAVE_HAS_ALL),),
             since=WRITES_ARE_BACK,
         ),
         Claim(
             name="all-consumed",
             says="every stored message is consumed in the end",
-            expectation=_reaches(ALL_IS_CONSUMED),
-            applies=_keeps_files,
+            expectations=(_reaches(ALL_IS_CONSUMED),),
+            applies=_keeps_what_was_read,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
             name="no-crash",
             says="no process ends by itself, or computes without an end",
-            expectation={"name": "crashes", "event": "node_crashed", "equals": "0 events"},
+            expectations=({"name": "crashes", "event": "node_crashed", "equals": "0 events"},),
         ),
     )
 }

@@ -1,4 +1,7 @@
-"""Plays case after case, and reduces each new way to break a claim."""
+"""Plays case after case, and reduces each new way to break a claim.
+
+In 4.9 a switch that mends what was found is turned on for all that follows, so what breaks then is something else.
+"""
 
 import functools
 import itertools
@@ -17,7 +20,6 @@ from rmqlab.simulation.child import run_in_children
 SWITCHES = (
     "ha_report_at_once",
     "ha_drop_silent_master",
-    "in_sync_replicas",
     "ha_fail_lost_slave_at_once",
     "ha_report_trouble",
     "ha_bootstrap_from_first_byte",
@@ -29,8 +31,12 @@ SWITCHES = (
     "keep_newer_consumer_offsets",
     "hand_back_consumer_offsets",
     "wake_held_pulls_on_slave",
+    "in_sync_replicas",
 )
-"""Keys of docs/switches.md that may mend a case that is played in 4.9."""
+"""Keys of docs/switches.md that may mend a case that is played in 4.9.
+
+The first that does is turned on: the last refuses sends, which hides much.
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,7 +51,7 @@ class Find:
     drawn: Case
     """The one that was drawn."""
     mended_by: tuple[str, ...] = ()
-    """Switches of which each alone keeps the claim."""
+    """Switches of which each alone, beside those of the case, keeps the claim. The first is turned on from then on."""
     after_seconds: float = 0.0
     """Real seconds since the begin of the hunt."""
 
@@ -117,25 +123,32 @@ class Hunt:
     extent: Extent = Extent()
     switches: tuple[str, ...] = SWITCHES
     """Those that are tried on what is found in 4.9."""
+    on: tuple[str, ...] = ()
+    """Those that are on from the begin."""
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
         warm_up()
         known: list[Find] = []
-        for case, trial in self._trials(self._cases(progress)):
-            progress.count(case.seed, trial)
+        for drawn, trial in self._trials(self._cases(progress, known)):
+            progress.count(drawn.seed, trial)
             for claim in trial.broken:
-                if not self._is_known(claim, case, [find for find in known if find.claim == claim]):
+                case = attrs.evolve(drawn, switches=self._on(known))
+                if self._is_new(claim, case, drawn, known):
                     progress.shrinking = f"seed {case.seed} breaks {claim}"
                     on_change()
-                    known.append(self._reduce(claim, case, trial, progress))
+                    known.append(self._reduce(claim, case, progress))
                     progress.shrinking = ""
                     yield known[-1]
             on_change()
 
-    def _cases(self, progress: Progress) -> Iterator[Case]:
+    def _on(self, known: Iterable[Find]) -> tuple[str, ...]:
+        """Return the switches that mend what is known, as far as one alone does."""
+        return (*self.on, *(find.mended_by[0] for find in known if find.mended_by))
+
+    def _cases(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
         for seed in self.extent.draw(progress):
-            yield draw_case(seed, self.profile, self.kinds)
+            yield attrs.evolve(draw_case(seed, self.profile, self.kinds), switches=self._on(known))
 
     def _trials(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Trial]]:
         """Play cases, and yield them in the order of their ends."""
@@ -153,23 +166,28 @@ class Hunt:
         late = functools.partial(overtime, claims)
         return run_in_children(plays, self.extent.jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)
 
-    def _is_known(self, claim: str, case: Case, known: Sequence[Find]) -> bool:
-        """True if a find explains the case.
+    def _is_new(self, claim: str, case: Case, drawn: Case, known: Sequence[Find]) -> bool:
+        """True if no find explains the case.
 
-        The case has all moves of the find, or holds with the switches that mend the finds.
+        One that nothing mends explains all cases with its moves. The others are mended in the case, which may have
+        been drawn before they were found: then it is played again.
         """
-        if any(find.kinds <= kinds_of(case) for find in known):
-            return True
-        switches = tuple(sorted({switch for find in known for switch in find.mended_by}))
-        return bool(switches) and not self._breaks(claim, [attrs.evolve(case, switches=switches)])[0]
+        unmended = [find for find in known if find.claim == claim and not find.mended_by]
+        if any(find.kinds <= kinds_of(case) for find in unmended):
+            return False
+        return case == drawn or self._breaks(claim, [case])[0]
 
     def _breaks(self, claim: str, cases: Sequence[Case]) -> list[bool]:
-        trials = dict(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
-        return [claim in trials[number].broken for number in range(len(cases))]
+        return [claim in trial.broken for trial in self._try(claim, cases)]
 
-    def _reduce(self, claim: str, case: Case, trial: Trial, progress: Progress) -> Find:
+    def _try(self, claim: str, cases: Sequence[Case]) -> list[Trial]:
+        trials = dict(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
+        return [trials[number] for number in range(len(cases))]
+
+    def _reduce(self, claim: str, case: Case, progress: Progress) -> Find:
         breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
+        (trial,) = self._try(claim, [smallest])
         mending = mended_by(smallest, self.switches, breaks) if self.profile == "4.9" else []
         return Find(
             claim=claim,

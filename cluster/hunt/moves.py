@@ -57,6 +57,8 @@ class Kind:
     """The part of the target that it concerns, if it goes together with moves on its process."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
+    ends_with_start: bool = False
+    """True if a process starts when it ends."""
 
 
 def _fault(**values: Any) -> Callable[[str, str], StepTable]:
@@ -92,12 +94,14 @@ KINDS: Mapping[str, Kind] = {
         targets=(*_BROKERS, NAMESERVER),
         begin=_action("kill"),
         end=_start,
+        ends_with_start=True,
     ),
     "restart": Kind(
         says="a broker is stopped in good order, and started at once",
         targets=_BROKERS,
         begin=_action("restart"),
         end=None,
+        ends_with_start=True,
     ),
     "pause": Kind(
         says="a process is stopped by a signal, and resumed",
@@ -116,6 +120,7 @@ KINDS: Mapping[str, Kind] = {
         targets=_BROKERS,
         begin=_action("power-loss"),
         end=_start,
+        ends_with_start=True,
         loses_data=True,
     ),
     "wipe": Kind(
@@ -123,6 +128,7 @@ KINDS: Mapping[str, Kind] = {
         targets=(SLAVE,),
         begin=_action("wipe"),
         end=_start,
+        ends_with_start=True,
         loses_data=True,
     ),
     "replication-cut": Kind(

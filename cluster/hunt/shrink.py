@@ -3,12 +3,14 @@
 Whether a case breaks the claim is asked of a function, for several cases at once: those are played in parallel.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, is_possible
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case
 from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.possible import is_possible
 
 Breaks = Callable[[Sequence[Case]], Sequence[bool]]
 """Returns for each case whether it breaks the claim."""
@@ -48,10 +50,14 @@ def _with_fewer_moves(case: Case) -> Iterator[Case]:
 
 
 def _with_simpler_moves(case: Case) -> Iterator[Case]:
-    """Yield the case with earlier moves, and with each one shorter."""
-    early = _early(case.moves)
-    if early != case.moves:
-        yield attrs.evolve(case, moves=early)
+    """Yield the case undone at its end, with earlier moves, and with shorter ones."""
+    if case.cut_at is not None:
+        yield attrs.evolve(case, cut_at=None)
+    if case.work:
+        yield attrs.evolve(case, work=0.0)
+    early = _early(case)
+    if early != case:
+        yield early
     for number, move in enumerate(case.moves):
         for seconds in _shorter(move):
             moves = (*case.moves[:number], attrs.evolve(move, seconds=seconds), *case.moves[number + 1 :])
@@ -59,11 +65,12 @@ def _with_simpler_moves(case: Case) -> Iterator[Case]:
                 yield attrs.evolve(case, moves=moves)
 
 
-def _early(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """Return the moves, rounded to seconds, from the first possible time on."""
-    shift = min(move.at for move in moves) - FIRST_MOVE if moves else 0.0
-    early = tuple(attrs.evolve(move, at=float(round(move.at - shift))) for move in moves)
-    return early if is_possible(early) else tuple(moves)
+def _early(case: Case) -> Case:
+    """Return the case with moves rounded to seconds, from the first possible time on."""
+    shift = min((move.at for move in case.moves), default=FIRST_MOVE) - FIRST_MOVE
+    moves = tuple(attrs.evolve(move, at=float(round(move.at - shift))) for move in case.moves)
+    cut_at = None if case.cut_at is None else float(math.ceil(case.cut_at - shift))
+    return attrs.evolve(case, moves=moves, cut_at=cut_at) if is_possible(moves) else case
 
 
 def _shorter(move: Move) -> Iterator[float]:
@@ -77,6 +84,10 @@ def _shorter(move: Move) -> Iterator[float]:
 
 
 def mended_by(case: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
-    """Return the switches of which each alone keeps the case from breaking the claim."""
-    switched = [attrs.evolve(case, switches=(switch,)) for switch in switches]
-    return [switch for switch, is_broken in zip(switches, breaks(switched), strict=True) if not is_broken]
+    """Return the switches of which each alone keeps the case from breaking the claim.
+
+    Those that are on in the case stay on.
+    """
+    tried = [switch for switch in switches if switch not in case.switches]
+    switched = [attrs.evolve(case, switches=(*case.switches, switch)) for switch in tried]
+    return [switch for switch, is_broken in zip(tried, breaks(switched), strict=True) if not is_broken]

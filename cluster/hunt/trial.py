@@ -9,7 +9,8 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import Case, scenario_of
+from rmqlab.cluster.hunt.case import Case
+from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS, Claim
 from rmqlab.cluster.scenario.binding import bind_scenario
 from rmqlab.cluster.scenario.model import Scenario
@@ -66,7 +67,8 @@ def claims_for(case: Case, names: Iterable[str]) -> list[Claim]:
 def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
     """Return the case as a scenario that expects these claims."""
     says = "; ".join(claim.says for claim in claims) or "the steps can be played"
-    return bind_scenario(scenario_of(case, [claim.expectation_for(case) for claim in claims], name=NAME, claim=says))
+    expectations = [expectation for claim in claims for expectation in claim.expectations_for(case)]
+    return bind_scenario(scenario_of(case, expectations, name=NAME, claim=says))
 
 
 def try_case(case: Case, names: Iterable[str]) -> Trial:
@@ -112,9 +114,10 @@ def _judge(run: Run, claims: Sequence[Claim]) -> Trial:
     }
     if (problem := _problem(run)) != "":
         return Trial(problem=problem, seconds=run.seconds)
+    asked = [claim for claim in claims for _ in claim.expectations]
     judged = [
         (claim, found)
-        for claim, found in zip(claims, run.judged, strict=True)
+        for claim, found in zip(asked, run.judged, strict=True)
         if not claim.since or claim.since in reached
     ]
     return Trial(

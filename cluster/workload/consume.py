@@ -43,6 +43,8 @@ class ConsumeConfig:
     """Start position of a group without committed offsets."""
     orderly: bool = False
     """Consume the messages of a queue sequentially, in the member that holds the queue's lock at the master."""
+    work: float = attrs.field(default=0.0, validator=validators.ge(0))
+    """Time that each message takes; it counts as delivered afterwards."""
     count: int = attrs.field(default=0, validator=validators.ge(0))
     """End after this number of deliveries; 0 means run until stopped."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
@@ -65,6 +67,8 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
         nonlocal delivered
         await trio.lowlevel.checkpoint()
         for message in messages:
+            if config.work:
+                await trio.sleep(config.work)
             delivered += 1
             link.emit("delivered", group=config.group, **describe_delivery(message))
         if delivered == config.count:

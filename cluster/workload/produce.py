@@ -34,6 +34,8 @@ STATES = {
     "rollback": TransactionState.ROLLBACK,
     "unknown": TransactionState.UNKNOWN,
 }
+_STRIDE = 7919
+"""A prime: sizes of messages that follow one another have nothing in common."""
 _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 
@@ -54,6 +56,8 @@ class ProduceConfig:
     """Number of messages; 0 means run until stopped."""
     size: int = attrs.field(default=128, validator=validators.ge(0))
     """Size of a body in bytes; longer if the leading message number needs more."""
+    size_spread: int = attrs.field(default=0, validator=validators.ge(0))
+    """Bodies have up to this many bytes more: how many follows from the number of the message."""
     first: int = 1
     """Number of the first message."""
     senders: int = attrs.field(default=16, validator=validators.ge(1))
@@ -133,7 +137,7 @@ async def _send_one(
     message_id = producer.new_id()
     message = Message(
         topic=config.topic,
-        body=body_of(number, config.size),
+        body=body_of(number, config.size + number * _STRIDE % (config.size_spread + 1)),
         keys=f"n{number}",
         tags=config.tags,
         delay_level=config.delay_level,

@@ -1,11 +1,12 @@
 """Worker threads of a process: where calls run that block on the disk.
 
 A simulation has no threads. There such a call runs at once, and the time for which it would have blocked passes
-afterwards, on the simulated clock.
+afterwards, on the simulated clock. A process that is killed during that time has the effects of the call already, so
+calls that follow one another must be given one by one: `each_in_thread`.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
 import attrs
@@ -44,6 +45,24 @@ async def in_thread(fn: Callable[[*Args], R], *args: *Args) -> R:
     """Return the result of a call that may block, made in a worker thread."""
     inline = _INLINE.get()
     return await (trio.to_thread.run_sync(fn, *args) if inline is None else inline.run(fn, *args))
+
+
+async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
+    """Make calls that may block, one after the other, in a worker thread.
+
+    The first that raises ends them.
+    """
+    inline = _INLINE.get()
+    if inline is None:
+        await trio.to_thread.run_sync(_call_each, fns)
+        return
+    for fn in fns:
+        await inline.run(fn)
+
+
+def _call_each(fns: Sequence[Callable[[], object]]) -> None:
+    for fn in fns:
+        fn()
 
 
 def block(seconds: float, until: threading.Event) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -81,7 +81,7 @@ class FlushedMarks:
 class FlushJob:
     """`run` may block, in any thread; OSError if a sync fails.
 
-    Afterwards pass the job to `MessageStore.flushed`.
+    Or call its `steps`, one after the other, while `noting_failure`. Afterwards pass the job to `MessageStore.flushed`.
 
     A failed job is dropped: the next one covers the same range, and rewrites it first.
     """
@@ -96,12 +96,21 @@ class FlushJob:
     has_index: bool = False  # whether any index file is among them
     error: str = attrs.field(default="", init=False)  # why it failed; the exception itself would keep mappings alive
 
+    @property
+    def steps(self) -> list[Callable[[], None]]:
+        """What to call, in this order."""
+        return [*self.syncs, *([self.checkpoint.write] if self.checkpoint is not None else [])]
+
     def run(self) -> None:
+        with self.noting_failure():
+            for step in self.steps:
+                step()
+
+    @contextlib.contextmanager
+    def noting_failure(self) -> Iterator[None]:
+        """Keep why a step fails in the block."""
         try:
-            for sync in self.syncs:
-                sync()
-            if self.checkpoint is not None:
-                self.checkpoint.write()
+            yield
         except OSError as exc:
             self.error = exc.strerror or str(exc)
             raise

@@ -24,6 +24,16 @@ def log_directory(root: Path) -> Path:
     return members[0] if members else root / "commitlog"
 
 
+def log_begin(root: Path) -> int:
+    """Return the commit log offset at which a store's first log file begins.
+
+    0 without one. Below it messages are expired.
+    """
+    directory = log_directory(root)
+    names = (path.name for path in directory.iterdir()) if directory.is_dir() else iter(())
+    return min((int(name) for name in names if name.isdigit()), default=0)
+
+
 def lead_at(view: memoryview, at: int, base: int) -> int:
     """Return the size of the entry's header at a position; 0 without one.
 

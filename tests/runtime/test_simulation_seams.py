@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from trio.testing import MockClock
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.identity import Identity, fresh_number, process_id, set_identity
 from rmqlab.runtime.network import KernelNetwork, network, set_network
-from rmqlab.runtime.worker import InlineCalls, block, in_thread, run_inline
+from rmqlab.runtime.worker import InlineCalls, block, each_in_thread, in_thread, run_inline
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.machine import Machine, set_machine, this_machine
@@ -49,6 +50,27 @@ async def test_inline_calls_side_by_side_take_their_own_time_each(autojump_clock
         for seconds in (1.0, 2.0, 0.0):
             nursery.start_soon(call, seconds)
     assert ends == {0.0: 0.0, 1.0: 1.0, 2.0: 2.0}
+
+
+async def test_calls_one_after_the_other_have_their_effects_one_after_the_other(autojump_clock: MockClock) -> None:
+    """A process that is killed during a slow sync has not made the calls that follow."""
+    run_inline(InlineCalls())
+    done: list[tuple[str, float]] = []
+
+    def sync(name: str) -> None:
+        block(1.0, threading.Event())
+        done.append((name, autojump_clock.current_time()))
+
+    with trio.move_on_after(1.5):
+        await each_in_thread([partial(sync, "log"), partial(sync, "queue"), partial(sync, "checkpoint")])
+    assert done == [("log", 0.0), ("queue", 1.0)]
+
+
+async def test_calls_one_after_the_other_run_in_one_thread() -> None:
+    threads: list[int] = []
+    await each_in_thread([lambda: threads.append(threading.get_ident())] * 2)
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_a_healed_block_in_a_thread_ends_at_once() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Groups, Head
+from rmqlab.store.logplaces import log_begin
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -22,10 +23,11 @@ select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.qu
 from queue_entries e
     left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
     left join firsts f on e.node = f.node
+    left join log_begins l on e.node = l.node
     left join holes h on e.node = h.node and e.commitLogOffset >= h.log_offset and e.commitLogOffset < h.until
     left join brokers_of_nodes b on e.node = b.node
 where if(r.node is null,
-    h.node is null and (e.commitLogOffset >= coalesce(f.first_offset, 0) or e.storeSize = 0),
+    h.node is null and (e.commitLogOffset >= coalesce(f.first_offset, l.begin, 0) or e.storeSize = 0),
     r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize)
 """
 
@@ -44,6 +46,8 @@ _HEADS = (
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
+    begins = [{"node": node, "begin": log_begin(run.directory / node / "store")} for node in run.stores]
+    run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
     run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
     damages, dangling, unqueued, entries, records = run.heads(*_HEADS)
     for node in run.stores:

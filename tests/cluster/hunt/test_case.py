@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case, is_possible, scenario_of
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
+from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
 from rmqlab.cluster.scenario.binding import bind_scenario
@@ -19,7 +21,7 @@ seeds = st.integers(0, 2**32)
 
 
 def scenario_values(case: Case) -> dict[str, object]:
-    expectations = [claim.expectation_for(case) for claim in claims_for(case, CLAIMS)]
+    expectations = [one for claim in claims_for(case, CLAIMS) for one in claim.expectations_for(case)]
     return scenario_of(case, expectations, name="drawn", claim="a claim")
 
 
@@ -94,7 +96,7 @@ def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
 def test_sends_are_expected_to_be_quick_where_the_master_knows(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
     moves = (Move("consumer", "shop", 20, 1.0), Move(kind, target, 30, 1.0))
 
-    expectation = CLAIMS["quick-sends"].expectation_for(Case(seed=1, moves=moves))
+    (expectation,) = CLAIMS["quick-sends"].expectations_for(Case(seed=1, moves=moves))
     assert expectation.get("before") == (None if is_promised else f"2: {kind}")
 
 
@@ -104,3 +106,44 @@ def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> N
 
     assert [claim.name for claim in claims_for(long, ["slave-notices"])] == ["slave-notices"]
     assert claims_for(short, ["slave-notices"]) == []
+
+
+def test_no_broker_starts_while_its_nameserver_is_away() -> None:
+    away = Move("kill", "namesrv-1", 20, 20)
+
+    assert not is_possible([away, Move("kill", "broker-a", 15, 10)])
+    assert not is_possible([away, Move("restart", "broker-a", 30, 0.0)])
+    assert is_possible([away, Move("kill", "broker-a", 25, 30), Move("pause", "broker-a-s", 25, 10)])
+
+
+def test_no_broker_stops_while_its_disk_is_slow() -> None:
+    slow = Move("slow-sync", "broker-a", 20, 20)
+
+    assert not is_possible([slow, Move("restart", "broker-a", 30, 0.0)])
+    assert is_possible([slow, Move("restart", "broker-a-s", 30, 0.0), Move("kill", "broker-a", 30, 5.0)])
+
+
+def test_a_case_may_end_with_its_faults_in_force() -> None:
+    moves = (Move("kill", "broker-a", 20, 10), Move("consumer", "shop", 35, 20), Move("isolate", "broker-a-s", 38, 60))
+    steps = scenario_values(Case(seed=1, moves=moves, cut_at=40))["step"]
+    assert isinstance(steps, list)
+
+    assert [step.get("at") for step in steps if "at" in step] == ["20 s", "30 s", "35 s", "38 s", "40 s"]
+    assert steps[-2]["stop-workload"] == "orders"
+    assert not any("heal" in step or step.get("consume") == "shop-2" for step in steps)
+
+
+def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:
+    wiped = Case(seed=1, moves=(Move("wipe", "broker-a-s", 20, 10),), cut_at=25)
+
+    names = {claim.name for claim in claims_for(wiped, CLAIMS)}
+    assert not names & {"replicated", "same-log", "all-queued", "writes-return"}
+    assert names >= {"nothing-lost", "queues-match", "no-crash"}
+
+
+def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
+    """Its full disk deletes the files that it would compare with its master's."""
+    full, lost = Move("disk-full", "broker-a-s", 20, 10), Move("power-loss", "broker-a", 40, 5)
+
+    assert claims_for(Case(seed=1, moves=(full,)), ["same-log", "writes-return"])
+    assert not claims_for(Case(seed=1, moves=(full, lost)), ["same-log", "writes-return"])

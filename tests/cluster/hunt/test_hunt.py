@@ -4,6 +4,7 @@ import json
 import tomllib
 from pathlib import Path
 
+import attrs
 import pytest
 from typer.testing import CliRunner
 
@@ -37,6 +38,14 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
     assert (find.claim, find.case.moves) == ("slave-complete", (WIPE,))
     assert find.mended_by == ("ha_bootstrap_from_first_byte",)
     assert (progress.seeds, progress.unknown, progress.problems) == (1, 0, [])
+
+
+def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
+    hunt = Hunt(claims=("slave-complete",), kinds=("wipe",), extent=Extent(seeds=4, jobs=1))
+
+    (find,) = hunt.run(Progress())
+    assert (find.case.switches, find.mended_by) == ((), ("ha_bootstrap_from_first_byte",))
+    assert list(attrs.evolve(hunt, on=find.mended_by).run(Progress())) == []
 
 
 def test_a_seed_has_the_same_outcome_again() -> None:
@@ -85,7 +94,12 @@ def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Pat
         (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
         (
             ["kill-master", "--faults", "kill"],
-            "a scenario has its own faults and claims: expected no --claims, --faults and --switches",
+            "a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on",
+        ),
+        (["--on", "ha_chek_master"], "no switch 'ha_chek_master'; did you mean ha_check_master?"),
+        (
+            ["--profile", "hardened", "--on", "ha_check_master"],
+            "--on: all switches are on in hardened; expected --profile 4.9",
         ),
     ],
 )

@@ -6,8 +6,9 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case, is_possible
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
 from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
 
 
@@ -66,3 +67,19 @@ def test_switches_that_mend_are_found_one_by_one() -> None:
 
     assert mending == ["one", "three"]
     assert case == attrs.evolve(case, switches=())
+
+
+def test_a_case_that_need_not_be_cut_is_undone() -> None:
+    moves = (Move("kill", "broker-a", 31.4, 20.0),)
+    case = Case(seed=1, moves=moves, cut_at=40.2, work=1.0)
+
+    whole = shrink(case, breaking(lambda case: case.uses("kill")))
+    assert (whole.cut_at, whole.work) == (None, 0.0)
+    cut = shrink(case, breaking(lambda case: case.cut_at is not None and case.in_force_at_end() != []))
+    assert (cut.moves[0].at, cut.cut_at) == (FIRST_MOVE, 29.0)
+
+
+def test_switches_of_a_case_stay_on() -> None:
+    case = Case(seed=1, switches=("a",))
+
+    assert mended_by(case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]

@@ -1,0 +1,111 @@
+"""A case as a scenario file. Pure.
+
+It can be read, changed and played by `rmqlab run`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rmqlab.cluster.hunt.case import FIRST_MOVE, Case
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
+
+LOG_FILE_BYTES = 16_384
+"""Size of a commit log file: small, so that a short run has several."""
+FLUSH_MILLIS = 10_000
+"""Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+RATE = 10
+"""Cluster seconds per real second, when real processes play it."""
+SIZE, SIZE_SPREAD = 600, 800
+"""Bytes of a body: so different that records end anywhere in a file."""
+SEND_SECONDS = 5.0
+"""Time-out of a send: longer than a master waits for its slave."""
+
+HEALED, WRITES_ARE_BACK, SLAVE_HAS_ALL, ALL_IS_CONSUMED, CUT = (
+    "healed",
+    "writes are back",
+    "slave has all",
+    "all is consumed",
+    "cut",
+)
+"""Labels of steps, which claims refer to."""
+
+
+def label_of(number: int, move: Move) -> str:
+    """Return the label of a move's first step; the first move has number 1."""
+    return f"{number}: {move.kind}"
+
+
+def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:
+    """Return the case as a scenario file has it, before it is written."""
+    in_force = case.in_force_at_end()
+    consumers = 1 + sum(move.kind == "consumer" and move not in in_force for move in case.moves)
+    orders = {
+        "name": "orders",
+        "kind": "produce",
+        "topic": "orders",
+        "rate_per_second": case.rate,
+        "size": SIZE,
+        "size_spread": SIZE_SPREAD,
+        "send_timeout": SEND_SECONDS,
+    }
+    consumer = {"kind": "consume", "topic": "orders", "group": CONSUMER, "work": case.work}
+    workloads: list[dict[str, Any]] = [
+        orders,
+        *({"name": f"{CONSUMER}-{number}", **consumer} for number in range(1, consumers + 1)),
+    ]
+    return {
+        "name": name,
+        "claim": claim,
+        "cluster": {
+            "rate": RATE,
+            "role": case.role,
+            "flush": case.flush,
+            "broker_settings": {
+                "profile": case.profile,
+                "mapped_file_size_commit_log": LOG_FILE_BYTES,
+                "flush_interval_commit_log": FLUSH_MILLIS,
+                "flush_commit_log_thorough_interval": FLUSH_MILLIS,
+                **{switch: 2 if switch == "in_sync_replicas" else True for switch in case.switches},
+            },
+        },
+        "workload": [{**workload, "start": "step"} for workload in workloads],
+        "step": [*_beginning(), *_steps(case), *_ending(case, consumers)],
+        "expect": list(expectations),
+    }
+
+
+def _beginning() -> Iterator[StepTable]:
+    yield {"wait": f"slave-in-sync {MASTER}", "produce": "orders"}
+    yield {"wait": "sent.SEND_OK orders 20", "consume": f"{CONSUMER}-1"}
+
+
+def _steps(case: Case) -> Iterator[StepTable]:
+    """Yield the steps of all moves, by time."""
+    in_force = case.in_force_at_end()
+    timed: list[tuple[float, int, StepTable]] = []
+    consumers = 0
+    for number, move in enumerate(case.moves, 1):
+        kind, label, first = KINDS[move.kind], label_of(number, move), move.target
+        second = first
+        if move.target == CONSUMER:
+            consumers += 1
+            first, second = f"{CONSUMER}-{consumers}", f"{CONSUMER}-{consumers + 1}"
+        timed.append((move.at, 2 * number, kind.begin(first, label)))
+        if kind.end is not None and move not in in_force:
+            timed.append((move.ends_at, 2 * number + 1, kind.end(second, label)))
+    for at, _, step in sorted(timed, key=lambda one: one[:2]):
+        yield {"at": f"{at:g} s", **step}
+
+
+def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
+    if case.cut_at is not None:
+        yield {"at": f"{case.cut_at:g} s", "stop-workload": "orders", "label": CUT}
+        yield {"after": f"{SEND_SECONDS:g} s", "mark": "over"}
+        return
+    last = max([FIRST_MOVE, *(move.ends_at for move in case.moves)])
+    yield {"at": f"{last + 1:g} s", "mark": HEALED}
+    yield {"wait": "sent.SEND_OK orders 20", "within": "60 s", "mark": WRITES_ARE_BACK}
+    yield {"after": "5 s", "stop-workload": "orders"}
+    yield {"wait": f"slave-caught-up {MASTER}", "within": "60 s", "mark": SLAVE_HAS_ALL}
+    yield {"wait": f"consumed-all {CONSUMER}", "within": "120 s", "mark": ALL_IS_CONSUMED}
+    yield {"after": "12 s", "stop-workload": f"{CONSUMER}-{consumers}"}
