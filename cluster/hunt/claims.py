@@ -77,25 +77,34 @@ def _is_undone(case: Case) -> bool:
 
 
 def _is_started_again(case: Case) -> bool:
-    """False if a broker is without power at the end: its queues may point at what its log lost."""
+    """False if a broker is without power at the end.
+
+    Its queues may point at what its log lost.
+    """
     return not any(move.kind == "power-loss" for move in case.in_force_at_end())
 
 
 def _commits_in_time(case: Case) -> bool:
-    """False if a commit may arrive late: an isolated broker's kernel gets it when the isolation ends."""
+    """False if a commit may arrive late.
+
+    An isolated broker's kernel gets it when the isolation ends.
+    """
     return _keeps_disks(case) and not case.uses("isolate")
 
 
 def _keeps_what_was_read(case: Case) -> bool:
-    """False if a consumer may have read messages that were not synced yet, and a power loss took them.
+    """False if a power loss may take messages that a consumer has read.
 
-    Their queue offsets are used again, below the offset that the consumer has committed.
+    They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed.
     """
     return _keeps_files(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
 
 
 def _can_find_the_common_part(case: Case) -> bool:
-    """False if the slave may have deleted what it needs to follow a master that lost the end of its log."""
+    """False if the slave may lack what it needs to follow its master again.
+
+    The master lost the end of its log, and the slave deleted the files that both had.
+    """
     return not (
         any(KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves)
         and any(move.kind == "disk-full" and move.target == SLAVE for move in case.moves)
