@@ -107,6 +107,16 @@ def test_a_store_without_its_queues_is_not_judged_by_them(spark: "SparkSession",
     assert compare(spark, directory).findings["dangling broker-a"].missing == "the store has no consume queues"
 
 
+def test_entries_below_a_log_without_records_are_expired(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    log = directory / "broker-a-s" / "store" / "commitlog"
+    (first,) = log.iterdir()
+    size = first.stat().st_size
+    first.unlink()
+    (log / f"{size:020d}").write_bytes(bytes(size))
+    assert compare(spark, directory).findings["dangling broker-a-s"].value == 0
+
+
 def test_a_run_without_workloads_and_stores_is_judged(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = MadeUpRun()
     run.unread |= {"broker-a", "broker-a-s"}

@@ -33,6 +33,7 @@ from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
+from rmqlab.store.logplaces import log_begin
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import Roles
@@ -85,6 +86,10 @@ class Run:
     """First and last event of each node and kind; see `_EVENT_TIMES`."""
     rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
     """Joins the batches of concurrent questions; None: each batch is executed at once."""
+
+    def log_begin(self, node: str) -> int:
+        """Return the commit log offset at which the first file of a store's log begins."""
+        return log_begin(self.directory / node / "store")
 
     def batch(self, *queries: Query) -> list[Sequence[Row]]:
         """Return the rows of each query, executed together; see `Relations.execute`."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Groups, Head
-from rmqlab.store.logplaces import log_begin
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -46,7 +45,7 @@ _HEADS = (
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
-    begins = [{"node": node, "begin": log_begin(run.directory / node / "store")} for node in run.stores]
+    begins = [{"node": node, "begin": run.log_begin(node)} for node in run.stores]
     run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
     run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
     damages, dangling, unqueued, entries, records = run.heads(*_HEADS)

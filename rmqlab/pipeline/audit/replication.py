@@ -88,7 +88,6 @@ _BLOCK = 2**20
 
 Extent: TypeAlias = tuple[int, int]
 """The first and last offset of a log."""
-_NOTHING: Extent = (0, 0)
 
 _LAGS = """
 select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
@@ -110,7 +109,8 @@ def judge(run: Run) -> Iterator[Finding]:
     (differing,) = run.heads(_DIFFERENCES)
     of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))
     lags = {row.slave: row for row in of_lags}
-    ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
+    begins = {node: run.log_begin(node) for node in run.stores if node not in run.wiped}
+    ends = {node: (begin, begin) for node, begin in begins.items()} | {
         row.node: (row.first, row.last) for row in of_ends
     }
     for slave in dict.fromkeys([*slaves, *(pair.slave for pair in run.roles.pairs)]):
@@ -157,7 +157,7 @@ def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: 
         return
     mine, its_masters = ends[slave.name], ends[master]
     common = max(mine[0], its_masters[0]), min(mine[1], its_masters[1])
-    if common[0] >= common[1] and _NOTHING not in (mine, its_masters):
+    if common[0] >= common[1] and all(begin < end for begin, end in (mine, its_masters)):
         for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, "the logs have no byte in common")
         return

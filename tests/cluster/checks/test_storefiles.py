@@ -88,6 +88,18 @@ def test_each_kind_of_damage_is_found_and_nothing_else(
     assert values(judge(damage)) == expected
 
 
+def leave_an_empty_log(root: Path) -> None:
+    """All messages are expired, and the next file of the log is empty: a full disk does that."""
+    (first,) = (root / "commitlog").iterdir()
+    size = first.stat().st_size
+    first.unlink()
+    (root / "commitlog" / f"{size:020d}").write_bytes(bytes(size))
+
+
+def test_entries_below_a_log_without_records_are_expired(judge: Callable[..., Findings]) -> None:
+    assert values(judge(leave_an_empty_log)) == {}
+
+
 def test_the_message_without_an_entry_is_named(judge: Callable[..., Findings]) -> None:
     assert judge(drop_last_entry)["unqueued broker-a"].message_ids == (f"ID{COUNT - 1:06}",)
 
