@@ -26,6 +26,11 @@ _SHARE_CUT = 0.25
 """Part of the cases that end with faults in force: what heals hides what was wrong before."""
 _WORK = (0.0, 0.0, 1.0)
 """Seconds that a consumer may need for a message."""
+PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED = "plain", "orderly", "delayed", "committed", "asked"
+LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED)
+"""Plain messages; the same for an orderly consumer; beside delayed ones; beside half messages that their producer
+commits at once, or when it is asked."""
+HALVES = (COMMITTED, ASKED)
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +45,8 @@ class Case:
     """Messages per second."""
     work: float = 0.0
     """Seconds that a consumer needs for a message."""
+    load: str = PLAIN
+    """One of LOADS."""
     moves: tuple[Move, ...] = ()
     cut_at: float | None = None
     """Seconds after which it ends with all faults in force; None: everything is undone first."""
@@ -83,6 +90,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
         role=rng.choice(["SYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"]),
         flush=rng.choice(["ASYNC_FLUSH", "SYNC_FLUSH"]),
         work=rng.choice(_WORK),
+        load=rng.choice(LOADS),
         moves=begun_before(cut_at, sorted(moves, key=lambda move: move.at)),
         cut_at=cut_at,
     )

@@ -6,7 +6,7 @@ It can be read, changed and played by `rmqlab run`.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case
+from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_MOVE, HALVES, ORDERLY, Case
 from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
 
 LOG_FILE_BYTES = 16_384
@@ -20,11 +20,18 @@ SIZE, SIZE_SPREAD = 600, 800
 SEND_SECONDS = 5.0
 """Time-out of a send: longer than a master waits for its slave."""
 
-HEALED, WRITES_ARE_BACK, SLAVE_HAS_ALL, ALL_IS_CONSUMED, CUT = (
+DELAY_LEVEL = 3
+"""10 s."""
+HALF_MESSAGES = 60
+"""As many as the load of half messages sends: then its producer only answers."""
+
+HEALED, WRITES_ARE_BACK, SLAVE_HAS_ALL, ALL_IS_CONSUMED, DELAYS_ARE_OVER, HALVES_ARE_DECIDED, CUT = (
     "healed",
     "writes are back",
     "slave has all",
     "all is consumed",
+    "delays are over",
+    "halves are decided",
     "cut",
 )
 """Labels of steps, which claims refer to."""
@@ -39,18 +46,15 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
     """Return the case as a scenario file has it, before it is written."""
     in_force = case.in_force_at_end()
     consumers = 1 + sum(move.kind == "consumer" and move not in in_force for move in case.moves)
-    orders = {
-        "name": "orders",
-        "kind": "produce",
+    consumer = {
+        "kind": "consume",
         "topic": "orders",
-        "rate_per_second": case.rate,
-        "size": SIZE,
-        "size_spread": SIZE_SPREAD,
-        "send_timeout": SEND_SECONDS,
+        "group": CONSUMER,
+        "work": case.work,
+        **({"orderly": True} if case.load == ORDERLY else {}),
     }
-    consumer = {"kind": "consume", "topic": "orders", "group": CONSUMER, "work": case.work}
-    workloads: list[dict[str, Any]] = [
-        orders,
+    workloads = [
+        *_producers(case),
         *({"name": f"{CONSUMER}-{number}", **consumer} for number in range(1, consumers + 1)),
     ]
     return {
@@ -69,13 +73,40 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
             },
         },
         "workload": [{**workload, "start": "step"} for workload in workloads],
-        "step": [*_beginning(), *_steps(case), *_ending(case, consumers)],
+        "step": [*_beginning(case), *_steps(case), *_ending(case, consumers)],
         "expect": list(expectations),
     }
 
 
-def _beginning() -> Iterator[StepTable]:
+def _producers(case: Case) -> Iterator[dict[str, Any]]:
+    messages = {
+        "kind": "produce",
+        "topic": "orders",
+        "size": SIZE,
+        "size_spread": SIZE_SPREAD,
+        "send_timeout": SEND_SECONDS,
+    }
+    yield {"name": "orders", **messages, "rate_per_second": case.rate}
+    if case.load == DELAYED:
+        yield {"name": "later", **messages, "rate_per_second": 1.0, "delay_level": DELAY_LEVEL}
+    if case.load in HALVES:
+        yield {
+            "name": "halves",
+            **messages,
+            "group": "halves",
+            "rate_per_second": 1.0,
+            "count": HALF_MESSAGES,
+            "transaction": "unknown" if case.load == ASKED else "commit",
+            "stays": True,
+        }
+
+
+def _beginning(case: Case) -> Iterator[StepTable]:
     yield {"wait": f"slave-in-sync {MASTER}", "produce": "orders"}
+    if case.load == DELAYED:
+        yield {"produce": "later"}
+    if case.load in HALVES:
+        yield {"produce": "halves"}
     yield {"wait": "sent.SEND_OK orders 20", "consume": f"{CONSUMER}-1"}
 
 
@@ -106,6 +137,13 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
     yield {"at": f"{last + 1:g} s", "mark": HEALED}
     yield {"wait": "sent.SEND_OK orders 20", "within": "60 s", "mark": WRITES_ARE_BACK}
     yield {"after": "5 s", "stop-workload": "orders"}
+    if case.load == DELAYED:
+        yield {"stop-workload": "later"}
     yield {"wait": f"slave-caught-up {MASTER}", "within": "60 s", "mark": SLAVE_HAS_ALL}
-    yield {"wait": f"consumed-all {CONSUMER}", "within": "120 s", "mark": ALL_IS_CONSUMED}
+    yield {"wait": f"consumed-all {CONSUMER} orders", "within": "120 s", "mark": ALL_IS_CONSUMED}
+    if case.load == DELAYED:
+        yield {"wait": f"consumed-all {CONSUMER} later", "within": "60 s", "mark": DELAYS_ARE_OVER}
+    if case.load in HALVES:
+        # A half message with another outcome is rolled back by its producer.
+        yield {"wait": f"consumed-all.SEND_OK {CONSUMER} halves", "within": "240 s", "mark": HALVES_ARE_DECIDED}
     yield {"after": "12 s", "stop-workload": f"{CONSUMER}-{consumers}"}

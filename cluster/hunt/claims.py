@@ -8,9 +8,17 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import Case
-from rmqlab.cluster.hunt.casefile import ALL_IS_CONSUMED, HEALED, SLAVE_HAS_ALL, WRITES_ARE_BACK, label_of
-from rmqlab.cluster.hunt.moves import KINDS, MASTER, SLAVE, Move
+from rmqlab.cluster.hunt.case import DELAYED, HALVES, ORDERLY, Case
+from rmqlab.cluster.hunt.casefile import (
+    ALL_IS_CONSUMED,
+    DELAYS_ARE_OVER,
+    HALVES_ARE_DECIDED,
+    HEALED,
+    SLAVE_HAS_ALL,
+    WRITES_ARE_BACK,
+    label_of,
+)
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
 
 QUICK_MILLIS = 2500
 """Longest time of a send that need not wait for its slave: less than the time-out of that wait, 3 s."""
@@ -19,6 +27,8 @@ _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
 
 RECONNECT_SECONDS = 25.0
 """In which a slave finds its master again after a fault."""
+READ_SECONDS = 45.0
+"""In which a consumer finds the slave: it asks for the route every 30 s, and tries a pull again after 3 s."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -84,20 +94,24 @@ def _is_started_again(case: Case) -> bool:
     return not any(move.kind == "power-loss" for move in case.in_force_at_end())
 
 
-def _commits_in_time(case: Case) -> bool:
-    """False if a commit may arrive late.
-
-    An isolated broker's kernel gets it when the isolation ends.
-    """
-    return _keeps_disks(case) and not case.uses("isolate")
-
-
 def _keeps_what_was_read(case: Case) -> bool:
     """False if a power loss may take messages that a consumer has read.
 
     They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed.
     """
-    return _keeps_files(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
+    return _keeps_disks(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
+
+
+def _commits_in_time(case: Case) -> bool:
+    """False if a commit may arrive late.
+
+    An isolated broker's kernel gets it when the isolation ends.
+    """
+    return _keeps_what_was_read(case) and not case.uses("isolate")
+
+
+def _can_consume_all(case: Case) -> bool:
+    return _keeps_what_was_read(case) and not case.uses("disk-full")
 
 
 def _can_find_the_common_part(case: Case) -> bool:
@@ -108,6 +122,18 @@ def _can_find_the_common_part(case: Case) -> bool:
     return not (
         any(KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves)
         and any(move.kind == "disk-full" and move.target == SLAVE for move in case.moves)
+    )
+
+
+def _leaves_the_slave_to_read(case: Case) -> bool:
+    """True if nothing happens but that the master ends, and everyone can see it.
+
+    Orderly consumers need the master's locks.
+    """
+    return (
+        _is_undone(case)
+        and case.load != ORDERLY
+        and all(move.target == MASTER and move.kind in ("kill", "restart", "power-loss") for move in case.moves)
     )
 
 
@@ -240,8 +266,34 @@ CLAIMS: Mapping[str, Claim] = {
             name="all-consumed",
             says="every stored message is consumed in the end",
             expectations=(_reaches(ALL_IS_CONSUMED),),
-            applies=_keeps_what_was_read,
+            applies=_can_consume_all,
             since=SLAVE_HAS_ALL,
+        ),
+        Claim(
+            name="in-order",
+            says="an orderly consumer receives each queue in its order",
+            expectations=(_is_metric(f"order.delivered {CONSUMER}", "messages"),),
+            applies=lambda case: case.load == ORDERLY and _keeps_what_was_read(case),
+        ),
+        Claim(
+            name="delays-end",
+            says="every delayed message is consumed in the end",
+            expectations=(_reaches(DELAYS_ARE_OVER),),
+            applies=lambda case: case.load == DELAYED and _can_consume_all(case),
+            since=ALL_IS_CONSUMED,
+        ),
+        Claim(
+            name="halves-decided",
+            says="every half message with SEND_OK is committed in the end; its producer is asked if need be",
+            expectations=(_reaches(HALVES_ARE_DECIDED),),
+            applies=lambda case: case.load in HALVES and _can_consume_all(case),
+            since=ALL_IS_CONSUMED,
+        ),
+        Claim(
+            name="reads-survive",
+            says="while the slave lives, a consumer waits for reads at most 45 s after the master's end",
+            expectations=({"metric": f"read_unavailable {MASTER}", "at_most": f"{READ_SECONDS:g} s"},),
+            applies=_leaves_the_slave_to_read,
         ),
         Claim(
             name="no-crash",

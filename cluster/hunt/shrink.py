@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case
+from rmqlab.cluster.hunt.case import FIRST_MOVE, PLAIN, Case
 from rmqlab.cluster.hunt.moves import KINDS, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
@@ -50,11 +50,13 @@ def _with_fewer_moves(case: Case) -> Iterator[Case]:
 
 
 def _with_simpler_moves(case: Case) -> Iterator[Case]:
-    """Yield the case undone at its end, with earlier moves, and with shorter ones."""
+    """Yield the case undone at its end, with a simpler load, with earlier moves, and with shorter ones."""
     if case.cut_at is not None:
         yield attrs.evolve(case, cut_at=None)
     if case.work:
         yield attrs.evolve(case, work=0.0)
+    if case.load != PLAIN:
+        yield attrs.evolve(case, load=PLAIN)
     early = _early(case)
     if early != case:
         yield early

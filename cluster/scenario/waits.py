@@ -11,7 +11,9 @@ event KIND [NODE]            an event of this kind happened (at this node)
 These count from the begin:
 
 ended WORKLOAD               its process has ended
-consumed-all GROUP           the group received every message with an outcome that says "stored"
+consumed-all GROUP [WORKLOAD]
+                             the group received every message (of this workload) with an outcome that says "stored";
+                             consumed-all.OUTCOME: with this one
 over LABEL                   the random faults of the step with this label are all done, and undone
 """
 
@@ -64,11 +66,10 @@ def _place_of(workload: str) -> Node:
 
 
 def _sent(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
-    if outcome and outcome not in OUTCOMES:
-        raise UnknownConditionError(f"no outcome {outcome!r}; outcomes: {', '.join(OUTCOMES)}")
+    outcomes = _known_outcomes(outcome, OUTCOMES)
     node, count = _counted("sent", arguments, workloads)
     return lambda _, new: (
-        sum(e.kind == "sent" and e.node == node and outcome in ("", e.fields["outcome"]) for e in new) >= count
+        sum(e.kind == "sent" and e.node == node and e.fields["outcome"] in outcomes for e in new) >= count
     )
 
 
@@ -96,14 +97,19 @@ def _ended(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
     return lambda seen, _: any(entry.kind in ENDS and entry.node == node for entry in seen)
 
 
-def _consumed_all(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
-    _no_outcome("consumed-all", outcome)
-    if len(arguments) != 1:
-        raise UnknownConditionError("consumed-all needs one consumer group")
-    (group,) = arguments
+def _consumed_all(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
+    outcomes = _known_outcomes(outcome, STORED)
+    if not 1 <= len(arguments) <= 2:
+        raise UnknownConditionError("consumed-all needs a consumer group, and optionally a producer's workload")
+    group = arguments[0]
+    senders = {_known(name, workloads) for name in arguments[1:]}
 
     def holds(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> bool:
-        stored = {e.fields["message_id"] for e in seen if e.kind == "sent" and e.fields["outcome"] in STORED}
+        stored = {
+            e.fields["message_id"]
+            for e in seen
+            if e.kind == "sent" and e.fields["outcome"] in outcomes and (not senders or e.node in senders)
+        }
         given = {e.fields["message_id"] for e in seen if e.kind == "delivered" and e.fields["group"] == group}
         return stored <= given
 
@@ -141,6 +147,13 @@ def _known(workload: str, workloads: list[str]) -> str:
     return workload
 
 
+def _known_outcomes(outcome: str, known: Sequence[str]) -> Sequence[str]:
+    """Return the one that is asked for, or all of these."""
+    if outcome and outcome not in known:
+        raise UnknownConditionError(f"no outcome {outcome!r}; outcomes: {', '.join(known)}")
+    return [outcome] if outcome else known
+
+
 def _no_outcome(name: str, outcome: str) -> None:
     if outcome:
-        raise UnknownConditionError(f"{name}.{outcome}: only sent has outcomes")
+        raise UnknownConditionError(f"{name}.{outcome}: only sent and consumed-all have outcomes")

@@ -20,6 +20,8 @@ CONTESTED = "two masters of this broker name ran at once: either can have served
 _BEGINS = frozenset({"node_ready", "member_role_changed"})
 """A DLedger group gives its members new roles while they run. Of two that lead at once, only one can store messages."""
 _ENDS = frozenset({"node_killed", "node_crashed", "node_stopped"})
+ROLE_KINDS = _BEGINS | _ENDS
+"""Kinds of the events that `Roles.of` needs."""
 
 
 @attrs.frozen

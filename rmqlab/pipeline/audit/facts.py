@@ -36,7 +36,7 @@ from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.outcomes import STORED
-from rmqlab.verdict.roles import Roles
+from rmqlab.verdict.roles import ROLE_KINDS, Roles
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
@@ -51,10 +51,9 @@ _SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 
 
 
 _FOLLOWED: Final = (
-    "node_ready", "node_resumed", "node_killed", "node_stopped", "node_crashed", "node_paused", "command",
-    "fault_applied", "fault_healed", "broker_registered", "broker_connection_lost", "broker_expired",
-    "broker_unregistered", "route_believed", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
-    "cluster_starting",
+    *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
+    "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
+    "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped", "cluster_starting",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 _STOPPING: Final = "cluster_stopping"

@@ -141,6 +141,25 @@ def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:
     assert names >= {"nothing-lost", "queues-match", "no-crash"}
 
 
+@pytest.mark.parametrize(
+    ("load", "claims"),
+    [
+        ("plain", {"all-consumed", "reads-survive"}),
+        ("orderly", {"all-consumed", "in-order"}),
+        ("delayed", {"all-consumed", "reads-survive", "delays-end"}),
+        ("committed", {"all-consumed", "reads-survive", "halves-decided"}),
+        ("asked", {"all-consumed", "reads-survive", "halves-decided"}),
+    ],
+)
+def test_each_load_has_its_claims(load: str, claims: set[str]) -> None:
+    about = {"all-consumed", "in-order", "reads-survive", "delays-end", "halves-decided"}
+    case = Case(seed=1, load=load, moves=(Move("kill", "broker-a", FIRST_MOVE, 5.0),))
+
+    judged = claims_for(case, CLAIMS)
+    assert {claim.name for claim in judged} & about == claims
+    review(bind_case(case, judged), is_single=False)
+
+
 def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
     """Its full disk deletes the files that it would compare with its master's."""
     full, lost = Move("disk-full", "broker-a-s", 20, 10), Move("power-loss", "broker-a", 40, 5)

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, Case, draw_case
+from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
 from rmqlab.cluster.hunt.trial import try_case
@@ -53,6 +54,14 @@ def test_a_seed_has_the_same_outcome_again() -> None:
     claims = ("nothing-lost", "same-log", "offsets-advance", "all-consumed", "no-crash")
 
     assert run_in_child(lambda: try_case(case, claims)) == run_in_child(lambda: try_case(case, claims))
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_load_reaches_the_end_of_its_case(load: str) -> None:
+    case = Case(seed=1, load=load, profile="hardened", moves=(Move("kill", "broker-a", FIRST_MOVE, 5.0),))
+
+    trial = run_in_child(lambda: try_case(case, tuple(CLAIMS)))
+    assert (trial.broken, trial.unknown, trial.problem) == ({}, {}, "")
 
 
 def test_a_setting_that_no_broker_knows_is_an_error() -> None:

@@ -9,7 +9,7 @@ from rmqlab.runtime.journal import JournalEntry
 
 SPEC = ClusterSpec(name="x")
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=1)))
-WORKLOADS = ["orders", "shop"]
+WORKLOADS = ["orders", "payments", "shop"]
 
 
 def entry(kind: str, node: str = "orders", **fields: Any) -> JournalEntry:
@@ -48,6 +48,13 @@ def test_all_is_consumed_when_the_group_has_what_is_stored_and_no_more_is_asked(
     assert not holds("consumed-all g", [*SEEN, missed, other], []), "as many as stored, but not those"
 
 
+def test_all_of_one_producer_or_outcome_may_be_asked_for() -> None:
+    late = entry("sent", "payments", outcome="FLUSH_SLAVE_TIMEOUT", message_id="C")
+    assert holds("consumed-all g orders", [*SEEN, late], [])
+    assert not holds("consumed-all g payments", [*SEEN, late], [])
+    assert holds("consumed-all.SEND_OK g payments", [*SEEN, late], [])
+
+
 def test_events_and_ends_are_told_by_whom_they_are_about() -> None:
     new = [entry("ha_connected", "broker-a")]
     assert holds("event ha_connected", [], new)
@@ -70,14 +77,15 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
         ("redy", "conditions: ready.*consumed-all"),
         ("sent orders", "a workload and a number"),
         ("sent orders many", "a workload and a number"),
-        ("delivered.SEND_OK shop 1", "only sent has outcomes"),
-        ("consumed-all.SEND_OK g", "only sent has outcomes"),
-        ("event.SEND_OK sent", "only sent has outcomes"),
-        ("ended.SEND_OK orders", "only sent has outcomes"),
-        ("over.SEND_OK cut", "only sent has outcomes"),
+        ("delivered.SEND_OK shop 1", "only sent and consumed-all have outcomes"),
+        ("consumed-all.refused g", "no outcome 'refused'; outcomes: SEND_OK, FLUSH_DISK_TIMEOUT"),
+        ("event.SEND_OK sent", "only sent and consumed-all have outcomes"),
+        ("ended.SEND_OK orders", "only sent and consumed-all have outcomes"),
+        ("over.SEND_OK cut", "only sent and consumed-all have outcomes"),
         ("ended", "needs one workload"),
         ("event", "needs a kind of event"),
-        ("consumed-all", "needs one consumer group"),
+        ("consumed-all", "needs a consumer group, and optionally a producer"),
+        ("consumed-all shop orders halves", "needs a consumer group, and optionally a producer"),
         ("route-gone", "needs one target"),
     ],
 )
@@ -87,7 +95,7 @@ def test_what_makes_no_sense_is_told(text: str, says: str) -> None:
 
 
 def test_an_unknown_target_names_those_that_there_are() -> None:
-    with pytest.raises(UnknownTargetError, match="workloads: orders, shop"):
+    with pytest.raises(UnknownTargetError, match="workloads: orders, payments, shop"):
         parse_wait("ended nobody", NODES, WORKLOADS)
     with pytest.raises(UnknownTargetError, match="broker-a-s"):
         parse_wait("route-gone broker-z", NODES, WORKLOADS)
