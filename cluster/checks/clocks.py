@@ -94,7 +94,7 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
                 says = f"{node} stored a message before its send began at {send.node}"
                 yield Bound(node, send.node, send.began_at - at, says, at, message_id)
                 # Delayed and retried messages are stored again later.
-                is_this = (copy.queue, copy.offset) == (send.queue, send.offset) and at == first
+                is_this = (copy.queue, copy.offset) == send.place and at == first
                 if send.is_acknowledged and is_this:
                     says = f"{send.node} had its send acknowledged before {node} stored the message"
                     yield Bound(send.node, node, at - send.ended_at, says, at, message_id)

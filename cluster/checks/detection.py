@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
+from rmqlab.cluster.checks.absences import Absence
 from rmqlab.cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import Absence, History
+from rmqlab.cluster.checks.history import History
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 _NOTICED_FIRST = 5000

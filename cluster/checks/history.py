@@ -6,13 +6,13 @@ Times are milliseconds of the cluster's clock. A queue is written `topic@broker:
 import bisect
 import collections
 import functools
-import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from rmqlab.cluster.checks.absences import Absence, absences, isolations
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import Roles
@@ -51,6 +51,8 @@ class Send:
     """The queue it was stored in; None if unknown."""
     offset: int | None
     """Queue offset of the (first) message."""
+    held_in: Queue | None
+    """For a delayed or half message, the queue of a system topic in which `offset` counts."""
     began_at: int
     ended_at: int
     entry: JournalEntry
@@ -58,6 +60,12 @@ class Send:
     @property
     def is_acknowledged(self) -> bool:
         return self.outcome in STORED
+
+    @property
+    def place(self) -> tuple[Queue, int] | None:
+        """Return queue and offset of its (first) record; None if unknown."""
+        queue = self.held_in or self.queue
+        return None if queue is None or self.offset is None else (queue, self.offset)
 
 
 @attrs.frozen(kw_only=True)
@@ -117,21 +125,6 @@ class Member:
     @property
     def is_nameserver(self) -> bool:
         return bool(self.address) and not self.broker
-
-
-@attrs.frozen(kw_only=True)
-class Absence:
-    """An interval in which a node did not serve: dead, stopped, frozen or isolated."""
-
-    node: str
-    how: str
-    """`killed`, `stopped`, `crashed`, `paused` or `isolated`."""
-    at: int
-    """Time of the signal; without a signal, when the supervisor saw the end."""
-    until: int | None
-    """Time at which it was ready or resumed; None if it never was."""
-    is_ordered: bool = True
-    """False without a signal in the journal: then `at` is when the supervisor saw the end."""
 
 
 @attrs.frozen(kw_only=True)
@@ -232,7 +225,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         group_of=dict(_groups(deliveries, commits)),
         members=_members(by_kind["node_ready"], roles),
         roles=roles,
-        absences=tuple(sorted([*_absences(known), *_isolations(known, roles)], key=lambda absence: absence.at)),
+        absences=tuple(sorted([*absences(known), *isolations(known, roles)], key=lambda absence: absence.at)),
         stopped=_stopped(every),
         closing=tuple(every[_stopping(every) :]),
         by_message={key: tuple(found) for key, found in by_message.items()},
@@ -266,10 +259,16 @@ def _send(entry: JournalEntry) -> Send:
         outcome=str(fields.get("outcome")),
         queue=_queue(topic, fields),
         offset=fields.get("offset"),
+        held_in=_held_in(fields),
         began_at=int(fields.get("began_at") or entry.at_millis),
         ended_at=entry.at_millis,
         entry=entry,
     )
+
+
+def _held_in(fields: Mapping[str, Any]) -> Queue | None:
+    topic, _, queue_id = str(fields.get("held_in") or "").partition(":")
+    return _queue(topic, {**fields, "queue": int(queue_id)}) if queue_id.isdecimal() else None
 
 
 def _failure(entry: JournalEntry) -> Failure:
@@ -338,55 +337,6 @@ def _members(ready: Iterable[JournalEntry], roles: Roles) -> dict[str, Member]:
             broker_id=None if broker_id is None else int(broker_id),
         )
     return members
-
-
-_ENDS = {
-    "node_killed": "killed",
-    "node_stopped": "stopped",
-    "node_crashed": "crashed",
-    "node_paused": "paused",
-}
-_BEGINNINGS = {"node_ready", "node_resumed"}
-_ENDING_COMMANDS = {"kill", "stop", "pause", "power-loss", "wipe"}
-
-
-def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
-    """Follow each node: commands precede their signals, ends follow their notice."""
-    away: dict[str, Absence] = {}
-    ordered: dict[str, int] = {}
-    absences: list[Absence] = []
-
-    def close(node: str, at: int) -> None:
-        if (absence := away.pop(node, None)) is not None:
-            absences.append(attrs.evolve(absence, until=at))
-
-    for entry in entries:
-        node = entry.node
-        if entry.kind == "command" and entry.fields.get("command") in _ENDING_COMMANDS:
-            ordered.setdefault(node, entry.at_millis)
-        elif (how := _ENDS.get(entry.kind)) is not None:
-            is_ordered = node in ordered
-            at = ordered.pop(node, entry.at_millis)
-            close(node, at)  # frozen and then killed: two absences in succession
-            away[node] = Absence(node=node, how=how, at=at, until=None, is_ordered=is_ordered)
-        elif entry.kind in _BEGINNINGS:
-            ordered.pop(node, None)
-            close(node, entry.at_millis)
-    return iter([*absences, *away.values()])
-
-
-def _isolations(entries: Iterable[JournalEntry], roles: Roles) -> Iterator[Absence]:
-    """Yield the absences of isolated nodes: from the fault to its end."""
-    isolated: dict[str, list[Absence]] = {}
-    for entry in entries:
-        if entry.kind == "fault_applied" and entry.fields.get("fault") == "isolate":
-            names = roles.nodes_meant(str(entry.fields.get("target")), entry.at_millis)
-            away = [Absence(node=name, how="isolated", at=entry.at_millis, until=None) for name in names]
-            isolated[str(entry.fields["id"])] = away
-        elif entry.kind == "fault_healed":
-            for absence in isolated.pop(str(entry.fields["id"]), ()):
-                yield attrs.evolve(absence, until=entry.at_millis)
-    yield from itertools.chain.from_iterable(isolated.values())
 
 
 _at = operator.attrgetter("at_millis")

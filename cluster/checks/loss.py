@@ -99,9 +99,9 @@ def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
 
 def _is_expired(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
     """True if a broker that deleted files has no message of the queue up to this one."""
-    if send.queue is None or send.offset is None:
+    if send.place is None:
         return False
-    queue, offset = send.queue, send.offset
+    queue, offset = send.place
     return any(
         offset < first_offsets[store.node].get(queue, offset + 1)
         for store in stores.of_broker(queue.broker)

@@ -120,7 +120,8 @@ def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) 
         send = sends.get(copy.message_id)
         if send is None or send.topic != copy.queue.topic:
             continue
-        is_here = send.is_acknowledged and send.queue == copy.queue and copy.message_id not in deferred
+        is_deferred = send.held_in is not None or copy.message_id in deferred
+        is_here = send.is_acknowledged and send.queue == copy.queue and not is_deferred
         if copy.message_id not in seen or (is_here and copy.offset == send.offset):
             ended_at = send.ended_at if is_here else math.inf
             seen[copy.message_id] = Placed(copy.message_id, send.began_at, ended_at, copy.offset)

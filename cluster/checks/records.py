@@ -53,9 +53,9 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 def acknowledged_places(history: History) -> Mapping[Place, str]:
     """Return the messages of acknowledged sends, by place."""
     return {
-        (send.queue, send.offset + number): message_id
+        (send.place[0], send.place[1] + number): message_id
         for send in history.sends
-        if send.is_acknowledged and send.queue is not None and send.offset is not None
+        if send.is_acknowledged and send.place is not None
         for number, message_id in enumerate(send.ids)
     }
 

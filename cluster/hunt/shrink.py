@@ -50,7 +50,10 @@ def _with_fewer_moves(case: Case) -> Iterator[Case]:
 
 
 def _with_simpler_moves(case: Case) -> Iterator[Case]:
-    """Yield the case undone at its end, with a simpler load, with earlier moves, and with shorter ones."""
+    """Yield the case with one thing simpler.
+
+    Undone at its end, with a simpler load, with earlier moves, or with shorter ones.
+    """
     if case.cut_at is not None:
         yield attrs.evolve(case, cut_at=None)
     if case.work:

@@ -148,12 +148,10 @@ class Site:
 
 
 def _is_where_sent(record: StoredMessage, send: Send) -> bool:
-    queue = send.queue
-    return queue is not None and (record.topic, record.queue_id, record.queue_offset) == (
-        queue.topic,
-        queue.queue_id,
-        send.offset,
-    )
+    if send.place is None:
+        return False
+    queue, offset = send.place
+    return (record.topic, record.queue_id, record.queue_offset) == (queue.topic, queue.queue_id, offset)
 
 
 # ---- where a kind is planted -----------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.checks.history import Absence, History
+from rmqlab.cluster.checks.absences import Absence
+from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement

@@ -21,6 +21,7 @@ from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
 from rmqlab.cluster.workload.routes import emit_routes
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
@@ -160,9 +161,19 @@ async def _send_one(
             topic=config.topic,
             group=config.group,
             **result,
+            **_held_in(config),
             began_at=began,
             took=wall_millis() - began,
         )
+
+
+def _held_in(config: ProduceConfig) -> dict[str, str]:
+    """Return the field that says where its messages wait."""
+    if config.transaction:
+        return {"held_in": f"{HALF_TOPIC}:0"}
+    if config.delay_level:
+        return {"held_in": f"{SCHEDULE_TOPIC}:{config.delay_level - 1}"}
+    return {}
 
 
 async def _send(config: ProduceConfig, producer: TransactionProducer, message: Message, message_id: str) -> SendResult:

@@ -55,7 +55,7 @@ TABLES = (
             Column(
                 "send",
                 "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint>",
+                "offset:bigint,place_topic:string,place_queue:int>",
                 "its last send; null if no journal has one",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
@@ -328,6 +328,7 @@ TABLES = (
             Column("error", "string", "error of an attempt"),
             Column("attempt", "int", "number of the attempt"),
             Column("code", "int", "response code"),
+            Column("held_in", "string", "TOPIC:QUEUE of a system topic, where a delayed or half message waits"),
             SEQ,
             AT,
         ),

@@ -136,6 +136,15 @@ def overwrite(run: MadeUpRun) -> None:
     run.logs = {node: [attrs.evolve(log[0], message_id="OTHERS001"), *log[1:]] for node, log in run.logs.items()}
 
 
+def expire_held(run: MadeUpRun) -> None:
+    """A half message that was deleted, and a delayed one whose first record was."""
+    run.send(220, at=(), queue_id=1, held_in="RMQ_SYS_TRANS_HALF_TOPIC:0")
+    run.send(221, at=(), held_in="SCHEDULE_TOPIC_XXXX:2")
+    run.send(222)
+    run.store("ID000221", run.logs["broker-a"][-1].queue, ("broker-a", "broker-a-s"))
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+
+
 def store_in_doubt(run: MadeUpRun) -> None:
     run.send(210, "indeterminate", at=("broker-a",))
     run.send(211, "refused", at=("broker-a",))
@@ -155,6 +164,7 @@ def deliver_again_without_a_cause(run: MadeUpRun) -> None:
     ("plant", "metric"),
     [
         (expire, "expired"),
+        (expire_held, "expired"),
         (overwrite, "lost"),
         (store_in_doubt, "stored.refused"),
         (run_ahead, "ahead broker-a-s"),

@@ -34,8 +34,8 @@ with stored as (
     union all
     select s.node, c.node, c.stored_at - s.ended_at, c.message_id, 'acknowledged before it was stored'
     from sends s join stored c on s.message_id = c.message_id
-    where s.acknowledged and s.topic = c.topic and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset
-        and c.stored_at = c.first_stored
+    where s.acknowledged and s.place_topic = c.topic and s.broker = c.broker and s.place_queue = c.queue
+        and s.offset = c.offset and c.stored_at = c.first_stored
     union all
     select d.node, s.node, s.began_at - d.at, d.message_id, 'delivered before its send began'
     from deliveries d join sends s on d.message_id = s.message_id

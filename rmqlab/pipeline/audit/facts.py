@@ -4,7 +4,8 @@ They are read once from journals and commit logs, and kept as parquet in the run
 tables. Times are milliseconds of the cluster's clock; a message is identified by its unique id; `seq` orders events.
 
     sends       one row per message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at;
-                `is_first` of the messages of one batch
+                `is_first` of the messages of one batch; `place_topic` and `place_queue`, where `offset` counts:
+                those of a system topic for delayed and half messages
     failures    attempts that failed     deliveries, commits    messages and offsets, as consumers reported them
     copies      one row per readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
                 record_crc, stored_at
@@ -43,7 +44,8 @@ _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
 _MESSAGE_SCHEMA: Final = (
     "process string, place bigint, at timestamp, node string, kind string, message_id string, topic string,"
     " `group` string, outcome string, broker string, queue string, offset bigint, began_at bigint, took double,"
-    " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int"
+    " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int,"
+    " held_in string"
 )
 
 # Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal.
@@ -192,6 +194,8 @@ select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
 _SENDS: Final = f"""
 select *, coalesce(position, 0) = 0 is_first from (
     select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,
+        coalesce(substring_index(held_in, ':', 1), topic, '') place_topic,
+        coalesce(try_cast(substring_index(held_in, ':', -1) as int), cast(queue as int)) place_queue,
         posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),
         coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged
     from message_events where kind = 'sent')
@@ -340,7 +344,8 @@ _DEFERRED: Final = (
 
 _DAMAGES: Final = """
 with acknowledged as (
-    select topic, broker, queue, offset + coalesce(position, 0) offset, max_by(message_id, seq) message_id
+    select place_topic topic, broker, place_queue queue, offset + coalesce(position, 0) offset,
+        max_by(message_id, seq) message_id
     from sends where acknowledged and offset is not null group by all
 ), within as (
     select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,

@@ -38,7 +38,7 @@ select message_id,
     array_sort(collect_set(damage)) damages
 from (
     select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
-        'broker', broker, 'queue', queue, 'offset', offset) send,
+        'broker', broker, 'queue', queue, 'offset', offset, 'place_topic', place_topic, 'place_queue', place_queue) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage
     from sends where message_id is not null
     union all
@@ -113,7 +113,7 @@ def _expired(run: Run) -> str:
         f" where node in ({', '.join(map(literal, deleting))}) group by all"
     )
     kept = [
-        f"(send.broker = {literal(row.broker)} and send.topic = {literal(row.topic)} and send.queue = {row.queue}"
+        f"(send.broker = {literal(row.broker)} and send.place_topic = {literal(row.topic)} and send.place_queue = {row.queue}"
         f" and send.offset >= {row.first})"
         for row in firsts
     ]

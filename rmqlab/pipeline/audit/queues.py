@@ -23,14 +23,17 @@ _TIMES = "times"
 # ---- order -----------------------------------------------------------------------------------------------
 
 _INVERSIONS = """
-with placed as (
-    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, s.began_at,
-        if(s.acknowledged and s.broker = c.broker and s.queue = c.queue and d.topic is null, s.ended_at, null) ended_at,
-        row_number() over (partition by c.node, c.topic, c.queue, c.message_id
-            order by coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset
-                and d.topic is null, false) desc, c.log_offset) nth
+with met as (
+    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
+        s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
+            and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
         left join deferred d on s.message_id = d.message_id and s.topic = d.topic
+), placed as (
+    select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
+        row_number() over (partition by node, topic, queue, message_id
+            order by coalesce(is_here and offset = sent_to, false) desc, log_offset) nth
+    from met
 ), seen as (
     select *, max(named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)) over (
         partition by node, broker, topic, queue order by offset rows between unbounded preceding and 1 preceding) ahead

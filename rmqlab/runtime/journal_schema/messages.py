@@ -35,6 +35,9 @@ MESSAGES = (
             "broker": text("broker name that stored it; None if no broker did, or it is unknown"),
             "queue": QUEUE_ID,
             "offset": queue_offset("where it is stored"),
+            "held_in": text(
+                "TOPIC:QUEUE of a system topic, where a delayed or half message waits and `offset` counts; None for others"
+            ),
             "attempts": count("requests that were tried"),
             "began_at": millis("when the send began; `at` is when it ended"),
             "took": millis("from then to the end"),

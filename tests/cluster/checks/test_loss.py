@@ -131,6 +131,20 @@ def test_what_a_broker_deleted_for_its_age_is_expired_and_not_lost() -> None:
     assert run.judge()["lost"].value == 2
 
 
+def test_a_half_message_is_deleted_for_its_age_with_the_queue_that_it_waits_in() -> None:
+    """Its acknowledged offset counts in the half topic."""
+    run = MadeUpRun()
+    run.send(0, at=(), held_in="RMQ_SYS_TRANS_HALF_TOPIC:0")
+    run.send(1)
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    for log in run.logs.values():
+        log[:] = [attrs.evolve(copy, offset=0) for copy in log]
+    findings = run.judge()
+    assert (findings["expired"].value, findings["lost"].value) == (1, 0)
+    run.store("ID000000", Queue("RMQ_SYS_TRANS_HALF_TOPIC", "broker-a", 0), ["broker-a"])
+    assert run.judge()["expired"].value == 0
+
+
 def test_a_queue_that_was_deleted_wholly_for_its_age_is_expired() -> None:
     run = MadeUpRun()
     run.send(0, queue_id=1)

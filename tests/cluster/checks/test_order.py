@@ -86,6 +86,16 @@ def test_a_delayed_message_comes_to_its_queue_when_it_is_due() -> None:
     assert run.judge()["order.stored"].value == 0
 
 
+def test_a_delayed_message_is_known_by_its_send_when_its_first_record_was_deleted() -> None:
+    run = MadeUpRun()
+    run.send(1, held_in="SCHEDULE_TOPIC_XXXX:2")
+    run.send(2)
+    for log in run.logs.values():
+        log.reverse()
+        log[:] = [attrs.evolve(copy, offset=at, log_offset=at * 100) for at, copy in enumerate(log)]
+    assert run.judge()["order.stored"].value == 0
+
+
 def test_a_send_in_doubt_may_be_carried_out_late() -> None:
     run = MadeUpRun()
     run.send(1, "indeterminate")

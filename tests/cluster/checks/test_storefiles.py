@@ -89,7 +89,7 @@ def test_each_kind_of_damage_is_found_and_nothing_else(
 
 
 def leave_an_empty_log(root: Path) -> None:
-    """All messages are expired, and the next file of the log is empty: a full disk does that."""
+    """A full disk deletes all messages, and leaves the next file empty."""
     (first,) = (root / "commitlog").iterdir()
     size = first.stat().st_size
     first.unlink()

@@ -9,6 +9,7 @@ import trio
 
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
+from rmqlab.client.transaction import TransactionResult, TransactionState
 from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, emit_attempt
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -42,15 +43,20 @@ class Producer:
         assert message_id == "ID1"
         return await self._send()
 
+    async def send_in_transaction(self, message: Message, _work: object, *, message_id: str) -> TransactionResult:
+        return TransactionResult(sent=await self.send(message, message_id=message_id), state=TransactionState.COMMIT)
 
-async def sent_entry(send: Send, *, cancel: bool = False) -> tuple[dict[str, Any], collections.Counter[str]]:
+
+async def sent_entry(
+    send: Send, *, cancel: bool = False, config: ProduceConfig | None = None
+) -> tuple[dict[str, Any], collections.Counter[str]]:
     """The entry `sent` of one send, and the producer's counts."""
     link, counts, free = Link(), collections.Counter[str](), trio.Semaphore(0)
     producer = cast("TransactionProducer", Producer(send))
     with trio.CancelScope() as scope:
         if cancel:
             scope.cancel()
-        await _send_one(ProduceConfig(), producer, cast("ControlLink", link), counts, 1, free)
+        await _send_one(config or ProduceConfig(), producer, cast("ControlLink", link), counts, 1, free)
     assert free.value == 1  # the next send may begin
     (entry,) = link.events
     return entry, counts
@@ -98,6 +104,21 @@ async def test_a_send_that_is_acknowledged_is_recorded_with_its_place(status: Se
     entry, counts = await sent_entry(send)
     assert (entry["outcome"], entry["broker"], entry["queue"], entry["offset"]) == (status.value, "broker-a", 2, 7)
     assert counts == {status.value: 1}
+
+
+@pytest.mark.parametrize(
+    ("config", "held_in"),
+    [
+        (ProduceConfig(), None),
+        (ProduceConfig(delay_level=3), "SCHEDULE_TOPIC_XXXX:2"),
+        (ProduceConfig(transaction="commit"), "RMQ_SYS_TRANS_HALF_TOPIC:0"),
+    ],
+)
+async def test_a_delayed_or_half_message_is_recorded_with_the_queue_that_it_waits_in(
+    config: ProduceConfig, held_in: str | None
+) -> None:
+    entry, _ = await sent_entry(failing(IndeterminateError("no answer in time")), config=config)
+    assert entry.get("held_in") == held_in
 
 
 def attempt(**more: Any) -> Attempt:
