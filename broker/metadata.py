@@ -28,6 +28,7 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
+from rmqlab.remoting.header import TRUE
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.channel import RemotingError
@@ -162,7 +163,7 @@ class MetadataSync:
     async def _hand_back(self, master: str) -> None:
         """Commit kept offsets to the master, as a consumer does (request 15).
 
-        Every master serves that request.
+        Every master serves that request. One of ours takes no offset that is older than its own.
         """
         for key, queues in list(self.offsets.own.items()):
             topic, _, group = key.partition("@")
@@ -170,7 +171,7 @@ class MetadataSync:
             offsets = {queue_id: table[queue_id] for queue_id in sorted(queues) if queue_id in table}
             for queue_id, offset in offsets.items():
                 header = UpdateConsumerOffsetRequestHeader(
-                    consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+                    consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset, only_forward=TRUE
                 )
                 try:
                     reply = await self.client.request(

@@ -42,9 +42,13 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
 def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Reply:
     """Commit an offset.
 
-    It may go back, and nothing about it is checked (broker-requests#44).
+    It may go back, and nothing about it is checked (broker-requests#44). One that a slave hands back may be older than
+    what its consumers have committed here meanwhile.
     """
     place = (header.consumer_group, header.topic, header.queue_id)
+    known = broker.offsets.query(*place) if header.only_forward else None
+    if known is not None and known > header.commit_offset:
+        return Reply(header={})
     commit_offset(broker, place, header.commit_offset, request.channel.peer)
     return Reply(header={})
 

@@ -68,6 +68,7 @@ class LivingMaster:
         if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and not self.refuses_commits:
             fields = command.header(UpdateConsumerOffsetRequestHeader)
             key = f"{fields.topic}@{fields.consumer_group}"
+            assert fields.only_forward
             self.commits.append((key, fields.queue_id, fields.commit_offset))
             self.offsets.setdefault(key, {})[fields.queue_id] = fields.commit_offset
             return Command(ResponseCode.SUCCESS)

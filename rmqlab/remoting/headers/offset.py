@@ -3,7 +3,7 @@
 Source: broker-requests sections 3.7 to 3.9. Java makes a key of topic and group, and of a missing one the word `null`.
 """
 
-from rmqlab.remoting.header import Header, Int, Long
+from rmqlab.remoting.header import Header, Int, JavaBoolean, Long
 
 
 class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
@@ -27,6 +27,8 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     topic: str = "null"
     queue_id: Int
     commit_offset: Long
+    only_forward: JavaBoolean | None = None
+    """Ours, with `hand_back_consumer_offsets`: no commit if the broker has a higher offset. 4.9.8 ignores it."""
 
 
 class UpdateConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ def query(talk: TalkingBroker, queue_id: int = 0, *, group: str = "g", topic: st
     return talk.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields)
 
 
-def commit(talk: TalkingBroker, offset: int, *, oneway: bool = False) -> list[Command]:
-    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+def commit(talk: TalkingBroker, offset: int, *, oneway: bool = False, **more: str) -> list[Command]:
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(offset), **more}
     return talk.exchange(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=oneway)
 
 
@@ -32,6 +32,13 @@ def test_a_committed_offset_is_given_back(talk: TalkingBroker) -> None:
     """broker-requests#43."""
     commit(talk, 7)
     assert query(talk).ext_fields == {"offset": "7"}
+
+
+def test_an_offset_that_a_slave_hands_back_moves_none_back(talk: TalkingBroker) -> None:
+    """Consumers have gone on at the master while the request was on its way."""
+    for offset, only_forward, known in [(7, "true", "7"), (5, "true", "7"), (9, "true", "9"), (6, "false", "6")]:
+        commit(talk, offset, onlyForward=only_forward)
+        assert query(talk).ext_fields == {"offset": known}
 
 
 @pytest.mark.parametrize("topic", ["T", "NoSuch"])
