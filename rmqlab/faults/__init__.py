@@ -15,6 +15,7 @@ from rmqlab.faults.ha_report import ForgedHaReport
 from rmqlab.faults.isolate import Isolation
 from rmqlab.faults.link.bandwidth import Bandwidth
 from rmqlab.faults.link.blackhole import Blackhole
+from rmqlab.faults.link.corrupt import Corrupt
 from rmqlab.faults.link.cut import Cut
 from rmqlab.faults.link.latency import Latency
 from rmqlab.faults.link.refuse import Refuse
@@ -33,6 +34,7 @@ __all__ = [
     "Blackhole",
     "ClockSkew",
     "ClockStep",
+    "Corrupt",
     "Cut",
     "DelayRequest",
     "DiskFull",
@@ -66,6 +68,7 @@ FAULTS = FaultTable(
         Bandwidth,
         Cut,
         Slice,
+        Corrupt,
         DiskFull,
         SlowSync,
         FailingSync,

@@ -9,7 +9,7 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.faults import Bandwidth, Blackhole, Cut, FaultError, Latency, Refuse, Reset, Slice
+from rmqlab.faults import Bandwidth, Blackhole, Corrupt, Cut, FaultError, Latency, Refuse, Reset, Slice
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request as command
 from rmqlab.runtime.channel import RequestTimeoutError
@@ -87,6 +87,18 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
                 await cluster.events.wait_changed()
         await cluster.heal(active)
         await assert_equal_logs(cluster)
+
+
+async def test_bytes_that_change_on_the_way_are_stored_by_the_slave(cluster: Cluster) -> None:
+    """RocketMQ's HA stream has no checksum: the slave stores what it receives."""
+    await cluster.fault(Corrupt(src="broker-a", dst="broker-a-s", only="ha", every_bytes=2000, count=3))
+    await send(cluster, 20, size=2000)
+    document = await cluster.wait_until("slave-caught-up broker-a:master", LONG)
+    end = document["replication"][0]["masterCommitLogMaxOffset"]
+    ours, theirs = log_of(cluster, "broker-a", end), log_of(cluster, "broker-a-s", end)
+    assert sum(one != other for one, other in zip(ours, theirs, strict=True)) == 3
+    log = cluster.supervisor.directory.log_path("broker-a-s").read_text("utf-8")
+    assert log.count("link broker-a -> broker-a-s: byte") == 3
 
 
 async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:

@@ -237,6 +237,22 @@ async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Nod
     assert await node.ask() == b"?"
 
 
+@pytest.mark.parametrize("out", [False, True])
+async def test_corruption_counts_over_all_connections_and_changes_of_rules(node: Node, *, out: bool) -> None:
+    await node.ask()
+    corruption = rule("corrupt", out=out, every_bytes=400_000, count=2, not_in="10.")
+    node.play(corruption)
+    wrong = 0
+    body = bytes(100_000)
+    for number in range(40):
+        with contextlib.suppress(ConnectionLostError, RequestTimeoutError):  # it can hit the frame's header
+            wrong += await node.ask((THERE, ELSEWHERE)[number % 2], body, timeout=5) != body
+        node.play(corruption, rule("latency", millis=0.1, number=2))
+    assert wrong == 2
+    node.heal()
+    assert await node.ask(body=body) == body
+
+
 async def test_only_the_port_that_is_meant(node: Node) -> None:
     other = node.server.listen(HERE, 0)[1]
     node.play(rule("blackhole", ports=(other,)))

@@ -1,8 +1,8 @@
 """What all link faults have in common."""
 
 import functools
-from collections.abc import Iterable
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable
+from typing import ClassVar, Final, TypeAlias
 
 import attrs
 
@@ -14,6 +14,9 @@ OUTSIDE: Final = "outside"
 """All peers that are not part of the cluster: clients at 127.0.0.1 or anywhere else."""
 ANYONE: Final = "*"
 """All other peers, those outside and later ones included."""
+
+Transform: TypeAlias = Callable[[bytes], bytes]
+"""Changes the bytes of a receive or send."""
 
 _END = "A node, all of a role (broker-a:slave), outside, or * for all others."
 
@@ -43,6 +46,13 @@ class LinkFault(Fault):
     def impair(self, before: Impairment) -> Impairment:
         """Add the effect on bytes that go one way to that of the faults before this one."""
         return before
+
+    def open_transform(self, salt: str) -> Transform | None:  # noqa: ARG002 -- for random choices
+        """Return a transform that has a state, for all bytes of one direction at one node. None without one.
+
+        It is kept as long as the fault is in force. `salt` names the node and the direction, for a fault with a seed.
+        """
+        return None
 
 
 def impairment_of(faults: Iterable[LinkFault]) -> Impairment:

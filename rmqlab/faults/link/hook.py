@@ -12,13 +12,13 @@ import random
 import selectors
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import attrs
 import trio
 
-from rmqlab.faults.link.fault import impairment_of
+from rmqlab.faults.link.fault import Transform, impairment_of
 from rmqlab.faults.link.faultysocket import FaultySocket
 from rmqlab.faults.link.netem import SYN_MOMENTS, SYN_TIMEOUT, UNIMPAIRED, Impairment
 from rmqlab.faults.rules import LinkRule, NodeRules
@@ -52,6 +52,7 @@ class LinkFaults:
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._rules: tuple[LinkRule, ...] = ()
+        self._transforms: dict[tuple[str, bool], Transform] = {}  # by fault and direction
         self.served_ports: set[int] = set()
         """Ports that this process listens at."""
         self._selector = selector
@@ -125,8 +126,12 @@ class LinkFaults:
     # ---- rules ----
 
     def follow(self, rules: NodeRules) -> None:
-        """Put these rules in force instead of those before."""
+        """Put these rules in force instead of those before.
+
+        A fault that remains in force keeps the state of its transform.
+        """
         self._rules = rules.links
+        self._transforms = {(rule.id, rule.is_outbound): fn for rule in rules.links if (fn := self._transform_of(rule))}
         for sock, owner in [*self._owners.items()]:
             if sock not in self._impaired and (ends := self._ends_of(sock)) is not None:
                 self._interpose(sock, owner, ends)
@@ -144,6 +149,12 @@ class LinkFaults:
         for faulty, _ in [*self._impaired.values()]:
             if faulty.is_lingering:
                 faulty.abandon()
+
+    def _transform_of(self, rule: LinkRule) -> Transform | None:
+        if not rule.is_enforced_here:
+            return None
+        way = "sent" if rule.is_outbound else "received"
+        return self._transforms.get((rule.id, rule.is_outbound)) or rule.fault.open_transform(f"{rule.node} {way}")
 
     def _interpose(self, sock: socket.socket, owner: TransportOwner, ends: Ends) -> None:
         if self._impairments(ends) == (UNIMPAIRED, UNIMPAIRED):
@@ -190,9 +201,16 @@ class LinkFaults:
         """Return the effect on received and on sent bytes."""
         rules = [rule for rule in self._rules_of(ends) if rule.is_enforced_here]
         return (
-            impairment_of(rule.fault for rule in rules if not rule.is_outbound),
-            impairment_of(rule.fault for rule in rules if rule.is_outbound),
+            self._together([rule for rule in rules if not rule.is_outbound]),
+            self._together([rule for rule in rules if rule.is_outbound]),
         )
+
+    def _together(self, rules: Sequence[LinkRule]) -> Impairment:
+        """Return the effect of all rules of one direction, with their transforms."""
+        impairment = impairment_of(rule.fault for rule in rules)
+        keys = dict.fromkeys((rule.id, rule.is_outbound) for rule in rules)
+        own = tuple(self._transforms[key] for key in keys if key in self._transforms)
+        return attrs.evolve(impairment, transforms=(*impairment.transforms, *own)) if own else impairment
 
     def _rules_of(self, ends: Ends) -> list[LinkRule]:
         return [rule for rule in self._rules if rule.concerns(ends.host, ends.address, ends.port)]

@@ -46,7 +46,7 @@ class Impairment:
     cut_after: int | None = None
     """Bytes after which the connection ends."""
     transforms: tuple[Callable[[bytes], bytes], ...] = ()
-    """Change the bytes of each receive or send, in order; all connections share them, so they keep no state."""
+    """Change the bytes of each receive or send, in order; all connections share them, and any state that they keep."""
 
 
 UNIMPAIRED: Final = Impairment()
