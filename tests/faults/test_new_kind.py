@@ -70,7 +70,7 @@ def test_its_values_are_accepted_and_described() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "garbel"}, "slice, corrupt, garble; did you mean garble?"),
+        ({"kind": "garbel"}, "full-table, garble; did you mean garble?"),
         ({"kind": "garble"}, "link: kind garble needs byte"),
         ({"kind": "garble", "byte": 256}, "link: byte = 256: expected at most 255"),
         ({"kind": "garble", "byte": 1, "bite": 2}, "no key 'bite'.*did you mean byte?"),
@@ -97,7 +97,7 @@ def test_the_command_line_has_its_options() -> None:
     app.command()(family_command(TABLE.families["link"], apply))
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
     assert "garble: Bytes of one value arrive as another." in shown
-    assert "slice | corrupt | garble" in shown
+    assert "full-table | garble" in shown
     assert "garble: The value instead. [33]" in shown
     CliRunner().invoke(app, ["broker-a", "broker-a-s", "-k", "garble", "--byte", "7", "--as", "8"])
     assert applied == [{**LINK, "kind": "garble", "byte": 7, "arrives_as": 8}]

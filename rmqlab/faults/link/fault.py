@@ -1,8 +1,9 @@
 """What all link faults have in common."""
 
+import enum
 import functools
 from collections.abc import Callable, Iterable
-from typing import ClassVar, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -14,6 +15,21 @@ OUTSIDE: Final = "outside"
 """All peers that are not part of the cluster: clients at 127.0.0.1 or anywhere else."""
 ANYONE: Final = "*"
 """All other peers, those outside and later ones included."""
+
+
+class Connects(enum.Enum):
+    """What happens to new connections from src to dst."""
+
+    MADE = enum.auto()
+    REFUSED = enum.auto()
+    """They fail at once."""
+    LOST = enum.auto()
+    """They hang, and so do those from dst to src: the SYN or its reply is lost."""
+    HANGING = enum.auto()
+    """They hang: dst ignores the SYN."""
+    WAITING = enum.auto()
+    """They succeed, but dst does not accept them."""
+
 
 Transform: TypeAlias = Callable[[bytes], bytes]
 """Changes the bytes of a receive or send."""
@@ -29,11 +45,6 @@ class LinkFault(Fault):
     """
 
     family = "link"
-    refuses_connections: ClassVar[bool] = False
-    """True if connects from src to dst fail at once."""
-    loses_connections: ClassVar[bool] = False
-    """True if connects hang, in either direction: the SYN or its reply is lost."""
-
     src: str = option(f"The sender. {_END}", is_argument=True)
     dst: str = option("The receiver.", is_argument=True)
     only: str | None = option("Only connections to this port.", default=None, choices=PLANES)
@@ -42,6 +53,11 @@ class LinkFault(Fault):
     @property
     def targets(self) -> tuple[str, ...]:
         return self.src, self.dst
+
+    @property
+    def connects(self) -> Connects:
+        """What the fault does to new connections."""
+        return Connects.MADE
 
     def impair(self, before: Impairment) -> Impairment:
         """Add the effect on bytes that go one way to that of the faults before this one."""

@@ -18,7 +18,7 @@ from typing import NoReturn
 import attrs
 import trio
 
-from rmqlab.faults.link.fault import Transform, impairment_of
+from rmqlab.faults.link.fault import Connects, Transform, impairment_of
 from rmqlab.faults.link.faultysocket import FaultySocket
 from rmqlab.faults.link.netem import SYN_MOMENTS, SYN_TIMEOUT, UNIMPAIRED, Impairment
 from rmqlab.faults.rules import LinkRule, NodeRules
@@ -93,14 +93,14 @@ class LinkFaults:
     def admit(self, sock: socket.socket, on_accept: OnAccept) -> None:
         """Pass an accepted connection on.
 
-        Abort it if its link is refused; keep it back while its link is a blackhole.
+        Abort it if its link is refused; keep it back while its link is a blackhole, or this node accepts none.
         """
         ends = self._ends_of(sock)
         if ends is None:
             sock.close()
-        elif self._is_refused(ends, is_outbound=False) or (self._is_blocked(ends) and len(self._limbo) >= MAX_LIMBO):
+        elif self._is_refused(ends, is_outbound=False) or (self._is_kept(ends) and len(self._limbo) >= MAX_LIMBO):
             _abort(sock)
-        elif self._is_blocked(ends):
+        elif self._is_kept(ends):
             self._limbo.append((sock, on_accept, ends))
         else:
             on_accept(sock)
@@ -116,8 +116,9 @@ class LinkFaults:
             await trio.sleep_until(began + moment)
             if self._is_refused(ends, is_outbound=True):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-            if not self._is_blocked(ends):
-                impairment = impairment_of(rule.fault for rule in self._rules_of(ends))
+            impairment = impairment_of(rule.fault for rule in self._rules_of(ends))
+            is_lost = impairment.loss and self._chance.random() < impairment.loss
+            if not is_lost and not self._is_hanging(ends):
                 await trio.sleep(impairment.latency + self._chance.uniform(0, impairment.jitter))
                 return
         await trio.sleep_until(began + SYN_TIMEOUT)
@@ -217,11 +218,31 @@ class LinkFaults:
 
     def _is_refused(self, ends: Ends, *, is_outbound: bool) -> bool:
         """True if a connect in this direction fails at once."""
-        return any(rule.fault.refuses_connections and rule.is_outbound is is_outbound for rule in self._rules_of(ends))
+        rules = self._rules_of(ends)
+        return any(rule.fault.connects is Connects.REFUSED and rule.is_outbound is is_outbound for rule in rules)
 
-    def _is_blocked(self, ends: Ends) -> bool:
-        """True if connects hang: a blackhole either way loses the SYN or its reply."""
-        return any(rule.fault.loses_connections for rule in self._rules_of(ends))
+    def _is_kept(self, ends: Ends) -> bool:
+        """True if this node does not accept a connection that the system has made."""
+        not_accepted = Connects.HANGING, Connects.WAITING
+        return self._is_lost(ends) or any(
+            rule.fault.connects in not_accepted and not rule.is_outbound for rule in self._rules_of(ends)
+        )
+
+    def _is_hanging(self, ends: Ends) -> bool:
+        """True if a connect of this node gets no reply.
+
+        At a single address the peer cannot keep a connection back, so a connect hangs instead of waiting there.
+        """
+        rules = [rule for rule in self._rules_of(ends) if rule.is_outbound]
+        return self._is_lost(ends) or any(
+            rule.fault.connects is Connects.HANGING
+            or (rule.fault.connects is Connects.WAITING and rule.is_enforced_here)
+            for rule in rules
+        )
+
+    def _is_lost(self, ends: Ends) -> bool:
+        """True if a blackhole either way loses the SYN or its reply."""
+        return any(rule.fault.connects is Connects.LOST for rule in self._rules_of(ends))
 
     def _ends_of(self, sock: socket.socket) -> Ends | None:
         """Return None for a connection that has ended already."""
