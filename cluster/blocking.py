@@ -152,12 +152,12 @@ class BlockingCluster(NodeActions):
 
     # ---- acting on it ------------------------------------------------------------------------------------
 
-    def act(self, action: NodeAction[R], target: str) -> R:
+    def act(self, action: NodeAction[R], target: str, *more: str) -> R:
         """Do an action of the table; return its result.
 
-        Each is a method, too: `cluster.kill(target)`.
+        Each is a method, too: `cluster.kill("broker-a:*", "broker-b-s")`.
         """
-        return self._call(lambda: self._cluster.act(action, target))
+        return self._call(lambda: self._cluster.act(action, target, *more))
 
     def fault(self, fault: Fault) -> ActiveFault:
         """Put a fault in force (see `rmqlab.faults`)."""

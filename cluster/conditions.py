@@ -19,7 +19,8 @@ import attrs
 
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.roles import MASTER_ID
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
 
 Document = Mapping[str, Any]
 

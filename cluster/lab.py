@@ -35,6 +35,7 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
+from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_names, node_settings
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
@@ -161,12 +162,12 @@ class Cluster(NodeActions):
         """Return a reader of past and later journal entries. It must be closed."""
         return JournalReader(JournalTail(self.supervisor.directory.journal_dir), self.events)
 
-    async def act(self, action: NodeAction[R], target: str) -> R:
+    async def act(self, action: NodeAction[R], target: str, *more: str) -> R:
         """Do an action of the table; return its result.
 
-        Each is a method, too: `await cluster.kill(target)`.
+        Each is a method, too: `await cluster.kill("broker-a:*", "broker-b-s")`.
         """
-        return await action.run(self.supervisor, target)
+        return await action.run(self.supervisor, join_targets((target, *more)))
 
     @property
     def faults(self) -> list[ActiveFault]:

@@ -47,25 +47,25 @@ class Targets(enum.Enum):
 class AsyncMethod(Protocol[R_co]):
     """An action as a method of the async API."""
 
-    def __call__(self, target: str) -> Coroutine[Any, Any, R_co]: ...
+    def __call__(self, target: str, *more: str) -> Coroutine[Any, Any, R_co]: ...
 
 
 class BlockingMethod(Protocol[R_co]):
     """An action as a method of the blocking API."""
 
-    def __call__(self, target: str) -> R_co: ...
+    def __call__(self, target: str, *more: str) -> R_co: ...
 
 
 class AsyncActor(Protocol):
     """A class whose `act` is a coroutine function."""
 
-    async def act(self, action: "NodeAction[R]", target: str) -> R: ...
+    async def act(self, action: "NodeAction[R]", target: str, *more: str) -> R: ...
 
 
 class BlockingActor(Protocol):
     """A class whose `act` returns the result."""
 
-    def act(self, action: "NodeAction[R]", target: str) -> R: ...
+    def act(self, action: "NodeAction[R]", target: str, *more: str) -> R: ...
 
 
 @attrs.define(eq=False, kw_only=True, repr=False)
@@ -74,7 +74,7 @@ class NodeAction(Generic[R]):
 
     `R` is what it returns to a program.
 
-    As an attribute of a class that has `act`, it is a method with the parameter `target`. The attribute's name is the
+    As an attribute of a class that has `act`, it is a method that accepts one target or several. The attribute's name is the
     method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario action.
     """
 

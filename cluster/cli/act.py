@@ -6,15 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from rmqlab.cluster.actions.action import NodeAction
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Target, command, console, print_json
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Targets, command, console, print_json
+from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.runtime.printable import printable
 
 
 def command_of(action: NodeAction[Any]) -> Callable[..., None]:
     """Return the function of an action's command."""
 
-    def act(target: Target, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
-        document = command(name, action.name, target=target)
+    def act(targets: Targets, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
+        document = command(name, action.name, target=join_targets(targets))
         if as_json:
             print_json(document)
             return

@@ -16,7 +16,8 @@ from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, direct
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.nodestore import store_config
-from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError
 from rmqlab.store.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
 from rmqlab.store.disk import StoreError
 

@@ -26,7 +26,8 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.diverged.listing import DivergedMessage, Listing, list_diverged
 from rmqlab.cluster.diverged.resend import SKIPPED, Resent, as_sent, resend
 from rmqlab.cluster.supervisor.command import explain_absence
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.remoting.message import PROPERTY_KEYS, RecordError
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.outcomes import STORED

@@ -8,6 +8,7 @@ import attrs
 import typer
 
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name
+from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
 from rmqlab.faults.table import Family, Field, description_of, summary_of
 
@@ -21,6 +22,8 @@ def family_command(family: Family, apply: Apply) -> Callable[..., None]:
     """
 
     def run(*, name: str, as_json: bool, **values: Any) -> None:
+        if isinstance(values.get("target"), list):
+            values["target"] = join_targets(values["target"])
         apply(name, {"type": family.name, **values}, as_json=as_json)
 
     parameters = [*_parameters(family)]
@@ -39,14 +42,17 @@ def help_of(family: Family) -> str:
 
 
 def _parameters(family: Family) -> list[inspect.Parameter]:
-    common = attrs.fields(family.base)
-    parameters = [_parameter(family, field) for field in common if option_of(field).is_argument]
+    parameters = [_parameter(family, field) for field in _arguments_of(family)]
     if family.has_kinds:
         parameters.append(_kind_parameter(family))
     parameters += [_parameter(family, field) for field in family.fields.values() if not option_of(field).is_argument]
     parameters.append(_keyword("name", Name, DEFAULT_NAME))
     parameters.append(_keyword("as_json", AsJson, default=False))
     return parameters
+
+
+def _arguments_of(family: Family) -> list[Field]:
+    return [field for field in attrs.fields(family.base) if option_of(field).is_argument]
 
 
 def _kind_parameter(family: Family) -> inspect.Parameter:
@@ -56,6 +62,9 @@ def _kind_parameter(family: Family) -> inspect.Parameter:
 
 def _parameter(family: Family, field: Field) -> inspect.Parameter:
     if option_of(field).is_argument:
+        if field.name == "target" and not _arguments_of(family)[1:]:
+            declared = typer.Argument(help=_help(field), metavar="TARGET...")
+            return _keyword(field.name, Annotated[list[str], declared])
         return _keyword(field.name, Annotated[str, typer.Argument(help=_help(field))])
     by_kind = family.own_fields(field.name) if family.has_kinds else {}
     if not by_kind:

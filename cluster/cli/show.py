@@ -29,7 +29,8 @@ from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, ex
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 

@@ -20,6 +20,10 @@ from rmqlab.runtime.printable import printable_lines
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster, or path of a run.", metavar="NAME")]
 Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
+Targets = Annotated[
+    list[str],
+    typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a:*, ...", metavar="TARGET..."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 DEFAULT_NAME = "default"

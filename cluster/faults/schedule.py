@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
 from rmqlab.runtime.validators import at_least
 

@@ -31,6 +31,7 @@ from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
+from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.worker import in_thread
 
@@ -97,7 +98,7 @@ def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
         raise TypeError(f"expected a name, or an array of names, got {value!r}")
-    return tuple(names)
+    return tuple(word for name in names for word in target_words(name))
 
 
 def _name(value: Any) -> str:

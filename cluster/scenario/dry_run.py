@@ -16,7 +16,8 @@ from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
 from rmqlab.cluster.supervisor.roles import demoted, promoted
-from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWERLESS}
 _ASKING = ("sent", "delivered", "ended")

@@ -13,6 +13,7 @@ from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.roles import led_by_first
+from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
@@ -20,7 +21,6 @@ from rmqlab.cluster.supervisor.topology import (
     Placement,
     UnknownTargetError,
     check_spec,
-    find_targets,
     nodes_of,
     place,
     workload_host,

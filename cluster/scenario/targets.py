@@ -7,7 +7,8 @@ import attrs
 from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.cluster.workload.consume import ConsumeConfig
 
 

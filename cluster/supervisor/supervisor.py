@@ -22,13 +22,13 @@ from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
 from rmqlab.cluster.supervisor.roles import changes_of, demoted, promoted
+from rmqlab.cluster.supervisor.targets import ALL_MEMBERS, find_targets, target_words
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
     NodeKind,
     Placement,
     check_workload_name,
-    find_targets,
     namesrv_addr,
     workload_host,
 )
@@ -91,9 +91,14 @@ class Supervisor:
 
         Of several masters of one group, those that run, if any does: the others were masters before.
         """
+        found = [node for word in target_words(target) for node in self._find(word)]
+        return list({node.name: node for node in found}.values())
+
+    def _find(self, target: str) -> list[Node]:
         found = find_targets(target, self.nodes.values())
         alive = [node for node in found if self.life(node.name).is_alive]
-        return alive if alive and all(node.is_master for node in found) else found
+        is_masters = all(node.is_master for node in found) and not target.endswith(f":{ALL_MEMBERS}")
+        return alive if alive and is_masters else found
 
     def life(self, name: str) -> ProcessState:
         """Return the state of a node's process."""

@@ -5,7 +5,6 @@ clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` ov
 (`Placement.subnet`), N that of the node. On machines with 127.0.0.1 only, nodes have different ports instead.
 """
 
-import difflib
 import enum
 import json
 import re
@@ -295,37 +294,6 @@ def workload_host(placement: Placement, index: int) -> str:
 def namesrv_addr(nodes: Iterable[Node]) -> str:
     """Return the addresses of all nameservers for clients, separated by `;`."""
     return ";".join(node.address for node in nodes if node.kind is NodeKind.NAMESERVER)
-
-
-def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes of a target. UnknownTargetError lists the valid ones.
-
-    Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`. In a
-    DLedger group, `broker-a` is the member that leads.
-    """
-    known = list(nodes)
-    name, colon, role = target.partition(":")
-    if not colon:
-        found = [node for node in known if node.name == name]
-        found = found or [node for node in known if node.group == name and node.member_id and node.is_master]
-    else:
-        members = [node for node in known if node.group == name]
-        found = [node for node in members if {"master": node.is_master, "slave": node.is_slave}.get(role, False)]
-    if not found:
-        groups = dict.fromkeys(node.group for node in known if node.group)
-        raise UnknownTargetError(
-            f"no node {target!r} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
-            + (f"; groups: {', '.join(f'{group}:master, {group}:slave' for group in groups)}" if groups else "")
-        )
-    return found
-
-
-def _near(target: str, nodes: Iterable[Node]) -> str:
-    known = list(nodes)
-    groups = {node.group for node in known if node.group}
-    targets = {node.name for node in known} | {f"{group}:{role}" for group in groups for role in ("master", "slave")}
-    close = difflib.get_close_matches(target, sorted(targets), 1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:

@@ -127,7 +127,7 @@ class Fault:
 class TargetedFault(Fault):
     """A fault of one node, or of each node of a role."""
 
-    target: str = option("A node, or a role such as broker-a:slave.", is_argument=True)
+    target: str = option("A node, a role such as broker-a:slave, or several: broker-a:*,broker-b-s.", is_argument=True)
 
     @property
     def targets(self) -> tuple[str, ...]:

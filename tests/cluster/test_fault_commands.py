@@ -111,6 +111,20 @@ def test_what_makes_no_sense_is_said_and_changes_nothing(rmqlab: Run, command: s
     assert listed(rmqlab) == []
 
 
+def test_one_fault_at_several_targets_and_one_action_on_a_whole_group(rmqlab: Run) -> None:
+    full = json.loads(rmqlab("fault", "disk", "broker-a:slave", "broker-a", "-k", "full", "--json").stdout)
+    assert full["target"] == "broker-a:slave,broker-a"
+    assert rmqlab("fault", "link", "broker-a:*", "namesrv-1", "-k", "reset").returncode == 0
+    assert rmqlab("heal", "all").returncode == 0
+    done = rmqlab("pause", "broker-a:*", "namesrv-2")
+    assert (done.returncode, "no node 'namesrv-2' here" in done.stderr) == (2, True)
+    paused = rmqlab("pause", "broker-a:*", "namesrv-1", "--json")
+    assert [node["state"] for node in json.loads(paused.stdout)] == ["paused"] * 3
+    assert rmqlab("wait", "paused", "broker-a:*").returncode == 0
+    assert rmqlab("resume", "namesrv-1", "broker-a:*").returncode == 0
+    assert rmqlab("wait", "route-has", "broker-a:*").returncode == 0  # the nameserver saw resets
+
+
 def test_sends_are_answered_as_the_fault_wants_so_many_times_and_then_it_is_over(rmqlab: Run) -> None:
     assert rmqlab(*PRODUCE, "-c", "1", "--json").returncode == 0  # the topic is made
     message = rmqlab(

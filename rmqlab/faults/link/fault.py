@@ -34,7 +34,7 @@ class Connects(enum.Enum):
 Transform: TypeAlias = Callable[[bytes], bytes]
 """Changes the bytes of a receive or send."""
 
-_END = "A node, all of a role (broker-a:slave), outside, or * for all others."
+_END = "A node, all of a role (broker-a:slave) or group (broker-a:*), outside, or * for all others."
 
 
 @attrs.frozen(kw_only=True)

@@ -36,6 +36,7 @@ def check_types(cluster: Cluster, blocking: BlockingCluster) -> None:
     assert_type(blocking.kill, BlockingMethod[None])
     assert_type(blocking.wipe("broker-a"), Mapping[str, int])
     assert_type(blocking.isolate(target="broker-a"), ActiveFault)
+    assert_type(blocking.isolate("broker-a:*", "broker-b-s"), ActiveFault)
 
 
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=str)

@@ -17,7 +17,8 @@ from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.diverged.listing import DivergedMessage, list_diverged
 from rmqlab.cluster.diverged.resend import Resent, as_sent, reasons_to_skip
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, find_targets, place
+from rmqlab.cluster.supervisor.targets import find_targets
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.remoting.message import RecordError, StoredMessage
 from rmqlab.runtime.journal import JournalEntry, JournalWriter
 from rmqlab.store.diverged import CutDamage

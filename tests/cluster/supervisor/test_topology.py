@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
     BROKER_SLOTS,
     ClusterSpec,
     Placement,
     UnknownTargetError,
     check_spec,
-    find_targets,
     group_name,
     namesrv_addr,
     node_settings,
@@ -79,13 +79,18 @@ def test_groups_beyond_z_get_two_letters() -> None:
         ("broker-a-s", ["broker-a-s"]),
         ("broker-b-s2", ["broker-b-s2"]),
         ("namesrv-1", ["namesrv-1"]),
+        ("broker-a:*", ["broker-a", "broker-a-s", "broker-a-s2"]),
+        ("broker-b-s,broker-b:slave namesrv-2", ["broker-b-s", "broker-b-s2", "namesrv-2"]),
     ],
 )
 def test_targets_are_found_by_name_and_by_role(target: str, names: list[str]) -> None:
     assert [node.name for node in find_targets(target, NODES)] == names
 
 
-@pytest.mark.parametrize("target", ["broker-c", "broker-a:leader", "namesrv-1:master", "", ":", "broker-a-s:slave"])
+@pytest.mark.parametrize(
+    "target",
+    ["broker-c", "broker-a:leader", "namesrv-1:master", "", ":", "broker-a-s:slave", "broker-a,x", "namesrv:*"],
+)
 def test_an_unknown_target_lists_what_exists(target: str) -> None:
     with pytest.raises(UnknownTargetError) as caught:
         find_targets(target, NODES)

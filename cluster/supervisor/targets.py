@@ -1,0 +1,65 @@
+"""The nodes that a target names: `broker-a`, `broker-a:slave`, `broker-a:*`, or several with commas. No I/O."""
+
+import difflib
+from collections.abc import Iterable
+
+from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
+
+ALL_MEMBERS = "*"
+"""The role that names all members of a group: `broker-a:*`."""
+
+
+def target_words(target: str) -> list[str]:
+    """Return the single targets of `broker-a:*,broker-b-s`; spaces separate, too. An empty target is one."""
+    return target.replace(",", " ").split() or [""]
+
+
+def join_targets(targets: Iterable[str]) -> str:
+    """Return the target that names all of these: the reverse of `target_words`."""
+    return ",".join(targets)
+
+
+def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes of a target, each once. UnknownTargetError lists the valid ones.
+
+    Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`,
+    `broker-a:*`, and several of them with commas. In a DLedger group, `broker-a` is the member that leads.
+    """
+    known = list(nodes)
+    found = [node for word in target_words(target) for node in _find_target(word, known)]
+    return list({node.name: node for node in found}.values())
+
+
+def _find_target(target: str, known: list[Node]) -> list[Node]:
+    name, colon, role = target.partition(":")
+    if not colon:
+        found = [node for node in known if node.name == name]
+        found = found or [node for node in known if node.group == name and node.member_id and node.is_master]
+    else:
+        members = [node for node in known if node.group == name]
+        found = [node for node in members if _has_role(node, role)]
+    if not found:
+        groups = dict.fromkeys(node.group for node in known if node.group)
+        raise UnknownTargetError(
+            f"no node {target!r} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
+            + (
+                f"; groups: {', '.join(f'{group}:master, {group}:slave, {group}:*' for group in groups)}"
+                if groups
+                else ""
+            )
+        )
+    return found
+
+
+def _has_role(node: Node, role: str) -> bool:
+    return {"master": node.is_master, "slave": node.is_slave, ALL_MEMBERS: True}.get(role, False)
+
+
+def _near(target: str, nodes: Iterable[Node]) -> str:
+    known = list(nodes)
+    groups = {node.group for node in known if node.group}
+    targets = {node.name for node in known} | {
+        f"{group}:{role}" for group in groups for role in ("master", "slave", "*")
+    }
+    close = difflib.get_close_matches(target, sorted(targets), 1)
+    return f", did you mean {close[0]}?" if close else ""
