@@ -12,6 +12,7 @@ Each has its own flag, body and properties.
 Source: store-and-ha section 2.8, broker-requests section 1.5; class MessageDecoder.
 """
 
+import functools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Self
@@ -23,6 +24,7 @@ from rmqlab.remoting.message import Buffer, RecordError
 _ITEM: Final = struct.Struct(">iiiii")  # size, magic, CRC, flag, body size
 _HEAD: Final = struct.Struct(">i8xii")
 _SHORT: Final = struct.Struct(">h")
+_MAX_PROPERTIES: Final = 0x7FFF  # bytes: the size is an int16
 
 
 @attrs.define(slots=True)
@@ -77,6 +79,35 @@ def encode_batch(items: Sequence[BatchItem]) -> bytes:
 
 def decode_batch(body: bytes) -> Batch:
     """Parse the body of a batch send. RecordError if lengths are inconsistent."""
+    return _decode_alike(body) or _decode_each(body)
+
+
+def _decode_alike(body: bytes) -> Batch | None:
+    """Parse messages whose bodies have one size, and whose properties have one size.
+
+    None for any others, also for invalid ones. Most batches of one producer are like that, and this costs a third.
+    """
+    if len(body) < _ITEM.size + _SHORT.size:
+        return None
+    size, _, body_size = _HEAD.unpack_from(body)
+    properties_size = size - _ITEM.size - _SHORT.size - body_size
+    if body_size < 0 or not 0 <= properties_size <= _MAX_PROPERTIES or len(body) % size:
+        return None
+    sizes, flags, body_sizes, bodies, properties_sizes, properties = zip(
+        *_item_of(body_size, properties_size).iter_unpack(body), strict=True
+    )
+    count = len(bodies)
+    if (sizes.count(size), body_sizes.count(body_size), properties_sizes.count(properties_size)) != (count,) * 3:
+        return None
+    return Batch(list(bodies), list(properties), list(flags))
+
+
+@functools.lru_cache(256)
+def _item_of(body_size: int, properties_size: int) -> struct.Struct:
+    return struct.Struct(f"{_HEAD.format}{body_size}sh{properties_size}s")
+
+
+def _decode_each(body: bytes) -> Batch:
     batch = Batch([], [], [])
     add_body, add_properties, add_flag = batch.bodies.append, batch.properties.append, batch.flags.append
     unpack_head, unpack_short, at, whole = _HEAD.unpack_from, _SHORT.unpack_from, 0, len(body)

@@ -189,14 +189,17 @@ def host_id(host: str, port: int) -> str:
 
 def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> bytes:
     """Return the ids of a batch, joined by commas, as sent on the wire."""
-    one = _ids_of(host, port)
-    return one % offsets[0] if len(offsets) == 1 else b",".join([one % offset for offset in offsets])
+    prefix = _id_prefix(host, port)
+    if len(offsets) == 1:
+        return b"%s%016X" % (prefix, offsets[0])
+    texts = struct.pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+    return prefix + texts.encode().replace(b",", b"," + prefix)
 
 
 @functools.lru_cache(256)
-def _ids_of(host: str, port: int) -> bytes:
-    """Return the format of a broker's message ids, for a commit log offset."""
-    return host_id(host, port).encode() + b"%016X"
+def _id_prefix(host: str, port: int) -> bytes:
+    """Return what all message ids of a broker begin with."""
+    return host_id(host, port).encode()
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:

@@ -26,6 +26,14 @@ _SYS_FLAG: Final = struct.Struct(">i")
 DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
+# Masks for a number of so many lanes of 64 bits.
+_LANES: Final = 512
+_ONES: Final = sum(1 << 64 * lane for lane in range(_LANES))
+_LOW_8: Final = 0x00FF_00FF_00FF_00FF * _ONES
+_LOW_16: Final = 0x0000_FFFF_0000_FFFF * _ONES
+_LOW_32: Final = 0x0000_0000_FFFF_FFFF * _ONES
+_ZEROS: Final = sum(48 * 31**i for i in range(DIGITS))  # a base contains the digits as if they were "0"
+
 _PATIENCE: Final = 8  # records unlike the expected pattern, until another pattern is expected
 _PAIR_END: Final = b"\x02"
 
@@ -78,17 +86,34 @@ def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[in
     found = key_digits(first + tail, topic_parts)
     if found is None or found.at + DIGITS > len(first):
         return None
-    end = found.at + DIGITS
-    head, rest, size = first[: found.at], first[end:], len(first)
-    are_alike = [len(text) == size and text.startswith(head) and text.endswith(rest) for text in texts]
-    if not all(are_alike):
+    head, rest = first[: found.at], first[found.at + DIGITS :]
+    # Texts of one size, cut where each ends and the next begins, must leave eight characters each.
+    pieces = (rest + b"".join(texts) + head).split(rest + head)
+    digits = b"".join(pieces)
+    sizes, kept = set(map(len, texts)), set(map(len, pieces[1:-1]))
+    if len(pieces) != len(texts) + 2 or sizes != {len(first)} or kept != {DIGITS} or not digits.isalnum():
         return None
-    digits = b"".join([text[found.at : end] for text in texts]).translate(_ABOVE_0)
-    base = found.base
-    if not digits.isalnum():  # no client makes such a key
-        return None
-    hashes = [(base + int(digits[at : at + DIGITS], 31)) & 0xFFFFFFFF for at in range(0, len(digits), DIGITS)]
-    return [hashed if hashed < 0x8000_0000 else (0x1_0000_0000 - hashed) & 0x7FFF_FFFF for hashed in hashes]
+    return hashes_of_digits(digits, found.base)
+
+
+def hashes_of_digits(digits: bytes, base: int) -> list[int]:
+    """Return the index hashes of keys by their last eight digits, joined.
+
+    `base` is the hash contribution of all before them. A number of 64-bit lanes holds many keys: three steps of its
+    arithmetic make one hash of each lane's eight characters.
+    """
+    hashes: list[int] = []
+    for start in range(0, len(digits), DIGITS * _LANES):
+        part = digits[start : start + DIGITS * _LANES]
+        count = len(part) // DIGITS
+        lanes = int.from_bytes(part, "little")
+        lanes = (lanes & _LOW_8) * 31 + (lanes >> 8 & _LOW_8)
+        lanes = (lanes & _LOW_16) * 31**2 + (lanes >> 16 & _LOW_16)
+        lanes = (lanes & _LOW_32) * 31**4 + (lanes >> 32 & _LOW_32)
+        lanes += ((base - _ZEROS) & 0xFFFFFFFF) * (_ONES >> 64 * (_LANES - count))
+        signed = struct.unpack(f"<{'i4x' * count}", lanes.to_bytes(len(part), "little"))
+        hashes += [abs(hashed) & 0x7FFF_FFFF for hashed in signed]  # as in `key_hash`
+    return hashes
 
 
 def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:

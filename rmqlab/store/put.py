@@ -33,7 +33,7 @@ from rmqlab.store.config import StoreConfig
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
 from rmqlab.store.dispatch import Dispatcher, tags_code_in
 from rmqlab.store.index import Index, IndexEntry
-from rmqlab.store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.indexing import index_hashes, topic_parts_of, unique_key_hash
 from rmqlab.store.queues import Queues, can_have_queues
 from rmqlab.store.results import PutResult, PutStatus
 
@@ -169,16 +169,16 @@ class Putter:
 
     def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> None:
         """Enter a batch in queue and index from its known fields, without reading the log."""
-        dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
+        dispatcher, hashes = self.dispatcher, records.hashes
         offsets, stored_at = put.physical_offsets or [], put.store_timestamp
-        topic_parts = topic_parts_of(prefix)
-        own, tails = records.batch.properties, records.tails
-        hashes = hashes_of_alike(own, tails[0], topic_parts)
         if hashes is not None:
-            tags_codes = [tags_code_in(b"\x02" + own[0] + tails[0] + b"\x02")] * len(own)
+            tags_codes = [tags_code_in(b"\x02" + records.batch.properties[0] + records.tails[0] + b"\x02")] * len(
+                offsets
+            )
             keys: list[IndexEntry] = list(zip(hashes, offsets, repeat(stored_at)))
         else:
-            tags_codes, keys = [], []
+            prefix = f"{queue.topic}#".encode()
+            topic_parts, tags_codes, keys = topic_parts_of(prefix), [], []
             for text, physical in zip(records.texts(), offsets, strict=True):
                 fenced = b"\x02" + text + b"\x02"
                 tags_codes.append(tags_code_in(fenced))

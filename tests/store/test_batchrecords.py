@@ -37,11 +37,12 @@ SHARED = st.sampled_from(["WAIT\x01true\x02CLUSTER\x01c", "", "TAGS\x01shared", 
 def batches(draw: st.DrawFn) -> list[BatchItem]:
     """Mostly of messages that are alike, as one producer's are."""
     before, after, ending = draw(OTHERS), draw(OTHERS), draw(st.sampled_from(["", "\x02"]))
+    bodies = draw(st.sampled_from([st.binary(max_size=40), st.binary(min_size=9, max_size=9)]))
     items = []
     for key in draw(st.lists(draw(st.sampled_from([COUNTED, KEYS])), min_size=1, max_size=30)):
         pairs = [*before, *([f"UNIQ_KEY\x01{key}"] if key else []), *(after if draw(st.integers(0, 9)) else [])]
         text = "\x02".join(pairs) + (ending if pairs else "")
-        items.append(BatchItem(draw(st.binary(max_size=40)), text.encode(), draw(st.sampled_from([0, 0, 7]))))
+        items.append(BatchItem(draw(bodies), text.encode(), draw(st.sampled_from([0, 0, 7]))))
     return items
 
 
