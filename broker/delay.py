@@ -20,13 +20,15 @@ from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
 from rmqlab.store.configfile import keep_config_file, load_config_file
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.results import PutResult
+from rmqlab.store.results import Decision, PutResult, PutStatus
 
 FIRST_AFTER = 1.0
 """Seconds from the start to the first delivery."""
 PERIOD = 0.1
 """Seconds between two deliveries."""
 PAUSE_AFTER_ERROR_MILLIS = 10_000
+PAUSE_AFTER_FAILURE_MILLIS = 100
+"""After a put that no quorum has stored in time."""
 SERVICE = "delayed delivery"
 NEVER_DELAYED = (names.HALF_TOPIC, names.SCHEDULE_TOPIC)
 """Destinations that are skipped. Nothing could resolve a half message that was delayed (RocketMQ drops it as well), and
@@ -82,6 +84,10 @@ class DelayedDelivery:
     _delays: tuple[int, ...] = attrs.field(init=False)
     _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
     """Wall-clock ms until which a level is paused after an error."""
+    _undecided: dict[int, Decision] = attrs.field(factory=dict, init=False)
+    """By level: the put of its next entry, until the broker's DLedger group decides on it (dledger#58)."""
+    _is_decided: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set at each decision, and replaced by the loop."""
 
     def __attrs_post_init__(self) -> None:
         self._delays = self.store.config.delay_millis
@@ -94,6 +100,7 @@ class DelayedDelivery:
         """
         loaded = load_config_file(self.path, DelayOffsets.decode)
         known = loaded.offset_table if loaded is not None else {}
+        self._undecided.clear()
         self.offsets.clear()
         self.offsets.update({level: self._within_queue(level, at) for level, at in known.items()})
 
@@ -116,7 +123,10 @@ class DelayedDelivery:
         while True:
             while self.deliver_due():
                 await trio.lowlevel.checkpoint()
-            await trio.sleep(PERIOD)
+            self._is_decided = trio.Event()
+            with trio.move_on_after(PERIOD):
+                await self._is_decided.wait()
+                continue
             await self.alarm.sleep(self.seconds_until_due())
 
     def deliver_due(self) -> bool:
@@ -134,7 +144,8 @@ class DelayedDelivery:
 
     def _millis_until_due(self, level: int) -> float:
         heads = self._entries(level, self._position(level), 1)
-        if not heads:
+        decision = self._undecided.get(level)
+        if not heads or (decision is not None and decision.status is None):
             return math.inf
         now = self.now_millis()
         return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
@@ -144,16 +155,16 @@ class DelayedDelivery:
 
         Returns the number of entries that are done.
         """
-        now, position = self.now_millis(), self._position(level)
-        if self._resume_at.get(level, 0) > now:
+        now = self.now_millis()
+        if self._resume_at.get(level, 0) > now or not self._follow_decision(level):
             return 0
-        done = 0
+        done, position = 0, self._position(level)
         for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):
             if self._due(level, due, now) > now:
                 break
             try:
-                if not self._deliver_or_skip(physical_offset, size):
-                    break  # the store refuses puts for now: retry this entry at the next delivery
+                if not self._deliver_or_skip(level, physical_offset, size):
+                    break  # refused for now, or not decided: retry this entry at the next delivery
             except OSError as exc:  # a state of the machine that the store does not report as a refusal
                 self.skipped.errors.caught(SERVICE, exc, f"level {level}")
                 self._resume_at[level] = now + PAUSE_AFTER_ERROR_MILLIS
@@ -163,13 +174,31 @@ class DelayedDelivery:
             self.offsets[level] = position + done
         return done
 
-    def _deliver_or_skip(self, physical_offset: int, size: int) -> bool:
+    def _follow_decision(self, level: int) -> bool:
+        """Count the entry of the last put as done if a quorum has stored it.
+
+        False while the group has not decided. After another decision, such as a timeout, the entry is put again, and
+        if the first one is committed later, the message is delivered twice (syncDeliver).
+        """
+        decision = self._undecided.get(level)
+        if decision is None:
+            return True
+        if decision.status is None:
+            return False
+        del self._undecided[level]
+        if decision.status is not PutStatus.PUT_OK:
+            self._resume_at[level] = self.now_millis() + PAUSE_AFTER_FAILURE_MILLIS
+            return False
+        self.offsets[level] = self._position(level) + 1
+        return True
+
+    def _deliver_or_skip(self, level: int, physical_offset: int, size: int) -> bool:
         """Deliver a message, or skip one that can never be delivered.
 
-        False if it is to be tried again.
+        False if it is to be tried again, or if the group has still to decide on it.
         """
         try:
-            return self._deliver(physical_offset, size)
+            return self._deliver(level, physical_offset, size)
         except OSError:
             raise
         except RecordError as exc:
@@ -178,8 +207,10 @@ class DelayedDelivery:
             self.skipped.caught(SERVICE, physical_offset, exc)
         return True
 
-    def _deliver(self, physical_offset: int, size: int) -> bool:
-        """Store a message in its real queue. False if the store refuses puts for now.
+    def _deliver(self, level: int, physical_offset: int, size: int) -> bool:
+        """Store a message in its real queue.
+
+        False if the store refuses puts for now, or if a group has to decide on this one.
 
         The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there. RecordError if the message can never
         be delivered; RocketMQ tries such a message every 100 ms, and nothing behind it in its level is delivered.
@@ -194,7 +225,15 @@ class DelayedDelivery:
         result = self.put(copy_of(stored, topic, queue_id))
         if is_final(result):
             raise RecordError(f"{result.status.name}: {result.reason}")
+        if result.decision is not None:
+            self._undecided[level] = result.decision
+            result.decision.when_made(self._note_decision)
+            return False
         return result.is_stored
+
+    def _note_decision(self, _status: PutStatus, _cause: str | None) -> None:
+        self._is_decided.set()
+        self.alarm.bring_forward(self.now_millis())
 
     def _due(self, level: int, due: int, now: int) -> int:
         """Return the wall-clock ms of delivery.

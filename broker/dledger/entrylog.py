@@ -20,6 +20,8 @@ from rmqlab.store.recovery import Walk, record_size
 from rmqlab.store.results import Decision
 
 GroupServer: TypeAlias = Server[Decision, Request]
+FULL_ABOVE_FORCED: Final = 5
+"""Percent above the limit of forced cleaning at which a member refuses appends; 95 at most (DLedgerConfig)."""
 PHYSICAL_AT: Final = 28
 """Position in a record of its own log offset."""
 _LONG: Final = struct.Struct(">q")
@@ -45,23 +47,34 @@ class EntryLog(CommitLog):
     server: GroupServer = attrs.field(kw_only=True)
     now: Callable[[], int] = attrs.field(kw_only=True)
     """The time of the group's member, in ms."""
+    full_percent: int = attrs.field(kw_only=True, default=90)
+    """Used space of the disk above which the member refuses appends."""
     on_append: list[Callable[[], None]] = attrs.field(factory=list, init=False)
     """Called after each append of this broker's own."""
     buffer: RecordBuffer = attrs.field(factory=lambda: RecordBuffer(bytearray()), init=False)
 
     @classmethod
-    def of(cls, server: GroupServer, now: Callable[[], int]) -> Self:
-        """Return the log of a member whose entries are recovered."""
-        return cls(server.store.data, BODY_OFFSET, server=server, now=now)
+    def of(cls, server: GroupServer, now: Callable[[], int], forced_percent: int) -> Self:
+        """Return the log of a member whose entries are recovered.
+
+        `forced_percent`: used space above which files are deleted before they expire.
+        """
+        full_percent = min(forced_percent + FULL_ABOVE_FORCED, 95)
+        return cls(server.store.data, BODY_OFFSET, server=server, now=now, full_percent=full_percent)
 
     @property
     def entries(self) -> EntryStore:
         return self.server.store
 
     @property
+    def min_offset(self) -> int:
+        """Where the first entry begins, or the first file (MmapFileList.getMinOffset)."""
+        return max(self.files.min_offset, self.entries.begin_position) if self.files.files else 0
+
+    @property
     def max_offset(self) -> int:
         """The end of the last committed entry, or the begin of the log (dledger#55)."""
-        return max(self.files.min_offset, min(self.entries.committed_end, self.files.max_offset))
+        return max(self.min_offset, min(self.entries.committed_end, self.files.max_offset))
 
     def load(self) -> None:
         """Do nothing: `EntryStore.open` has loaded and recovered the files."""
@@ -72,6 +85,15 @@ class EntryLog(CommitLog):
             self.entries.save_checkpoint()
         finally:
             self.entries.unmap()
+
+    @property
+    def extra_hours(self) -> int:
+        """DLedgerCommitLog adds an hour to `fileReservedTime` (dledger#60)."""
+        return 1
+
+    def note_used(self, used_percent: int) -> None:
+        """Refuse appends of any role while the disk is too full (dledger#59)."""
+        self.entries.is_full = used_percent > self.full_percent
 
     def drop_first(self) -> None:
         self.entries.drop_first_file()

@@ -34,7 +34,8 @@ def group_log(settings: GroupSettings, now: Callable[[], int], random_below: Cal
     """Return the kind of log that a member has. `now` is its time in ms."""
 
     def make_log(config: StoreConfig, disk: Disk) -> CommitLog:
-        return EntryLog.of(_open_server(settings, config, disk, random_below), now)
+        server = _open_server(settings, config, disk, random_below)
+        return EntryLog.of(server, now, config.disk_space_clean_forcibly_ratio)
 
     return LogKind(make_log, recover, GroupPutter)
 
@@ -71,7 +72,7 @@ def recover(
     record is surely in them.
     """
     queues.recover(crashed=crashed, on_recovered=on_recovered)
-    if not log.files.files:
+    if not log.files.files or queues.max_physical <= log.min_offset:  # a log that began anew: see `LogFollower`
         queues.delete_all()
         return Restart()
     end = log.max_offset

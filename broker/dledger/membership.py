@@ -10,7 +10,7 @@ from rmqlab.broker.tasks import TaskStarter
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import forget_from
+from rmqlab.store.truncate import forget_all, forget_from
 
 
 @attrs.frozen(eq=False)
@@ -47,9 +47,12 @@ class LogFollower:
 
         Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
         copies, so a committed entry can be replaced, too; its queues then keep what they have (section 6.2). Ours
-        drop it.
+        drop it. A log that begins anew has nothing that its queues point at. A real member's queues go on where they
+        ended, with wrong offsets from then on (dledger#60).
         """
-        if cut_to < self.store.dispatched_offset:
+        if cut_to <= self.log.entries.begin_position:
+            forget_all(self.store)
+        elif cut_to < self.store.dispatched_offset:
             forget_from(self.store, cut_to)
         else:
             self.store.flusher.cut(cut_to)

@@ -154,7 +154,7 @@ def clean_expired_consumequeue(broker: Broker, _header: None, _request: Request)
 
 def delete_expired_commitlog(broker: Broker, _header: None, _request: Request) -> Reply:
     """Let the next 20 rounds of cleaning delete expired commit log files at any hour."""
-    broker.store.delete_by_hand()
+    broker.store.cleaner.delete_by_hand()
     return Reply()
 
 

@@ -41,12 +41,14 @@ class EntryStore:
     """The last committed entry that is known here. A truncate does not lower it (dledger#46)."""
     committed_end: int = -1
     """Position behind that entry: readers see bytes before it."""
-    _begin_position: int = 0
+    begin_position: int = 0
     """Position of the first entry: the start of the first file, except after a truncate beyond the log."""
     _cut_to: int | None = None
     """Least position at which the log was cut since `take_cut`."""
     synced_end: int = 0
     """Position in the data files before which all is on disk, for owners who call `flush`."""
+    is_full: bool = False
+    """True while the owner finds the disk too full: appends are refused, truncates are not (dledger#59)."""
 
     @classmethod
     def open(
@@ -64,7 +66,7 @@ class EntryStore:
         store = cls(directory, data, index, disk)
         end = recover(data, index)
         store.end_index, store.end_term = end.index, end.term
-        store._begin_position = data.min_offset
+        store.begin_position = data.min_offset
         if end.index >= 0:
             store._find_begin()
         store._load_checkpoint()
@@ -110,6 +112,7 @@ class EntryStore:
 
         Return the entry. `prepare` may change the body, not its length.
         """
+        self._check_room()
         position = self._position_for(Entry(index=0, term=term, pos=0, body=body).size)
         stored = prepare(position, body) if prepare else body
         entry = Entry(index=self.end_index + 1, term=term, pos=position, body=stored)
@@ -119,9 +122,10 @@ class EntryStore:
     def append_entry(self, entry: Entry) -> None:
         """Append a leader's entry as it is (dledger#45).
 
-        DLedgerError: INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less than that of
+        DLedgerError: DISK_FULL, INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less than that of
         the one before, DISK_ERROR if it is for another position.
         """
+        self._check_room()
         if entry.index != self.end_index + 1:
             raise DLedgerError(DLedgerCode.INCONSISTENT_INDEX, f"entry {entry.index} after {self.end_index}")
         if entry.term < self.end_term:
@@ -151,8 +155,8 @@ class EntryStore:
         written = self.data.max_offset
         if not is_own and not self._continues(entry):
             self.data.destroy()
-        if cut(self.data, end) or end < self._begin_position:
-            self._begin_position = end
+        if cut(self.data, end) or end < self.begin_position:
+            self.begin_position = end
         if not is_own:
             self._append_to(self.data, entry.encode())
         self._zero_until(written)
@@ -160,6 +164,10 @@ class EntryStore:
         self._append_to(self.index, entry.unit.encode())
         self.end_index, self.end_term = entry.index, entry.term
         self._find_begin()
+
+    def _check_room(self) -> None:
+        if self.is_full:
+            raise DLedgerError(DLedgerCode.DISK_FULL, f"the disk of {self.directory} is too full")
 
     def take_cut(self) -> int | None:
         """Return where the log was cut since the last call, or None."""
@@ -212,7 +220,7 @@ class EntryStore:
         self.end_index, self.end_term = entry.index, entry.term
         if self.begin_index == -1:
             self.begin_index = entry.index
-            self._begin_position = entry.pos
+            self.begin_position = entry.pos
 
     def _append_to(self, files: FileQueue, raw: bytes) -> None:
         files.file_to_write().append(raw)
@@ -225,12 +233,12 @@ class EntryStore:
         OSError keeps all files.
         """
         self.data.drop_first()
-        self._begin_position = self.data.min_offset
+        self.begin_position = self.data.min_offset
         self._find_begin()
 
     def _find_begin(self) -> None:
         file = self.data.files[0]
-        self.begin_index = EntryHeader.decode(file.view, self._begin_position - file.first_offset).number
+        self.begin_index = EntryHeader.decode(file.view, self.begin_position - file.first_offset).number
         begin = self.begin_index * UNIT.size
         while self.index.files[0].first_offset + self.index.file_size <= begin:
             self.index.drop_first()

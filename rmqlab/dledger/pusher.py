@@ -91,7 +91,12 @@ class Pusher:
                 self._append(now)
             elif self._awaited is None:
                 self._compare(now)
-        except (DLedgerError, OSError):
+        except DLedgerError as exc:
+            if exc.code is DLedgerCode.INDEX_LESS_THAN_LOCAL_BEGIN and self.type is PushType.APPEND:
+                self._start_comparing()  # the peer's next entry has expired: it is to begin where this log begins
+            else:
+                self._fail(now)
+        except OSError:
             self._fail(now)
 
     def _enter_term(self) -> bool:

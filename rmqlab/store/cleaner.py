@@ -44,6 +44,7 @@ class Cleaner:
     def check_disk(self) -> None:
         """Refuse puts while disk use is above the warning level (store-ha#31)."""
         used = self.used_percent()
+        self.log.note_used(used)
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
         if self.is_disk_full != was_full:
             what = "no more puts" if self.is_disk_full else "puts are taken again"
@@ -82,6 +83,7 @@ class Cleaner:
             hour=hour,
             used_percent=self.used_percent(),
             by_hand=self._rounds_by_hand > 0,
+            extra_hours=self.log.extra_hours,
         )
         self._rounds_by_hand = max(0, self._rounds_by_hand - 1)
         deleted = [file.path.name for file in files[:count]]

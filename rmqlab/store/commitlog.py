@@ -90,7 +90,15 @@ class CommitLog:
         """Walk over the whole records of one file, as `recovery.walk_records`."""
         return walk_records(view, start, limit, check_crc=True)
 
-    # ---- expired files ----
+    # ---- expired files, full disks ----
+
+    @property
+    def extra_hours(self) -> int:
+        """How long files are kept beyond `file_reserved_time`."""
+        return 0
+
+    def note_used(self, used_percent: int) -> None:
+        """Note how full the disk is. Only a group's member refuses appends by itself."""
 
     def drop_first(self) -> None:
         """Delete the oldest file. OSError keeps it."""

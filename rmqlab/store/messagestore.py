@@ -158,6 +158,7 @@ class MessageStore:
         """Take puts, or refuse them: a member of a group whose role changes."""
         self.is_slave = self.cleaner.is_slave = is_slave
         self.putter.refusal = SLAVE_REFUSAL if is_slave else None
+        self.cleaner.check_disk()
         self.puller = Puller.of(self.log, self.config, is_slave=is_slave)
 
     def close(self) -> None:
@@ -389,10 +390,6 @@ class MessageStore:
     def delete_expired(self, hour: int) -> list[str]:
         """Clean, every 10 s, at a local `hour`; return deleted commit log files."""
         return [] if self._closed else self.cleaner.delete_expired(hour)
-
-    def delete_by_hand(self) -> None:
-        """Let the next 20 rounds of cleaning delete expired files at any hour."""
-        self.cleaner.delete_by_hand()
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic's queues; its messages stay in the log until they expire."""

@@ -14,7 +14,14 @@ def is_delete_hour(config: StoreConfig, hour: int) -> bool:
 
 
 def expired_count(
-    written_until: Sequence[int], config: StoreConfig, *, now: int, hour: int, used_percent: int, by_hand: bool = False
+    written_until: Sequence[int],
+    config: StoreConfig,
+    *,
+    now: int,
+    hour: int,
+    used_percent: int,
+    by_hand: bool = False,
+    extra_hours: int = 0,
 ) -> int:
     """Return how many of the oldest files to delete now (store-ha#30).
 
@@ -26,7 +33,7 @@ def expired_count(
     if not (by_hand or crowded or is_delete_hour(config, hour)):
         return 0
     forced = config.clean_file_forcibly_enable and used_percent > config.disk_space_clean_forcibly_ratio
-    reserved = config.file_reserved_time * 3_600_000
+    reserved = (config.file_reserved_time + extra_hours) * 3_600_000
     count = 0
     for last_written in written_until[:FILES_PER_ROUND]:
         if not forced and now < last_written + reserved:

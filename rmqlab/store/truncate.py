@@ -85,6 +85,11 @@ def reset_store(store: MessageStore) -> None:
     file of the log: the store is left with a log that begins later.
     """
     store.log.restart()
+    forget_all(store)
+
+
+def forget_all(store: MessageStore) -> None:
+    """Drop queues and index: the log begins anew."""
     store.queues.delete_all()
     if store.index is not None:
         store.index.destroy()

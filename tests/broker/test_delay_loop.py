@@ -21,7 +21,7 @@ from rmqlab.remoting.message import (
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.results import PutResult
+from rmqlab.store.results import Decision, PutResult, PutStatus
 from rmqlab.store.testing import new_message, small_config
 
 
@@ -152,3 +152,61 @@ async def test_a_sleep_ends_when_the_earlier_message_is_due_and_not_before(
         nursery.start_soon(report)
         await alarm.sleep(60)
     assert autojump_clock.current_time() - began == pytest.approx(4, abs=0.01)
+
+
+class Group:
+    """A broker whose group decides later whether a put is stored."""
+
+    def __init__(self, store: MessageStore, alarm: DueAlarm, path: pathlib.Path) -> None:
+        self.decisions: list[Decision] = []
+        self.delay = DelayedDelivery(store, path, self._put, wall_millis, alarm)
+
+    def _put(self, _message: NewMessage) -> PutResult:
+        self.decisions.append(Decision())
+        return PutResult(PutStatus.PUT_OK, decision=self.decisions[-1])
+
+    def decide(self, status: PutStatus) -> None:
+        """Decide on the last put."""
+        self.decisions[-1].make(status)
+
+
+@pytest.fixture
+async def group(store: MessageStore, alarm: DueAlarm, tmp_path: pathlib.Path, nursery: trio.Nursery) -> Group:
+    """Three messages of level 1 are due."""
+    properties = {PROPERTY_DELAY: "1", PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: "0"}
+    for _ in range(3):
+        store.put(new_message(topic=names.SCHEDULE_TOPIC, queue_id=0, properties=properties))
+    group = Group(store, alarm, tmp_path / "delayOffset.json")
+    nursery.start_soon(group.delay.deliver_forever)
+    await trio.sleep(1.5)
+    return group
+
+
+async def test_a_group_decides_on_a_message_before_the_next_of_its_level_is_put(
+    group: Group, autojump_clock: trio.testing.MockClock
+) -> None:
+    """dledger#58: the offset moves when a quorum has the message, and the next one follows at once."""
+    assert (len(group.decisions), group.delay.offsets) == (1, {})
+    await trio.sleep(60)
+    assert (len(group.decisions), group.delay.offsets) == (1, {})
+    began = autojump_clock.current_time()
+    for number in (1, 2, 3):
+        group.decide(PutStatus.PUT_OK)
+        await trio.testing.wait_all_tasks_blocked()
+        assert group.delay.offsets == {1: number}
+    assert len(group.decisions) == 3
+    assert autojump_clock.current_time() == began
+
+
+@pytest.mark.usefixtures("autojump_clock")
+@pytest.mark.parametrize("status", [PutStatus.OS_PAGECACHE_BUSY, PutStatus.UNKNOWN_ERROR])
+async def test_a_message_that_no_quorum_has_stored_is_put_again(group: Group, status: PutStatus) -> None:
+    """dledger#58: after 100 ms."""
+    group.decide(status)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (len(group.decisions), group.delay.offsets) == (1, {})
+    await trio.sleep(0.25)
+    assert (len(group.decisions), group.delay.offsets) == (2, {})
+    group.decide(PutStatus.PUT_OK)
+    await trio.testing.wait_all_tasks_blocked()
+    assert group.delay.offsets == {1: 1}

@@ -74,5 +74,5 @@ def test_no_frame_leaves_its_boundary(tmp_path: Path, seed: int) -> None:
         assert all(response.encode() for _, response in server.take_responses())
     assert store.end_index >= -1
     store.close()
-    if store._begin_position % DATA_FILE == 0:  # a log that begins inside of a file is lost at a start (section 7.4)
+    if store.begin_position % DATA_FILE == 0:  # a log that begins inside of a file is lost at a start (section 7.4)
         assert EntryStore.open(tmp_path, DATA_FILE, 1024).end_index == store.end_index

@@ -85,7 +85,7 @@ class Workload:
             self._save_tables()
         self._query(store)
         self.clock.now += 100 * _HOURS
-        store.delete_by_hand()
+        store.cleaner.delete_by_hand()
         store.delete_expired(hour=4)
         store.check_disk()
         self._put(store)

@@ -104,6 +104,32 @@ async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
     assert (await group.pull(wiped, 30)).body == (await group.pull(leader, 30)).body
 
 
+async def test_a_member_whose_next_message_has_expired_begins_where_its_leader_begins(group: Trio) -> None:
+    """dledger#60: log, queues and offsets are those of the leader; what is older is gone."""
+    await group.start(*ALL)
+    leader = await group.leader()
+    assert (await group.send(leader, b"old")).code == ResponseCode.SUCCESS
+    await group.all_dispatched()
+    behind, other = (peer for peer in ALL if peer != leader)
+    await group.stop(behind)
+    for number in range(40):
+        assert (await group.send(leader, bytes([number]) * 60_000)).code == ResponseCode.SUCCESS
+    await group.stop(leader, other)
+    for peer in (leader, other):
+        (group.world.tmp_path / peer / f"dledger-{peer}" / "data" / f"{0:020d}").unlink()
+    await group.start(leader, other)
+    leader = await group.leader()
+    await group.start(behind)
+    assert (await group.send(leader, b"new")).code == ResponseCode.SUCCESS
+    await group.all_dispatched()
+    begins = {group.snapshot(peer)["dledger"]["begin_index"] for peer in ALL}
+    assert len(begins) == 1
+    assert min(begins) > 1
+    ends = [(await group.pull(peer, 1)).ext_fields for peer in (leader, behind)]
+    assert [(end["minOffset"], end["maxOffset"]) for end in ends] == [(str(min(begins)), "42")] * 2
+    assert (await group.pull(behind, 30)).body == (await group.pull(leader, 30)).body != b""
+
+
 async def test_lists_of_peers_that_differ_are_named(group: Trio, caplog: pytest.LogCaptureFixture) -> None:
     """Issue 16, "Bad input": each member logs it once, and its snapshot has it."""
     other = PEERS.replace(f"n0-{HOSTS[0]}", f"n9-{HOSTS[0]}")

@@ -20,7 +20,7 @@ from rmqlab.dledger.group import GroupSettings
 from rmqlab.pipeline.commitlogs import find_logs, log_files, stretches
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.store.compare import LogImage
-from rmqlab.store.disk import StoreError
+from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.logplaces import log_directory
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import has_store, lose_unsynced, wipe_store
@@ -38,6 +38,7 @@ class Member:
     root: Path
     store: MessageStore
     now: list[int]
+    clock: ManualClock
 
     @property
     def log(self) -> EntryLog:
@@ -80,10 +81,9 @@ def open_member(tmp_path: Path) -> Iterator[Open]:
     def open_one(name: str = "member") -> Member:
         now = [1_000_000]
         kind = group_log(ALONE, lambda: now[0], lambda limit: limit - 1)
-        store = MessageStore.open(
-            small_config(tmp_path / name), now_millis=ManualClock(step=1), is_slave=True, log_kind=kind
-        )
-        opened.append(Member(tmp_path / name, store, now))
+        clock = ManualClock(step=1)
+        store = MessageStore.open(small_config(tmp_path / name), now_millis=clock, is_slave=True, log_kind=kind)
+        opened.append(Member(tmp_path / name, store, now, clock))
         return opened[-1]
 
     yield open_one
@@ -222,6 +222,42 @@ def test_a_wiped_member_has_no_files(open_member: Open) -> None:
     wipe_store(small_config(member.root))
     assert not has_store(small_config(member.root))
     assert bodies(open_member("member")) == []
+
+
+def test_files_expire_an_hour_after_those_of_a_plain_broker(open_member: Open) -> None:
+    """dledger#60: the begin moves, and with it the first queue offset."""
+    member = open_member("member")
+    member.lead()
+    for number in range(30):
+        member.put(bytes([number]) * 5000)
+    (count, hour) = (len(member.log.files.files), 3_600_000)
+    member.clock.now += 72 * hour + hour // 2
+    assert (count, member.store.delete_expired(4)) == (3, [])
+    member.clock.now += hour // 2
+    assert member.store.delete_expired(5) == []
+    assert member.store.delete_expired(4) == [f"{0:020d}", f"{64 * 1024:020d}"]
+    begin = member.log.entries.begin_index
+    assert (begin > 20, member.store.min_queue_offset("orders", 0)) == (True, begin)
+    member.kill()
+    again = open_member("member")
+    assert (again.log.entries.begin_index, again.log.entries.end_index) == (begin, 29)
+
+
+def test_a_full_disk_refuses_puts_and_appends(open_member: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """dledger#59: the broker refuses with its own flag, and its member in either role."""
+    member = open_member("member")
+    used = 91
+    monkeypatch.setattr(Disk, "used_percent", lambda *_: used)
+    member.store.check_disk()
+    member.lead()
+    refused = member.put(b"x")
+    assert (refused.status, "91 % full" in refused.reason) == (PutStatus.SERVICE_NOT_AVAILABLE, True)
+    member.store.putter.refusal = None  # the disk became full after the broker's last check
+    refused = member.put(b"x")
+    assert (refused.status, "DISK_FULL" in refused.reason) == (PutStatus.OS_PAGECACHE_BUSY, True)
+    used = 90
+    member.store.check_disk()
+    assert member.put(b"x").is_stored
 
 
 def test_a_store_of_the_other_form_is_refused(open_member: Open, tmp_path: Path) -> None:
