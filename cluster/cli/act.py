@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Target, command, console, print_json
 from rmqlab.runtime.printable import printable
 
@@ -23,6 +24,9 @@ def command_of(action: NodeAction[Any]) -> Callable[..., None]:
 
     act.__doc__ = action.help
     return act
+
+
+ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values()}
 
 
 def wait(
