@@ -7,8 +7,7 @@ import typer
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Target, command, console, print_json
-from rmqlab.runtime.printable import printable
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Target, command, print_json, print_lines
 
 
 def command_of(action: NodeAction[Any]) -> Callable[..., None]:
@@ -19,8 +18,7 @@ def command_of(action: NodeAction[Any]) -> Callable[..., None]:
         if as_json:
             print_json(document)
             return
-        for line in action.report.lines(document):
-            console.print(printable(line))
+        print_lines(action.report.lines(document))
 
     act.__doc__ = action.help
     return act

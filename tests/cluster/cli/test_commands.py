@@ -1,5 +1,7 @@
 """The table of commands against the commands themselves."""
 
+import os
+import pathlib
 import subprocess
 import sys
 
@@ -12,6 +14,8 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.commands import COMMANDS, LazyCommand
 
 LONG = 1000
+HEAVY = {"trio", "cattrs", "asyncio", "rmqlab.cluster.lab", "rmqlab.faults", "rmqlab.remoting", "rmqlab.store"}
+"""Modules that take longer to import than a short command needs as a whole."""
 
 
 def group() -> typer.core.TyperGroup:
@@ -37,7 +41,16 @@ def test_help_of_the_program_and_of_a_group_imports_no_command() -> None:
     assert imported_by("--help").isdisjoint(entry.place.partition(":")[0] for entry in COMMANDS.values())
 
 
-def imported_by(*arguments: str) -> set[str]:
+@pytest.mark.parametrize("arguments", ["--version", "--help", "kill --json broker-a", "wait --json ready", "status"])
+def test_a_short_command_imports_nothing_heavy(arguments: str, tmp_path: pathlib.Path) -> None:
+    imported = imported_by(*arguments.split(), home=tmp_path)
+    assert "rmqlab.cluster.cli.terms" in imported
+    assert imported & HEAVY == set()
+    if "--json" in arguments:
+        assert "rich" not in imported
+
+
+def imported_by(*arguments: str, home: pathlib.Path | None = None) -> set[str]:
     """Return the modules that a process has imported at the end of a command."""
     script = f"""
 import sys
@@ -49,5 +62,6 @@ except SystemExit:
     pass
 print("\\n".join(["", "modules:", *sys.modules]))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    environment = {**os.environ, "RMQLAB_HOME": str(home or "/nowhere")}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     return {*done.stdout.partition("modules:\n")[2].split()}
