@@ -1,34 +1,20 @@
 """The command `rmqlab`."""
 
-import importlib.metadata
 import logging
 from typing import Annotated
 
 import typer
 
 import rmqlab
-from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.cli.act import command_of, wait
-from rmqlab.cluster.cli.check import check
-from rmqlab.cluster.cli.compare import compare
-from rmqlab.cluster.cli.demo import demo
-from rmqlab.cluster.cli.diff import diff
-from rmqlab.cluster.cli.diverged import diverged
-from rmqlab.cluster.cli.fault import fault_app, faults, heal
-from rmqlab.cluster.cli.hunt import hunt
-from rmqlab.cluster.cli.plant import plant
-from rmqlab.cluster.cli.scenario import repro, run, scenarios
-from rmqlab.cluster.cli.show import events, logs, status
+from rmqlab.cluster.cli.commands import CommandTable
 from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
-from rmqlab.cluster.cli.up import down, up
-from rmqlab.cluster.cli.watch import watch
-from rmqlab.cluster.cli.work import consume, produce
 from rmqlab.cluster.supervisor.directory import NoPlaceError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.logfile import log_to_stderr
 
 app = typer.Typer(
     name="rmqlab",
+    cls=CommandTable,
     help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
     no_args_is_help=True,
     add_completion=False,
@@ -67,34 +53,6 @@ def _options(*, version: Version = False, json_version: JsonVersion = False) -> 
         loopback_network()
     except NoPlaceError as exc:
         misused(str(exc))
-
-
-app.command()(demo)
-app.command()(up)
-app.command()(status)
-app.command()(watch)
-for action in ACTIONS.values():
-    app.command(action.name)(command_of(action))
-app.add_typer(fault_app, name="fault")
-app.command()(faults)
-app.command()(heal)
-app.command()(diff)
-app.command()(diverged)
-app.command()(wait)
-app.command()(logs)
-app.command()(events)
-app.command()(produce)
-app.command()(consume)
-app.command()(down)
-app.command()(check)
-app.command(hidden=True)(plant)
-app.command()(scenarios)
-app.command()(run)
-app.command()(repro)
-app.command()(compare)
-app.command()(hunt)
-for extra in importlib.metadata.entry_points(group="rmqlab.commands"):  # of packages that we do not import
-    app.command(extra.name)(extra.load())
 
 
 def main() -> None:

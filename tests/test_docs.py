@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.__main__ import action_table
 from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT
+from rmqlab.cluster.cli.commands import LazyCommand
 from rmqlab.cluster.cli.terms import JSON_VERSION
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
@@ -237,7 +238,8 @@ def members_of(title: str) -> set[str]:
 
 
 def commands_with_json(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    for name, listed in group.commands.items():
+        command = listed.load() if isinstance(listed, LazyCommand) else listed
         if isinstance(command, typer.core.TyperGroup):
             yield from commands_with_json(command, f"{before}{name} ")
         elif any("--json" in parameter.opts for parameter in command.params):

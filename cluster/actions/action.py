@@ -3,13 +3,15 @@
 import enum
 import functools
 from collections.abc import Awaitable, Callable, Collection, Coroutine
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, overload
 
 import attrs
 
 from rmqlab.cluster.actions.reports import NodesReport, Report
 from rmqlab.cluster.supervisor.process_state import NodeState
-from rmqlab.cluster.supervisor.supervisor import Supervisor
+
+if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
+    from rmqlab.cluster.supervisor.supervisor import Supervisor
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -78,7 +80,7 @@ class NodeAction(Generic[R]):
     method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario action.
     """
 
-    run: Callable[[Supervisor, str], Awaitable[R]]
+    run: "Callable[[Supervisor, str], Awaitable[R]]"
     help: str
     """Help of the command. Its first line is in the list of commands."""
     doing: str

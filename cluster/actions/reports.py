@@ -1,17 +1,17 @@
 """Reports of actions: as a JSON document, and as lines for a person."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
 
-from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.roles import MASTER_ID
-from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import NodeKind
-from rmqlab.faults import describe_fault
-from rmqlab.store.powerloss import Lost
+
+if TYPE_CHECKING:  # the supervisor makes documents; the command line only prints them
+    from rmqlab.cluster.faults.active_faults import ActiveFault
+    from rmqlab.cluster.supervisor.supervisor import Supervisor
+    from rmqlab.store.powerloss import Lost
 
 R = TypeVar("R")
 R_contra = TypeVar("R_contra", contravariant=True)
@@ -21,7 +21,7 @@ Document = Mapping[str, Any]
 class Report(Protocol[R_contra]):
     """A kind of report."""
 
-    async def document(self, supervisor: Supervisor, names: Collection[str], result: R_contra) -> Any:
+    async def document(self, supervisor: "Supervisor", names: Collection[str], result: R_contra) -> Any:
         """Return what `--json` prints.
 
         `names` are the nodes that the target named before the action, and `result` is what the action returned.
@@ -31,6 +31,13 @@ class Report(Protocol[R_contra]):
     def lines(self, document: Any) -> Iterator[str]:
         """Describe the document to a person."""
         ...
+
+
+async def _nodes(supervisor: "Supervisor") -> list[dict[str, Any]]:
+    from rmqlab.cluster.supervisor.live_status import live_status  # noqa: PLC0415 -- see above
+
+    nodes: list[dict[str, Any]] = (await live_status(supervisor))["nodes"]
+    return nodes
 
 
 def _no_members(_result: object, _name: str) -> Document:
@@ -49,8 +56,8 @@ class NodesReport(Generic[R]):
     """Members for the node of this name, from the action's result."""
     line: Callable[[Document], str] = _process
 
-    async def document(self, supervisor: Supervisor, names: Collection[str], result: R) -> list[dict[str, Any]]:
-        nodes = (await live_status(supervisor))["nodes"]
+    async def document(self, supervisor: "Supervisor", names: Collection[str], result: R) -> list[dict[str, Any]]:
+        nodes = await _nodes(supervisor)
         return [{**node, **self.members(result, node["name"])} for node in nodes if node["name"] in names]
 
     def lines(self, document: list[Document]) -> Iterator[str]:
@@ -64,9 +71,9 @@ class RoleReport:
     """
 
     async def document(
-        self, supervisor: Supervisor, _names: Collection[str], result: Collection[str]
+        self, supervisor: "Supervisor", _names: Collection[str], result: Collection[str]
     ) -> list[dict[str, Any]]:
-        nodes = (await live_status(supervisor))["nodes"]
+        nodes = await _nodes(supervisor)
         masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
         return [
             {
@@ -92,14 +99,18 @@ class RoleReport:
 class FaultReport:
     """The fault that the action put in force."""
 
-    async def document(self, _supervisor: Supervisor, _names: Collection[str], result: ActiveFault) -> dict[str, Any]:
+    async def document(
+        self, _supervisor: "Supervisor", _names: Collection[str], result: "ActiveFault"
+    ) -> dict[str, Any]:
         return result.as_json()
 
     def lines(self, document: Document) -> Iterator[str]:
+        from rmqlab.faults import describe_fault  # noqa: PLC0415 -- only for this report
+
         yield f"{document['id']}: {describe_fault(document)}"
 
 
-def _lost_members(losses: Mapping[str, Lost], name: str) -> Document:
+def _lost_members(losses: "Mapping[str, Lost]", name: str) -> Document:
     return {"lost": attrs.asdict(losses[name])}
 
 

@@ -4,34 +4,38 @@ A new action is one entry; CONTRIBUTING.md ("Add an action") says what follows f
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
 from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport, RoleReport
-from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.faults import Isolation
+
+if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
+    from rmqlab.cluster.faults.active_faults import ActiveFault
+    from rmqlab.cluster.supervisor.supervisor import Supervisor
+    from rmqlab.store.powerloss import Lost
 
 R_co = TypeVar("R_co", covariant=True)
 
 
 class _OnNames(Protocol[R_co]):
-    def __call__(self, supervisor: Supervisor, /, *names: str) -> Awaitable[R_co]: ...
+    def __call__(self, supervisor: "Supervisor", /, *names: str) -> Awaitable[R_co]: ...
 
 
-def _on_names(method: _OnNames[R_co]) -> Callable[[Supervisor, str], Awaitable[R_co]]:
+def _on_names(method: _OnNames[R_co]) -> "Callable[[Supervisor, str], Awaitable[R_co]]":
     """Call a method of the supervisor with the names of the target's processes.
 
     UnknownTargetError without any.
     """
 
-    def run(supervisor: Supervisor, target: str) -> Awaitable[R_co]:
+    def run(supervisor: "Supervisor", target: str) -> Awaitable[R_co]:
         return method(supervisor, *(node.name for node in supervisor.find(target)))
 
     return run
 
 
-async def _isolate(supervisor: Supervisor, target: str) -> ActiveFault:
+async def _isolate(supervisor: "Supervisor", target: str) -> "ActiveFault":
+    from rmqlab.faults import Isolation  # noqa: PLC0415 -- as above
+
     return await supervisor.faults.apply(Isolation(target=target))
 
 
@@ -43,8 +47,8 @@ class NodeActions:
     Errors: UnknownTargetError, WrongStateError, NodeFailedError, FaultError.
     """
 
-    kill = NodeAction(
-        run=_on_names(Supervisor.kill),
+    kill: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.kill(*names)),
         help="Kill with SIGKILL: nothing is flushed or unregistered, the sockets close.",
         doing="killing",
         needs=(Liveness.RUNNING, Liveness.PAUSED),
@@ -53,16 +57,16 @@ class NodeActions:
         undo="start",
         key="k",
     )
-    start = NodeAction(
-        run=_on_names(Supervisor.start),
+    start: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.start(*names)),
         help="Start nodes that do not run, and return when they are ready.",
         doing="starting",
         needs=(Liveness.ENDED,),
         leaves=Liveness.RUNNING,
         key="s",
     )
-    stop = NodeAction(
-        run=_on_names(Supervisor.stop),
+    stop: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.stop(*names)),
         help="Stop in order: a broker unregisters first.",
         doing="stopping",
         needs=(Liveness.RUNNING,),
@@ -71,8 +75,8 @@ class NodeActions:
         undo="start",
         key="x",
     )
-    pause = NodeAction(
-        run=_on_names(Supervisor.pause),
+    pause: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.pause(*names)),
         help="Freeze with SIGSTOP: the sockets stay open, nothing answers.",
         doing="pausing",
         needs=(Liveness.RUNNING,),
@@ -80,23 +84,23 @@ class NodeActions:
         undo="resume",
         key="p",
     )
-    resume = NodeAction(
-        run=_on_names(Supervisor.resume),
+    resume: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.resume(*names)),
         help="Continue a paused node with SIGCONT.",
         doing="resuming",
         needs=(Liveness.PAUSED,),
         leaves=Liveness.RUNNING,
         key="p",
     )
-    restart = NodeAction(
-        run=_on_names(Supervisor.restart),
+    restart: NodeAction[None] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.restart(*names)),
         help="Stop nodes that run, start all of them, and return when they are ready.",
         doing="restarting",
         needs=(Liveness.RUNNING, Liveness.ENDED),
         leaves=Liveness.RUNNING,
     )
-    promote = NodeAction(
-        run=_on_names(Supervisor.promote),
+    promote: NodeAction[tuple[str, ...]] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),
         help="""Make a slave a master: stop it, set broker id 0, start it on its store.
 
         RocketMQ's remedy before 4.5. Another master of the group that runs, or is started later, is a second one.
@@ -111,8 +115,8 @@ class NodeActions:
         key_label="role",
         report=RoleReport(),
     )
-    demote = NodeAction(
-        run=_on_names(Supervisor.demote),
+    demote: NodeAction[tuple[str, ...]] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.demote(*names)),
         help="""Make a master a slave: stop it, set a free broker id, start it on its store.
 
         What its log has beyond the new master's, see `rmqlab diff` and the switch ha_truncate_diverged.
@@ -125,8 +129,8 @@ class NodeActions:
         key="m",
         report=RoleReport(),
     )
-    power_loss = NodeAction(
-        run=_on_names(Supervisor.power_loss),
+    power_loss: NodeAction["Mapping[str, Lost]"] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.power_loss(*names)),
         help="""Kill, then erase what was not yet synced to disk; `start` recovers the rest.
 
         Sockets close as at a kill: isolate the node first if its peers must not notice.
@@ -138,8 +142,8 @@ class NodeActions:
         undo="start",
         report=POWER_LOSS_REPORT,
     )
-    wipe = NodeAction(
-        run=_on_names(Supervisor.wipe),
+    wipe: NodeAction[Mapping[str, int]] = NodeAction(
+        run=_on_names(lambda supervisor, *names: supervisor.wipe(*names)),
         help="Kill, then delete the store: the next `start` finds an empty disk. Does not ask.",
         doing="wiping",
         leaves=Liveness.ENDED,
@@ -147,7 +151,7 @@ class NodeActions:
         targets=Targets.BROKERS,
         report=WIPE_REPORT,
     )
-    isolate = NodeAction(
+    isolate: NodeAction["ActiveFault"] = NodeAction(
         run=_isolate,
         help="Cut a node off: packets from and to it vanish. No peer sees a close, connects hang.",
         doing="isolating",

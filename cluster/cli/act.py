@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from rmqlab.cluster.actions.action import NodeAction
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Targets, command, console, print_json
+from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Targets, command, print_json, print_lines
 from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.runtime.printable import printable
 
 
 def command_of(action: NodeAction[Any]) -> Callable[..., None]:
@@ -19,11 +19,13 @@ def command_of(action: NodeAction[Any]) -> Callable[..., None]:
         if as_json:
             print_json(document)
             return
-        for line in action.report.lines(document):
-            console.print(printable(line))
+        print_lines(action.report.lines(document))
 
     act.__doc__ = action.help
     return act
+
+
+ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values()}
 
 
 def wait(

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from rmqlab.runtime.journal_schema import EventType
 from rmqlab.runtime.printable import printable, printable_values
+
+if TYPE_CHECKING:
+    from rmqlab.runtime.journal_schema import EventType
 
 Document = Mapping[str, Any]
 
@@ -109,7 +111,7 @@ _MESSAGES = {
 """Frequent kinds: rendered without the names of their fields, which `--json` has."""
 
 
-def render_schema(kinds: Iterable[EventType]) -> Text:
+def render_schema(kinds: "Iterable[EventType]") -> Text:
     """Render all kinds of events, each with its fields below it."""
     text = Text()
     for kind in kinds:

@@ -1,17 +1,18 @@
 """Shows progress on stderr, only in a terminal, and only if it takes a while."""
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import attrs
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from rmqlab.cluster.cli.screen import PlainConsole
 from rmqlab.runtime.printable import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 AFTER_SECONDS = 0.7
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -22,14 +23,16 @@ _FRAME_SECONDS = 0.1
 class Progress:
     """An animated line, drawn by its own thread."""
 
-    console: Console = attrs.field(factory=lambda: PlainConsole(stderr=True))
+    console: "Console | None" = None
+    """Where to draw; the terminal of stderr if not given."""
     after_seconds: float = AFTER_SECONDS
     _ended: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
 
     def begin(self, text: Callable[[], str]) -> None:
         """Show what `text` returns, after a while. The thread calls it."""
-        if self.console.is_terminal and not self.console.is_dumb_terminal and self._thread is None:
+        is_drawable = self.console.is_terminal if self.console is not None else sys.stderr.isatty()
+        if is_drawable and self._thread is None:
             self._thread = threading.Thread(target=self._show, args=(text,), daemon=True)
             self._thread.start()
 
@@ -42,8 +45,16 @@ class Progress:
     def _show(self, text: Callable[[], str]) -> None:
         if self._ended.wait(self.after_seconds):
             return
+        from rich.live import Live  # noqa: PLC0415 -- quick commands do without rich
+        from rich.text import Text  # noqa: PLC0415 -- as above
+
+        from rmqlab.cluster.cli.screen import PlainConsole  # noqa: PLC0415 -- as above
+
+        console = self.console or PlainConsole(stderr=True)
+        if console.is_dumb_terminal:
+            return
         began_at = time.monotonic()
-        with Live(console=self.console, auto_refresh=False, transient=True) as live:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
             while not self._ended.is_set():
                 seconds = time.monotonic() - began_at + self.after_seconds
                 frame = _FRAMES[int(seconds / _FRAME_SECONDS) % len(_FRAMES)]

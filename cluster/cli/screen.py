@@ -1,4 +1,4 @@
-"""The console of all commands: prints text without markup or control characters."""
+"""The consoles of all commands: print text without markup or control characters."""
 
 from collections.abc import Iterable
 
@@ -25,3 +25,8 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable_lines(segment.text), segment.style)
+
+
+console = PlainConsole(soft_wrap=True)
+live_console = PlainConsole()
+"""For repeated drawing: it folds a line that is too long for the terminal, `console` leaves it to the terminal."""

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import attrs
 import typer
-from rich.live import Live
 
 from rmqlab.cluster.cli.event_lines import render_event, render_log_line, render_schema
 from rmqlab.cluster.cli.tables import render_status
@@ -32,7 +31,6 @@ from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
-from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
@@ -52,6 +50,8 @@ def status(
         for document in _statuses(name):
             print_json(document)
     elif watch:
+        from rich.live import Live  # noqa: PLC0415 -- a plain `status` draws once
+
         with Live(console=live_console, auto_refresh=False) as live:
             for document in _statuses(name):
                 live.update(render_status(document), refresh=True)
@@ -131,6 +131,8 @@ def events(
 
 
 def _print_schema(*, as_json: bool) -> None:
+    from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
+
     if as_json:
         print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in EVENT_TYPES.values()]})
     else:

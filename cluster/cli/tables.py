@@ -11,8 +11,6 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
-from rmqlab.faults import describe_fault
-from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.printable import printable_values
 
 Document = Mapping[str, Any]
@@ -175,9 +173,13 @@ def _error_lines(node: Document) -> Iterator[str]:
 
 def _request_lines(node: Document, key: str) -> Iterator[str]:
     """Yield one line for each peer and request code."""
-    names = {code.value: code.name for code in RequestCode}
     counts = node.get(key)
-    for asked, count in counts.items() if isinstance(counts, Mapping) else ():
+    if not isinstance(counts, Mapping) or not counts:
+        return
+    from rmqlab.remoting.codes import RequestCode  # noqa: PLC0415 -- the wire's modules, rarely needed
+
+    names = {code.value: code.name for code in RequestCode}
+    for asked, count in counts.items():
         peer, _, code = str(asked).rpartition(" ")
         name = names.get(int(code), "not of 4.9") if code.lstrip("-").isdecimal() else "not of 4.9"
         yield f"  {node['name']}: code {code} ({name}) from {peer}, {count} times"
@@ -324,7 +326,11 @@ def _record_line(record: Document) -> str:
 
 def render_faults(faults: Sequence[Document]) -> Text:
     """Render one line for each fault in force."""
-    text = Text("Faults in force:" if faults else "no fault is in force")
+    if not faults:
+        return Text("no fault is in force")
+    from rmqlab.faults import describe_fault  # noqa: PLC0415 -- all kinds of faults, which a healthy cluster has not
+
+    text = Text("Faults in force:")
     faults = printable_values(faults)
     for fault in faults:
         text.append(f"\n  {fault['id']:4} ", "bold").append(describe_fault(fault), "red")

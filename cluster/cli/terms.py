@@ -6,17 +6,17 @@ Exit status 0: done. 1: not done, one line on stderr says why. 2: the command li
 import json
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.screen import PlainConsole
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.printable import printable_lines
+from rmqlab.runtime.printable import printable, printable_lines
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster, or path of a run.", metavar="NAME")]
 Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
@@ -35,9 +35,20 @@ A member that is removed or changes its meaning increases it; new members do not
 arrays and objects keyed by metric have no place for one. `rmqlab --json-version` prints it.
 """
 
-console = PlainConsole(soft_wrap=True)
-live_console = PlainConsole()
-"""For repeated drawing: it folds a line that is too long for the terminal, `console` leaves it to the terminal."""
+if TYPE_CHECKING:
+    from rmqlab.cluster.cli.screen import PlainConsole
+
+    console: PlainConsole
+    live_console: PlainConsole
+else:
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 -- typed above
+        """Import rich for the first module that imports a console: commands with `--json` do without it."""
+        if name not in ("console", "live_console"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from rmqlab.cluster.cli import screen  # noqa: PLC0415 -- see above
+
+        return getattr(screen, name)
 
 
 def directory_of(name: str) -> ClusterDirectory:
@@ -72,6 +83,12 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
         misused(str(exc))
     except (CommandFailedError, NoClusterError) as exc:
         fail(str(exc))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines for a person, with control characters escaped."""
+    for line in lines:
+        print(printable(line), flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -27,7 +27,8 @@ from rmqlab.cluster.supervisor.forkserver import (
     Spawned,
     Stopped,
 )
-from rmqlab.runtime.mapcodec import ControlError, receive_messages
+from rmqlab.runtime.mapcodec import ControlError
+from rmqlab.runtime.mapstream import receive_messages
 
 log = logging.getLogger(__name__)
 

@@ -10,18 +10,15 @@
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
 import attrs
-import cattrs
 
 from rmqlab.cluster.supervisor.roles import with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
@@ -143,6 +140,8 @@ class ClusterDirectory:
             text = self.record_path.read_text()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        import cattrs  # noqa: PLC0415 -- commands that read no record do not pay for it
+
         return cattrs.structure(json.loads(text), Record)
 
     def restore_record(self, record: Record | None) -> None:
@@ -161,6 +160,8 @@ class ClusterDirectory:
             self.write_record(attrs.evolve(record, roles=roles))
 
     def write_record(self, record: Record) -> None:
+        import cattrs  # noqa: PLC0415 -- as above
+
         fresh = self.record_path.with_suffix(".json.new")
         fresh.touch(mode=0o600)
         fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
@@ -168,6 +169,8 @@ class ClusterDirectory:
 
     def siblings(self) -> Iterator[Record]:
         """Return the records of the other lasting clusters in this home."""
+        import cattrs  # noqa: PLC0415 -- as above
+
         around = self.path.parent if self.is_lasting else home()
         for path in around.glob("*/cluster.json"):
             with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # another cluster's problem
@@ -205,6 +208,9 @@ class ClusterDirectory:
         path = self.path / name
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
             return path
+        import hashlib  # noqa: PLC0415 -- rarely needed, and slow to import
+        import tempfile  # noqa: PLC0415 -- as above
+
         key = hashlib.sha1(os.fsencode(self.path.resolve()), usedforsecurity=False).hexdigest()[:16]
         short = Path(tempfile.gettempdir()) / f"rmqlab-{os.getuid()}"
         short.mkdir(mode=0o700, exist_ok=True)

@@ -22,7 +22,8 @@ from rmqlab.runtime.control import (
     SnapshotRequest,
     Stopping,
 )
-from rmqlab.runtime.mapcodec import ControlError, receive_messages
+from rmqlab.runtime.mapcodec import ControlError
+from rmqlab.runtime.mapstream import receive_messages
 
 HELLO_SECONDS = 10.0
 _SHOWN_CHARACTERS = 300

@@ -18,7 +18,8 @@ from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_
 from rmqlab.runtime.clock import cluster_millis
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
-from rmqlab.runtime.mapcodec import ControlError, MapCodec, receive_messages
+from rmqlab.runtime.mapcodec import ControlError, MapCodec
+from rmqlab.runtime.mapstream import receive_messages
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules
 
 log = logging.getLogger(__name__)

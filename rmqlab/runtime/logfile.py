@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TextIO
 import attrs
 
 from rmqlab.runtime.bounds import cut_text
-from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.printable import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -131,6 +130,8 @@ class PlainFormatter(logging.Formatter):
         return printable_lines(cut_text(super().formatException(ei), _LONGEST_TRACEBACK))
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        from rmqlab.runtime.clock import wall_millis  # noqa: PLC0415 -- trio: short commands log without the time
+
         seconds, millis = divmod(wall_millis(), 1000)
         return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))}.{millis:03}"
 

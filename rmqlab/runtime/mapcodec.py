@@ -4,13 +4,12 @@ A codec is created for a union of classes; the key `type` of each map names its 
 errors, because both ends run the same version.
 """
 
-from collections.abc import Callable, Iterator
+import typing
+from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-import cattrs
+import attrs
 import msgpack
-import trio
-from cattrs.strategies import configure_tagged_union
 
 from rmqlab.runtime.bounds import cut_text
 
@@ -32,8 +31,11 @@ class MapCodec(Generic[M]):
     """Encodes and decodes the messages of one union of classes."""
 
     def __init__(self, union: Any) -> None:
+        from cattrs import Converter  # noqa: PLC0415 -- half of the time of a short command, which has a flat codec
+        from cattrs.strategies import configure_tagged_union  # noqa: PLC0415
+
         self._union = union
-        self._converter = cattrs.Converter(forbid_extra_keys=True)
+        self._converter = Converter(forbid_extra_keys=True)
         configure_tagged_union(union, self._converter, tag_name="type")
 
     def encode(self, message: M) -> bytes:
@@ -44,8 +46,7 @@ class MapCodec(Generic[M]):
         ControlError if the message is too large or cannot be encoded: `rmqlab.runtime.bounds` prevents both.
         """
         try:
-            plain = self._converter.unstructure(message, unstructure_as=self._union)
-            encoded: bytes = msgpack.packb(plain, default=str)
+            encoded: bytes = msgpack.packb(self._to_plain(message), default=str)
         except Exception as exc:
             raise ControlError(f"{type(message).__name__} cannot be encoded: {_reason(exc)}") from exc
         if len(encoded) > MAX_MESSAGE:
@@ -55,13 +56,49 @@ class MapCodec(Generic[M]):
     def decode(self, value: Any) -> M:
         """Return the message of a map. ControlError if it is invalid."""
         try:
-            message: M = self._converter.structure(value, self._union)
+            message = self._from_plain(value)
         except Exception as exc:  # the value comes from outside and can have any type
             raise ControlError(f"not a control message: {_reason(exc)}") from exc
         return message
 
     def decoder(self) -> "MapDecoder[M]":
         return MapDecoder(self)
+
+    def _to_plain(self, message: M) -> Any:
+        return self._converter.unstructure(message, unstructure_as=self._union)
+
+    def _from_plain(self, value: Any) -> M:
+        message: M = self._converter.structure(value, self._union)
+        return message
+
+
+class FlatCodec(MapCodec[M]):
+    """A codec for classes whose fields are plain values: text, numbers, and containers of them.
+
+    The bytes are those of `MapCodec`, without cattrs.
+    """
+
+    def __init__(self, union: Any) -> None:
+        self._fields = {
+            cls: {field.name: typing.get_origin(field.type) or field.type for field in attrs.fields(cls)}
+            for cls in typing.get_args(union)
+        }
+        self._classes = {cls.__name__: cls for cls in self._fields}
+
+    def _to_plain(self, message: M) -> Any:
+        values = {name: getattr(message, name) for name in self._fields[type(message)]}
+        return {"type": type(message).__name__, **values}
+
+    def _from_plain(self, value: Any) -> M:
+        cls = self._classes[value["type"]]
+        expected = self._fields[cls]
+        if value.keys() != {"type", *expected}:
+            raise ValueError(f"{cls.__name__}: expected the fields {', '.join(expected)}")
+        for name, kind in expected.items():
+            if kind is not Any and not isinstance(value[name], kind):
+                raise TypeError(f"{cls.__name__}.{name}: expected {kind.__name__}, not {type(value[name]).__name__}")
+        message: M = cls(**{name: value[name] for name in expected})
+        return message
 
 
 class MapDecoder(Generic[M]):
@@ -98,15 +135,3 @@ class MapDecoder(Generic[M]):
 
 def _reason(exc: Exception) -> str:
     return cut_text(repr(exc), _REASON_CHARACTERS)
-
-
-async def receive_messages(stream: trio.abc.ReceiveStream, codec: MapCodec[M], handle: Callable[[M], object]) -> None:
-    """Pass on every message until the stream ends or breaks."""
-    decoder = codec.decoder()
-    try:
-        while data := await stream.receive_some(CHUNK):
-            decoder.feed(bytes(data))
-            for message in decoder.messages():
-                handle(message)
-    except trio.BrokenResourceError:
-        return

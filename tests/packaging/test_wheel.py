@@ -109,7 +109,7 @@ def test_every_entry_point_loads(environment: Environment) -> None:
             print(point.group, point.name)
     """
     loaded = environment.run("python", "-c", textwrap.dedent(code)).splitlines()
-    assert {"console_scripts rmqlab", "pytest11 rmqlab", "rmqlab.commands audit", "rmqlab.commands report"} == set(loaded)  # fmt: skip
+    assert {"console_scripts rmqlab", "pytest11 rmqlab"} == set(loaded)
 
 
 def test_an_editable_install_imports_the_tree(

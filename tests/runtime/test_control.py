@@ -19,7 +19,7 @@ from rmqlab.runtime.control import (
     SnapshotRequest,
 )
 from rmqlab.runtime.journal import JournalWriter, read_journal
-from rmqlab.runtime.mapcodec import receive_messages
+from rmqlab.runtime.mapstream import receive_messages
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules
 
 

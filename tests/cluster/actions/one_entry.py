@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from rmqlab.cluster.actions import table
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
 from rmqlab.cluster.actions.reports import FaultReport
+from rmqlab.cluster.cli import commands
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.supervisor import Supervisor
@@ -37,7 +38,7 @@ async def _cut_off(supervisor: Supervisor, target: str) -> ActiveFault:
 
 
 def add_entry() -> None:
-    """Do what Python does with an entry in the body of `NodeActions`."""
+    """Do what Python does with an entry in the body of `NodeActions`, and add the line of its command."""
     entry = NodeAction(
         run=_cut_off,
         help="Cut nodes off.",
@@ -51,6 +52,7 @@ def add_entry() -> None:
     entry.__set_name__(table.NodeActions, "cut_off")
     table.NodeActions.cut_off = entry  # type: ignore[attr-defined]
     table.ACTIONS = {**table.ACTIONS, entry.name: entry}
+    commands.COMMANDS[entry.name] = commands.Entry(commands.ACTION, entry.help)
 
 
 def use_blocking_api() -> None:

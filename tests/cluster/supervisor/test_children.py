@@ -23,7 +23,7 @@ from rmqlab.cluster.supervisor.forkserver import Continued, Exited, Report, Spaw
 from rmqlab.cluster.supervisor.topology import toml_text
 from rmqlab.runtime.clock import ClockSettings
 from rmqlab.runtime.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
-from rmqlab.runtime.mapcodec import receive_messages
+from rmqlab.runtime.mapstream import receive_messages
 
 
 @attrs.define(eq=False)

@@ -1,0 +1,121 @@
+"""The table of commands. The module of a command is imported when the command is used.
+
+A new command is one line of the table: where its function is, and the first sentence of its docstring.
+`tests/cluster/cli/test_commands.py` compares the sentences with the docstrings, and the table with that of actions.
+"""
+
+import importlib
+from typing import Any, NamedTuple
+
+import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+_CLI = "rmqlab.cluster.cli"
+ACTION = f"{_CLI}.act:ACTION_COMMANDS"
+_SPARK = "rmqlab.pipeline.commands"  # found by name: `cluster` does not import `pipeline`
+
+
+class Entry(NamedTuple):
+    """One line of the table."""
+
+    place: str
+    """`module:name` of the command's function, of its typer app, or of a mapping of functions by command."""
+    help: str
+    is_hidden: bool = False
+
+
+COMMANDS = {
+    "demo": Entry(
+        f"{_CLI}.demo:demo", "Start a cluster, load it, kill its master, and show the events and the losses."
+    ),
+    "up": Entry(f"{_CLI}.up:up", "Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`)."),
+    "status": Entry(
+        f"{_CLI}.show:status", "Show nodes, replication lag, and the routes of each nameserver, as reported now."
+    ),
+    "watch": Entry(
+        f"{_CLI}.watch:watch", "Show the live view of a running cluster until q or Ctrl-C; the cluster runs on."
+    ),
+    "kill": Entry(ACTION, "Kill with SIGKILL: nothing is flushed or unregistered, the sockets close."),
+    "start": Entry(ACTION, "Start nodes that do not run, and return when they are ready."),
+    "stop": Entry(ACTION, "Stop in order: a broker unregisters first."),
+    "pause": Entry(ACTION, "Freeze with SIGSTOP: the sockets stay open, nothing answers."),
+    "resume": Entry(ACTION, "Continue a paused node with SIGCONT."),
+    "restart": Entry(ACTION, "Stop nodes that run, start all of them, and return when they are ready."),
+    "promote": Entry(ACTION, "Make a slave a master: stop it, set broker id 0, start it on its store."),
+    "demote": Entry(ACTION, "Make a master a slave: stop it, set a free broker id, start it on its store."),
+    "power-loss": Entry(ACTION, "Kill, then erase what was not yet synced to disk; `start` recovers the rest."),
+    "wipe": Entry(ACTION, "Kill, then delete the store: the next `start` finds an empty disk."),
+    "isolate": Entry(ACTION, "Cut a node off: packets from and to it vanish."),
+    "fault": Entry(f"{_CLI}.fault:fault_app", "Put a fault in force."),
+    "faults": Entry(f"{_CLI}.fault:faults", "List the faults in force."),
+    "heal": Entry(f"{_CLI}.fault:heal", "End faults."),
+    "diff": Entry(
+        f"{_CLI}.diff:diff", "Compare two commit logs: common range, first different byte, affected messages."
+    ),
+    "diverged": Entry(
+        f"{_CLI}.diverged:diverged", "List, export or send again the messages that a slave cut from its log."
+    ),
+    "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
+    "logs": Entry(f"{_CLI}.show:logs", "Show the logs of nodes, also of a stopped cluster."),
+    "events": Entry(f"{_CLI}.show:events", "Show events, in the order in which the supervisor received them."),
+    "produce": Entry(
+        f"{_CLI}.work:produce", "Send messages from a process of the cluster, and print the outcome of each."
+    ),
+    "consume": Entry(
+        f"{_CLI}.work:consume", "Consume a topic in a cluster process, and print deliveries, pulls and commits."
+    ),
+    "down": Entry(f"{_CLI}.up:down", "Stop a cluster in order."),
+    "check": Entry(
+        f"{_CLI}.check:check", "Judge a run by journals and stores: loss, duplicates, order, outages, detection."
+    ),
+    "plant": Entry(
+        f"{_CLI}.plant:plant",
+        "Copy a run, plant one violation in the copy, and print the expected findings.",
+        is_hidden=True,
+    ),
+    "scenarios": Entry(f"{_CLI}.scenario:scenarios", "List the canonical scenarios, or run them all."),
+    "run": Entry(f"{_CLI}.scenario:run", "Run a scenario and judge it."),
+    "repro": Entry(f"{_CLI}.scenario:repro", "Run the scenarios that reproduce an issue."),
+    "compare": Entry(f"{_CLI}.compare:compare", "Play a scenario in 4.9, hardened, promoted by hand, and on DLedger."),
+    "hunt": Entry(f"{_CLI}.hunt:hunt", "Draw schedules of faults from seeds, and play them until a claim breaks."),
+    "audit": Entry(f"{_SPARK}:audit", "Judge a run again on Spark, at any size: sent messages against all stores."),
+    "report": Entry(
+        f"{_SPARK}:report", "Make one self-contained page of an audited run: verdict, timelines, evidence."
+    ),
+}
+"""All commands, in the order of `rmqlab --help`."""
+
+
+class LazyCommand(TyperCommand):
+    """A command that is known by its line of the table until it is used."""
+
+    def __init__(self, name: str, entry: Entry) -> None:
+        super().__init__(name, help=entry.help, hidden=entry.is_hidden, rich_markup_mode=None)
+        self.place = entry.place
+
+    def load(self) -> Any:
+        """Import the command's module, and return the command with its parameters."""
+        assert self.name is not None
+        module, _, attribute = self.place.partition(":")
+        found = getattr(importlib.import_module(module), attribute)
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=self.name)
+            group = typer.main.get_group(app)
+            return group.commands[self.name]
+        app.command(self.name)(found[self.name] if isinstance(found, dict) else found)
+        return typer.main.get_command(app)
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a context of the command itself, which parses its arguments, and so shows its help."""
+        return self.load().make_context(*args, **kwargs)
+
+
+class CommandTable(TyperGroup):
+    """A group with the commands of the table."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, entry in COMMANDS.items():
+            self.add_command(LazyCommand(name, entry))
