@@ -16,6 +16,12 @@ from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.diverged import diverged
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.hunt import hunt
+from rmqlab.cluster.cli.operate.config import config_app
+from rmqlab.cluster.cli.operate.groups import groups_app
+from rmqlab.cluster.cli.operate.messages import messages_app
+from rmqlab.cluster.cli.operate.offsets import offsets_app
+from rmqlab.cluster.cli.operate.permissions import add_write_perm, wipe_write_perm
+from rmqlab.cluster.cli.operate.topics import topics_app
 from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
@@ -85,6 +91,13 @@ app.command()(logs)
 app.command()(events)
 app.command()(produce)
 app.command()(consume)
+app.add_typer(topics_app, name="topics")
+app.add_typer(groups_app, name="groups")
+app.add_typer(offsets_app, name="offsets")
+app.add_typer(messages_app, name="messages")
+app.add_typer(config_app, name="config")
+app.command("wipe-write-perm")(wipe_write_perm)
+app.command("add-write-perm")(add_write_perm)
 app.command()(down)
 app.command()(check)
 app.command(hidden=True)(plant)

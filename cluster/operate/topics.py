@@ -95,6 +95,12 @@ class Topics:
     unreachable: Mapping[str, str]
     """Why brokers did not reply, by broker name: their configurations are missing."""
 
+    def of_applications(self) -> "Topics":
+        """Leave out the topics of RocketMQ itself, of retries and of dead letters."""
+        prefixes = (RETRY_PREFIX, DLQ_PREFIX)
+        chosen = [one for one in self.topics if not one.is_system and not one.topic.startswith(prefixes)]
+        return attrs.evolve(self, topics=tuple(chosen))
+
 
 @attrs.frozen(kw_only=True)
 class ChangedTopic:
