@@ -12,7 +12,7 @@ from rmqlab.client.errors import BrokerError
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.messagequery import FOREVER, MAX_FOUND, query_by_key, query_by_unique_key, view_message
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
-from rmqlab.cluster.operate.session import BrokerAt, Operator, find_broker, list_brokers
+from rmqlab.cluster.operate.session import UNLISTED, BrokerAt, Operator, find_broker, list_brokers
 from rmqlab.cluster.operate.topics import find_route
 from rmqlab.cluster.operate.values import parse_number, queue_text
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -88,7 +88,7 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
     else:
         found = [one for one in brokers if one.address == f"{host}:{port}"]
         if not found:
-            listed = ", ".join(f"{one.broker}:{one.broker_id} ({one.address})" for one in brokers)
+            listed = ", ".join(f"{one} ({one.address})" for one in brokers)
             raise OperationError(
                 f"id {message_id} names the broker {host}:{port}, which is not registered; there are: {listed or 'none'}."
                 " --at BROKER reads another copy; for a unique key use: messages unique-key TOPIC KEY"
@@ -97,7 +97,7 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
     try:
         message = await view_message(operator.client, message_id, address=broker.address)
     except BrokerError as exc:
-        raise OperationError(f"no message {message_id} at {broker.broker}:{broker.broker_id}: {exc}") from None
+        raise OperationError(f"no message {message_id} at {broker}: {exc}") from None
     return _stored(message, broker.broker)
 
 
@@ -141,10 +141,10 @@ async def messages_at(
         )
         if not found and not result.messages and not result.min_offset <= offset < result.max_offset:
             raise OperationError(
-                f"{queue_text(queue)} has no offset {offset} at {broker.broker}:{broker.broker_id}:"
+                f"{queue_text(queue)} has no offset {offset} at {broker}:"
                 f" it has {result.min_offset} to {result.max_offset - 1}"
                 if result.max_offset > result.min_offset
-                else f"{queue_text(queue)} is empty at {broker.broker}:{broker.broker_id}"
+                else f"{queue_text(queue)} is empty at {broker}"
             )
         found += [_stored(one, queue.broker_name) for one in result.messages]
         if not result.messages or result.next_offset <= offset:
@@ -166,7 +166,7 @@ async def _reader(operator: Operator, queue: MessageQueue, at: str) -> BrokerAt:
         )
     if at:
         broker = await operator.find(at)
-        if broker.broker_id >= 0 and broker.broker != queue.broker_name:
+        if broker.broker_id != UNLISTED and broker.broker != queue.broker_name:
             raise InvalidOperationError(f"{at} is a broker of {broker.broker}, and the queue is at {queue.broker_name}")
         return broker
     brokers = list_brokers(await operator.admin.cluster_info())

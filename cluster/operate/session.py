@@ -15,9 +15,13 @@ from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError,
 from rmqlab.remoting.acl import Credentials, keys_fault
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo
 from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.clock import real_seconds
 
 NAME_SERVERS = "namesrv"
 """As a target of settings: all name servers."""
+UNLISTED = -1
+TIMEOUT = 3.0
+"""Real seconds for each request, as in mqadmin."""
 _ADDRESS = re.compile(r"[^\s:;]+:\d{1,5}")
 
 
@@ -48,9 +52,12 @@ class Connection:
             raise InvalidOperationError(fault)
 
     def config(self) -> ClientConfig:
-        """Return the settings of a client."""
+        """Return the settings of a client. Its time-outs are real seconds, whatever the rate of the running clock."""
         account = Credentials(self.access_key, self.secret_key) if self.access_key else None
-        return ClientConfig(namesrv_addr=self.namesrv_addr, credentials=account)
+        seconds = real_seconds(TIMEOUT)
+        return ClientConfig(
+            namesrv_addr=self.namesrv_addr, credentials=account, api_timeout=seconds, connect_timeout=seconds
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +66,11 @@ class BrokerAt:
 
     broker: str
     broker_id: int
+    """UNLISTED for a lab's node that no name server lists now."""
     address: str
+
+    def __str__(self) -> str:
+        return self.broker if self.broker_id == UNLISTED else f"{self.broker}:{self.broker_id}"
 
 
 @attrs.frozen(kw_only=True)
@@ -113,13 +124,13 @@ class Operator:
         `broker-a:1` by broker id; `HOST:PORT` of a broker that the name server lists; or the name of a lab's node.
         """
         info = await self.admin.cluster_info()
-        brokers = list_brokers(info)
-        if target in self.connection.nodes and target not in info.broker_addr_table:
-            address = self.connection.nodes[target]
-            return next((one for one in brokers if one.address == address), _unlisted(target, address))
+        brokers, nodes = list_brokers(info), self.connection.nodes
+        address = target if target in info.broker_addr_table else nodes.get(target, target)
         for one in brokers:
-            if one.address == target:
+            if one.address == address:
                 return one
+        if address in nodes.values():  # no name server lists it now, but it may reply
+            return BrokerAt(broker=target, broker_id=UNLISTED, address=address)
         return find_broker(target, brokers)
 
 
@@ -173,11 +184,6 @@ def find_broker(target: str, brokers: Iterable[BrokerAt]) -> BrokerAt:
             return one
     listed = ", ".join(f"{name}:{one.broker_id} ({one.address})" for one in of_name)
     raise OperationError(f"no broker {target!r} is registered; there are: {listed}")
-
-
-def _unlisted(target: str, address: str) -> BrokerAt:
-    """Return a lab's node that no name server lists now: its address still works."""
-    return BrokerAt(broker=target, broker_id=-1, address=address)
 
 
 @contextlib.asynccontextmanager

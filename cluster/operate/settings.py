@@ -76,8 +76,7 @@ async def _read(operator: Operator, target: str) -> list[SettingsAt]:
         return [SettingsAt(server=address, address=address, settings=one) for address, one in settings.items()]
     broker = await operator.find(target)
     settings_of = await operator.admin.broker_config(broker.address)
-    server = broker.broker if broker.broker_id < 0 else f"{broker.broker}:{broker.broker_id}"
-    return [SettingsAt(server=server, address=broker.address, settings=settings_of)]
+    return [SettingsAt(server=str(broker), address=broker.address, settings=settings_of)]
 
 
 def _is_same(asked: str, value: str) -> bool:
