@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 _CLI = "rmqlab.cluster.cli"
 ACTION = f"{_CLI}.act:ACTION_COMMANDS"
+_OPERATE = f"{_CLI}.operate"
 _SPARK = "rmqlab.pipeline.commands"  # found by name: `cluster` does not import `pipeline`
 
 
@@ -65,6 +66,25 @@ COMMANDS = {
     "consume": Entry(
         f"{_CLI}.work:consume", "Consume a topic in a cluster process, and print deliveries, pulls and commits."
     ),
+    "topics": Entry(f"{_OPERATE}.topics:topics_app", "List, create, update, delete and show topics."),
+    "groups": Entry(
+        f"{_OPERATE}.groups:groups_app",
+        "List, create, update and delete consumer groups, and show how far they are behind.",
+    ),
+    "offsets": Entry(
+        f"{_OPERATE}.offsets:offsets_app", "Show the offsets of consumer groups at masters and slaves, and reset them."
+    ),
+    "messages": Entry(
+        f"{_OPERATE}.messages:messages_app", "Show messages by id, unique key, key, or queue and offset."
+    ),
+    "config": Entry(
+        f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."
+    ),
+    "wipe-write-perm": Entry(
+        f"{_OPERATE}.permissions:wipe_write_perm",
+        "Let producers avoid a broker name: remove its write permission at all name servers.",
+    ),
+    "add-write-perm": Entry(f"{_OPERATE}.permissions:add_write_perm", "Undo wipe-write-perm."),
     "down": Entry(f"{_CLI}.up:down", "Stop a cluster in order."),
     "check": Entry(
         f"{_CLI}.check:check", "Judge a run by journals and stores: loss, duplicates, order, outages, detection."

@@ -11,6 +11,7 @@ probe = TARGET                                    send a message directly to a b
 transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
 resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
+create-topic, update-group, ...                   what operators do: see `rmqlab.cluster.scenario.operations`
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +28,7 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
+from rmqlab.cluster.scenario.operations import READERS, Operation, operate
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
@@ -79,7 +81,7 @@ class Verb:
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `random-faults`, `label` or `measure`: how the review checks the argument."""
+    """`targets`, `workloads`, `fault`, `random-faults`, `label`, `measure` or `operation`: how the review checks the argument."""
     targets: Targets = Targets.PROCESSES
     """The processes that it accepts, if it takes targets."""
     leaves_fault: bool = False
@@ -162,6 +164,13 @@ def _verb_of(action: NodeAction[Any]) -> Verb:
     return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
 
 
+def _verb_of_operation(name: str, read: Callable[[Any], Operation]) -> Verb:
+    async def run(context: StepContext, operation: Operation, _label: str) -> None:
+        await operate(context.cluster.supervisor, name, operation)
+
+    return Verb(read, run, "operation")
+
+
 async def _apply(context: StepContext, fault: Fault, label: str) -> None:
     context.faults.setdefault(label, []).append(await context.cluster.fault(fault))
 
@@ -228,8 +237,13 @@ async def _take_measure(context: StepContext, argument: tuple[str, str], label: 
             if isinstance(facts, list):
                 facts = facts[int(key)] if key.isdigit() and int(key) < len(facts) else None
             else:
-                facts = facts.get(key) if isinstance(facts, Mapping) else None
+                facts = _member(facts, key) if isinstance(facts, Mapping) else None
         context.cluster.supervisor.record(node.name, "measured", what=path, value=facts, label=label)
+
+
+def _member(facts: Mapping[Any, Any], key: str) -> Any:
+    """Return a member of a node's facts. The keys of some maps, such as queue ids, are numbers."""
+    return facts.get(key, facts.get(int(key)) if key.isdecimal() else None)
 
 
 VERBS: Mapping[str, Verb] = {
@@ -245,4 +259,5 @@ VERBS: Mapping[str, Verb] = {
     "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
+    **{name: _verb_of_operation(name, read) for name, read in READERS.items()},
 }

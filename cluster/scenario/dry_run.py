@@ -14,6 +14,8 @@ from rmqlab.cluster.actions.action import Liveness, NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
+from rmqlab.cluster.scenario.operations import Operation, problems_of
+from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
 from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
 from rmqlab.cluster.supervisor.roles import demoted, promoted
 from rmqlab.cluster.supervisor.targets import find_targets
@@ -36,11 +38,14 @@ class DryRun:
     _unsure: set[str] = attrs.field(factory=set, init=False)
     """Nodes that random faults may have changed: their state is unknown."""
     _started: set[str] = attrs.field(init=False)
+    _topics: set[str] = attrs.field(init=False)
+    """Topics that exist or may exist: those of started workloads, and those that steps have created."""
     slaves: set[str] = attrs.field(init=False)
     """Names of the nodes that are a slave at any time, or a master that is not the last one of its group."""
 
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
+        self._topics = {topic_of(workload) for workload in self.scenario.workloads if workload.is_early}
         self.slaves = {node.name for node in self.nodes if node.is_slave}
 
     def check_wait(self, step: Step) -> Iterator[str]:
@@ -62,6 +67,8 @@ class DryRun:
             yield from self._start_workload(argument)
         elif verb == "stop-workload":
             yield from self._not_started(argument)
+        elif isinstance(argument, Operation):
+            yield from self._operate(argument)
         elif verb in ACTIONS:
             yield from self._act(ACTIONS[verb], (argument,) if isinstance(argument, str) else argument)
 
@@ -101,6 +108,13 @@ class DryRun:
         else:
             self.nodes = [now if node.name == name else node for node in self.nodes]
 
+    def _operate(self, operation: Operation) -> Iterator[str]:
+        brokers = sorted({node.group for node in self.nodes if node.group})
+        consumers = ScenarioTargets(self.scenario, self.nodes).groups()
+        yield from problems_of(operation, brokers, self._topics, consumers)
+        self._topics |= {operation.makes_topic} - {""}
+        self._topics -= {operation.deletes_topic}
+
     def _wrong_state(self, action: NodeAction[Any], node: str) -> Iterator[str]:
         liveness = self._liveness.get(node, Liveness.RUNNING)
         if liveness in action.needs:
@@ -118,6 +132,7 @@ class DryRun:
         if name in self._started:
             yield f"{name} was started before"
         self._started.add(name)
+        self._topics |= {topic_of(one) for one in self.scenario.workloads if one.name == name}
 
     def _not_started(self, names: str | Sequence[str]) -> Iterator[str]:
         for name in (names,) if isinstance(names, str) else names:

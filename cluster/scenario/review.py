@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.active_faults import check_playable
 from rmqlab.cluster.faults.schedule import RandomFaults
@@ -160,6 +161,9 @@ def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> I
             for target in argument[:1] if verb.takes == "measure" else names_of(argument):
                 find_targets(target, _processes(scenario, nodes))
                 known.check_target(action.verb, verb.targets, target)
+        case "operation" if argument.target:
+            find_targets(argument.target, nodes)
+            known.check_target(action.verb, Targets.BROKERS, argument.target)
         case "fault":
             check_playable(argument, _processes(scenario, nodes))
         case "random-faults":

@@ -6,10 +6,11 @@ import attrs
 
 from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.scenario.binding import near
-from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.model import Scenario, Workload
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.cluster.workload.consume import ConsumeConfig
+from rmqlab.cluster.workload.produce import ProduceConfig
 
 
 class WrongTargetError(ValueError):
@@ -87,6 +88,12 @@ class ScenarioTargets:
 
     def _names(self, kind: NodeKind | None = None) -> list[str]:
         return [node.name for node in self.nodes if kind in (None, node.kind)]
+
+
+def topic_of(workload: Workload) -> str:
+    """Return the topic that a workload sends to or consumes."""
+    default = ProduceConfig().topic if workload.kind == "produce" else ConsumeConfig().topic
+    return str(workload.config.get("topic", default))
 
 
 def _expect(is_so: bool, text: str) -> None:  # noqa: FBT001 -- what is expected reads as a sentence

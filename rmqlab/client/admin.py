@@ -104,9 +104,17 @@ class Admin:
         Messages stay on disk.
         """
         for address in await self.masters(cluster):
-            await self._client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+            await self.delete_topic_at(address, topic)
+        await self.delete_topic_route(topic)
+
+    async def delete_topic_at(self, address: str, topic: str) -> None:
+        """Delete a topic at one broker."""
+        await self._client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+
+    async def delete_topic_route(self, topic: str) -> list[str]:
+        """Delete a topic's route at every name server; return their addresses."""
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-        await self._order_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        return [*await self._ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)]
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
         """Return the bounds of every queue of a topic.

@@ -14,7 +14,7 @@ from rmqlab.remoting.bodies.group import (
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-from rmqlab.remoting.bodies.offset import ConsumeStats, OffsetWrapper, ResetOffsetBody
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, ConsumeStats, OffsetWrapper, ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rmqlab.remoting.bodies.topic import GroupList
@@ -134,6 +134,11 @@ class GroupAdmin:
             tps += stats.consume_tps
             table |= stats.offset_table
         return ConsumeStats(consume_tps=tps, offset_table=table)
+
+    async def consumer_offsets(self, address: str) -> ConsumerOffsets:
+        """Return all committed offsets that one broker has, of all groups."""
+        response = await self._client.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
+        return ConsumerOffsets.decode(response.body)
 
     async def commit_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Write one offset at the queue's broker, and wait for the reply."""

@@ -175,6 +175,15 @@ NODES = (
         },
     ),
     EventType(
+        "operated",
+        "supervisor",
+        "A scenario did what an operator does: it changed topics, groups, offsets or settings.",
+        {
+            "operation": text("the action and its argument"),
+            "result": Field("any", "what `--json` prints of the same command"),
+        },
+    ),
+    EventType(
         "measured",
         "supervisor",
         "A scenario looked at one of a node's live facts.",

@@ -1,0 +1,1 @@
+"""Commands of operators: topics, groups, offsets, write permissions, messages, settings."""

@@ -1,0 +1,31 @@
+"""wipe-write-perm, add-write-perm."""
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from rmqlab.cluster.cli.operate.command import Lines, operation
+from rmqlab.cluster.operate import permissions
+from rmqlab.cluster.operate.session import Operator
+from rmqlab.runtime.printable import printable
+
+BrokerName = Annotated[str, typer.Argument(help="A broker name, such as broker-a.", metavar="BROKER")]
+
+
+def _changed(result: permissions.WritePermission) -> Lines:
+    done = "may be written to again" if result.can_write else "is written to no longer"
+    for address, topics in result.topics.items():
+        yield Text(printable(f"{result.broker} {done}, by {topics} topics at name server {address}"))
+
+
+@operation(_changed)
+async def wipe_write_perm(operator: Operator, broker: BrokerName) -> permissions.WritePermission:
+    """Let producers avoid a broker name: remove its write permission at all name servers."""
+    return await permissions.wipe_write_perm(operator, broker)
+
+
+@operation(_changed)
+async def add_write_perm(operator: Operator, broker: BrokerName) -> permissions.WritePermission:
+    """Undo wipe-write-perm."""
+    return await permissions.add_write_perm(operator, broker)

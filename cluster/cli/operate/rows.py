@@ -1,0 +1,40 @@
+"""Tables and times of the operators' commands, for 80 columns."""
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from rmqlab.runtime.printable import printable
+
+
+def table_of(columns: str, rows: Iterable[Iterable[object]]) -> Table:
+    """Return a table with these columns, separated by `|`. A column whose title begins with `>` is right-aligned."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in columns.split("|"):
+        justify = "right" if title.startswith(">") else "left"
+        table.add_column(title.lstrip(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]  # a literal
+    for row in rows:
+        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
+    return table
+
+
+def time_text(millis: int) -> str:
+    """Return a time in this machine's zone; `-` for 0, and the number for one that no calendar has."""
+    if millis <= 0:
+        return "-"
+    try:
+        return dt.datetime.fromtimestamp(millis / 1000).astimezone().isoformat(" ", "milliseconds")[:23]
+    except (ValueError, OverflowError, OSError):
+        return str(millis)
+
+
+def missing_lines(unreachable: Mapping[str, str]) -> Iterable[Text]:
+    """Return a line for each broker that did not reply."""
+    return [Text(printable(f"not included: {name}: {why}"), "red") for name, why in unreachable.items()]
+
+
+def without_master_lines(names: Iterable[str]) -> Iterable[Text]:
+    """Return a line about broker names that were left out."""
+    return [Text(printable(f"not changed: {name} has no master now"), "yellow") for name in names]

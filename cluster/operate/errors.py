@@ -1,0 +1,27 @@
+"""Errors of operations: one line that names what was wrong and what was expected."""
+
+import difflib
+from collections.abc import Iterable
+
+_MOST_NAMED = 8
+
+
+class OperationError(Exception):
+    """The operation was not done."""
+
+
+class InvalidOperationError(OperationError, ValueError):
+    """An argument is invalid, whatever the cluster's state is."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> OperationError:
+    """Return the error for an unknown name.
+
+    It has the near miss, or else some of the known names.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, 1)
+    if close:
+        return OperationError(f"unknown {kind} {name!r}; did you mean {close[0]}?")
+    listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
+    return OperationError(f"unknown {kind} {name!r}; there {'are: ' + listed if names else 'is none'}")

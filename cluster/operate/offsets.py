@@ -1,0 +1,192 @@
+"""Consumer offsets: show them at master and slaves, reset them (mqadmin consumerProgress, resetOffsetByTime)."""
+
+from collections.abc import Mapping
+
+import attrs
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.errors import BrokerError, NoRouteError
+from rmqlab.client.instance import FAILURES
+from rmqlab.cluster.operate.errors import OperationError, unknown
+from rmqlab.cluster.operate.groups import check_group, consume_stats, count_members
+from rmqlab.cluster.operate.session import Operator, list_brokers
+from rmqlab.cluster.operate.topics import find_route
+from rmqlab.cluster.operate.values import NOW, QueueAt, group_name, queue_text
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.topic import TopicOffset
+
+
+@attrs.frozen(kw_only=True)
+class QueueOffsets:
+    """The offsets of a group in one queue, at each broker of its name."""
+
+    topic: str
+    broker: str
+    queue: int
+    min_offset: int | None
+    max_offset: int | None
+    """Bounds of the queue; None if unknown."""
+    committed: Mapping[int, int]
+    """Committed offset by broker id, of those brokers that have one."""
+
+
+@attrs.frozen(kw_only=True)
+class GroupOffsets:
+    """The committed offsets of a group."""
+
+    group: str
+    queues: tuple[QueueOffsets, ...]
+    unreachable: Mapping[str, str]
+    """Why brokers did not reply, by address: their offsets are missing."""
+
+
+@attrs.frozen(kw_only=True)
+class QueueReset:
+    """A reset offset of one queue."""
+
+    broker: str
+    queue: int
+    before: int | None
+    """The offset before; None if the group had none, or it is unknown."""
+    after: int
+
+
+@attrs.frozen(kw_only=True)
+class OffsetReset:
+    """The reset offsets of a group in a topic."""
+
+    group: str
+    topic: str
+    members: int
+    """Members online, which have the new offsets and commit them."""
+    queues: tuple[QueueReset, ...]
+
+
+async def show_offsets(operator: Operator, group: str, topic: str | None = None) -> GroupOffsets:
+    """Return the offsets of a group at every broker. OperationError for a group that is unknown and has none."""
+    group = group_name(group)
+    committed: dict[MessageQueue, dict[int, int]] = {}
+    unreachable = {}
+    for broker in list_brokers(await operator.admin.cluster_info()):
+        try:
+            table = (await operator.groups.consumer_offsets(broker.address)).offset_table
+        except FAILURES as exc:
+            unreachable[broker.address] = str(exc)
+            continue
+        for key, offsets in table.items():
+            of_topic, _, of_group = key.partition("@")
+            if of_group == group and topic in (None, of_topic):
+                for queue_id, offset in offsets.items():
+                    queue = MessageQueue(topic=of_topic, broker_name=broker.broker, queue_id=queue_id)
+                    committed.setdefault(queue, {})[broker.broker_id] = offset
+    if topic is not None:
+        await find_route(operator, topic)
+    if not committed and not unreachable:
+        await check_group(operator, group)
+    bounds: dict[MessageQueue, TopicOffset] = {}
+    for one in sorted({queue.topic for queue in committed}):
+        bounds |= await _bounds(operator, one)
+    ordered = sorted(committed.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id))
+    return GroupOffsets(
+        group=group,
+        queues=tuple(_offsets_of(queue, found, bounds.get(queue)) for queue, found in ordered),
+        unreachable=unreachable,
+    )
+
+
+async def reset_to_time(
+    operator: Operator, group: str, topic: str, timestamp: int, *, only_back: bool = False
+) -> OffsetReset:
+    """Reset a group to a time in milliseconds (FIRST, NOW: the ends of the queues).
+
+    Members that are online get the new offsets and commit them. Without any, the offsets are written at the masters,
+    also of queues in which the group has none yet. With `only_back` no offset moves forward.
+    """
+    before = await _before(operator, group, topic)
+    moved = await operator.groups.reset_offsets(group, topic, timestamp, is_force=not only_back)
+    if not moved and not before and not await count_members(operator, group):
+        for queue in await calls.queues_of(operator.client, topic):
+            moved[queue] = await _offset_at(operator, queue, timestamp)
+            await operator.groups.commit_offset(group, queue, moved[queue])
+    return await _report(operator, group, topic, before, moved)
+
+
+async def reset_to_offset(
+    operator: Operator, group: str, topic: str, offset: int, queue: QueueAt | None = None
+) -> OffsetReset:
+    """Write an offset for one queue of a topic, or for all of them.
+
+    OperationError for an offset outside of a queue, or while the group has members: each would commit its own again.
+    RocketMQ 4.9 resets a group with members to a time only.
+    """
+    before = await _before(operator, group, topic)
+    if members := await count_members(operator, group):
+        raise OperationError(
+            f"group {group} has {members} members online, which would commit their own offsets again:"
+            " stop them before, or reset to a time"
+        )
+    queues = await calls.queues_of(operator.client, topic)
+    if queue is not None:
+        known = {f"{one.broker_name}:{one.queue_id}": one for one in queues}
+        named = f"{queue.broker}:{queue.queue_id}"
+        if named not in known:
+            raise unknown(f"queue of topic {topic}", named, known)
+        queues = [known[named]]
+    bounds = await _bounds(operator, topic)
+    for one in queues:
+        limits = bounds.get(one)
+        if limits is not None and not limits.min_offset <= offset <= limits.max_offset:
+            raise OperationError(
+                f"offset {offset} is outside of {queue_text(one)}, which has {limits.min_offset} to {limits.max_offset}"
+            )
+    for one in queues:
+        await operator.groups.commit_offset(group, one, offset)
+    return await _report(operator, group, topic, before, dict.fromkeys(queues, offset))
+
+
+async def _before(operator: Operator, group: str, topic: str) -> dict[MessageQueue, int]:
+    """Check group and topic; return the present offsets of the group in the topic."""
+    await check_group(operator, group)
+    await find_route(operator, topic)
+    stats = await consume_stats(operator, group, topic)
+    return {queue: progress.consumer_offset for queue, progress in stats.offset_table.items() if queue.topic == topic}
+
+
+async def _report(
+    operator: Operator, group: str, topic: str, before: Mapping[MessageQueue, int], moved: Mapping[MessageQueue, int]
+) -> OffsetReset:
+    ordered = sorted(moved, key=lambda queue: (queue.broker_name, queue.queue_id))
+    return OffsetReset(
+        group=group,
+        topic=topic,
+        members=await count_members(operator, group),
+        queues=tuple(
+            QueueReset(broker=one.broker_name, queue=one.queue_id, before=before.get(one), after=moved[one])
+            for one in ordered
+        ),
+    )
+
+
+async def _offset_at(operator: Operator, queue: MessageQueue, timestamp: int) -> int:
+    if timestamp == NOW:
+        return await calls.max_offset(operator.client, queue)
+    return await calls.search_offset(operator.client, queue, timestamp)
+
+
+async def _bounds(operator: Operator, topic: str) -> dict[MessageQueue, TopicOffset]:
+    """Return the bounds of a topic's queues; empty if its brokers do not know it."""
+    try:
+        return (await operator.admin.topic_stats(topic)).offset_table
+    except (NoRouteError, BrokerError):
+        return {}
+
+
+def _offsets_of(queue: MessageQueue, committed: dict[int, int], bounds: TopicOffset | None) -> QueueOffsets:
+    return QueueOffsets(
+        topic=queue.topic,
+        broker=queue.broker_name,
+        queue=queue.queue_id,
+        min_offset=None if bounds is None else bounds.min_offset,
+        max_offset=None if bounds is None else bounds.max_offset,
+        committed=dict(sorted(committed.items())),
+    )

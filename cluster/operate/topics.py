@@ -1,0 +1,321 @@
+"""Topics: list, create, update, delete, route, status (mqadmin topicList, updateTopic, deleteTopic, topicRoute, topicStatus).
+
+`create_topic` and `update_topic` are mqadmin's updateTopic in two: the one rejects a topic that exists, the other one
+that does not, and keeps what it is not told. mqadmin replaces either with its defaults.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+import msgspec
+
+from rmqlab.client.errors import BrokerError, NoRouteError
+from rmqlab.client.instance import FAILURES
+from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
+from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Operator, Scope
+from rmqlab.cluster.operate.values import MAX_QUEUES, parse_number, parse_permission, topic_name
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicStatsTable
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
+
+DEFAULT_QUEUES = 8
+"""mqadmin's default for both kinds of queues."""
+
+
+@attrs.frozen(kw_only=True)
+class TopicChange:
+    """A change of a topic's configuration; None keeps a value. InvalidOperationError for invalid ones."""
+
+    topic: str = attrs.field(converter=topic_name)
+    read_queues: int | None = None
+    write_queues: int | None = None
+    permission: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        *,
+        queues: str | int | None = None,
+        read_queues: str | int | None = None,
+        write_queues: str | int | None = None,
+        permission: str | int | None = None,
+    ) -> "TopicChange":
+        """Return a change of parsed values. `queues` sets both numbers of queues."""
+        if queues is not None and (read_queues is not None or write_queues is not None):
+            raise InvalidOperationError("queues sets the read and the write queues: give either queues or these")
+        read, write = (queues, queues) if queues is not None else (read_queues, write_queues)
+        return cls(
+            topic=topic,
+            read_queues=None if read is None else parse_number(read, "number of read queues", 1, MAX_QUEUES),
+            write_queues=None if write is None else parse_number(write, "number of write queues", 1, MAX_QUEUES),
+            permission=None if permission is None else parse_permission(permission),
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        return self.read_queues is None and self.write_queues is None and self.permission is None
+
+    def applied(self, before: TopicConfig) -> TopicConfig:
+        """Return a configuration with this change."""
+        changes = {
+            "read_queue_nums": self.read_queues,
+            "write_queue_nums": self.write_queues,
+            "perm": self.permission,
+        }
+        return msgspec.structs.replace(before, **{key: value for key, value in changes.items() if value is not None})
+
+
+@attrs.frozen(kw_only=True)
+class TopicAt:
+    """The configuration of a topic at one broker name."""
+
+    broker: str
+    read_queues: int
+    write_queues: int
+    permission: int
+
+
+@attrs.frozen(kw_only=True)
+class Topic:
+    """A topic, and its configuration at each broker name."""
+
+    topic: str
+    is_system: bool
+    """Made by RocketMQ itself."""
+    brokers: tuple[TopicAt, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Topics:
+    """All topics of a cluster."""
+
+    topics: tuple[Topic, ...]
+    unreachable: Mapping[str, str]
+    """Why brokers did not reply, by broker name: their configurations are missing."""
+
+    def of_applications(self) -> "Topics":
+        """Leave out the topics of RocketMQ itself, of retries and of dead letters."""
+        prefixes = (RETRY_PREFIX, DLQ_PREFIX)
+        chosen = [one for one in self.topics if not one.is_system and not one.topic.startswith(prefixes)]
+        return attrs.evolve(self, topics=tuple(chosen))
+
+
+@attrs.frozen(kw_only=True)
+class ChangedTopic:
+    """A topic that was created or updated, as the brokers have it now."""
+
+    topic: str
+    brokers: tuple[TopicAt, ...]
+    without_master: tuple[str, ...]
+    """Broker names that were left out, because they have no master now."""
+
+
+@attrs.frozen(kw_only=True)
+class DeletedTopic:
+    """A topic that was deleted, and where."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    messages: int | None
+    """Messages that its queues had; None if unknown. Their records stay in the commit logs until these expire."""
+    name_servers: tuple[str, ...]
+    without_master: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class RouteAt:
+    """A broker name in a topic's route."""
+
+    broker: str
+    cluster: str
+    addresses: Mapping[int, str]
+    read_queues: int
+    write_queues: int
+    permission: int
+
+
+@attrs.frozen(kw_only=True)
+class QueueBounds:
+    """The offsets of a queue, and when its last message was stored (ms; 0 if it is empty)."""
+
+    topic: str
+    broker: str
+    queue: int
+    min_offset: int
+    max_offset: int
+    last_stored_at: int
+
+
+async def list_topics(operator: Operator) -> Topics:
+    """Return all topics that the name server or a broker lists."""
+    names = set(await operator.admin.topics())
+    places: dict[str, list[TopicAt]] = {name: [] for name in names}
+    unreachable: dict[str, str] = {}
+    system: set[str] = set()
+    for data in await operator.brokers():
+        broker, cluster = data.broker_name, data.cluster or ""
+        system |= {broker, cluster, cluster + REPLY_TOPIC_SUFFIX}
+        address = data.broker_addrs[min(data.broker_addrs)]
+        try:
+            table = (await operator.admin.topic_configs(address)).topic_config_table
+        except FAILURES as exc:
+            unreachable[broker] = str(exc)
+            continue
+        for topic, config in table.items():
+            places.setdefault(topic, []).append(_topic_at(broker, config))
+    return Topics(
+        topics=tuple(
+            Topic(topic=name, is_system=name in system or is_system_topic(name), brokers=tuple(places[name]))
+            for name in sorted(places)
+        ),
+        unreachable=unreachable,
+    )
+
+
+async def create_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
+    """Create a topic at the masters of a scope. OperationError if one of them has it already."""
+    masters = await operator.masters(scope)
+    tables = {one.address: await _configs(operator, one) for one in masters.found}
+    if has := [one.broker for one in masters.found if change.topic in tables[one.address]]:
+        raise OperationError(f"topic {change.topic} exists already at {', '.join(has)}: update changes it")
+    fresh = TopicConfig(
+        topic_name=change.topic, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES, perm=6
+    )
+    made = [await _put(operator, one, change.applied(fresh)) for one in masters.found]
+    return ChangedTopic(topic=change.topic, brokers=tuple(made), without_master=tuple(masters.without))
+
+
+async def update_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
+    """Change a topic at the masters of a scope that have it, and keep its other values.
+
+    OperationError for an unknown topic, or if a broker that the scope names lacks it.
+    """
+    if change.is_empty:
+        raise InvalidOperationError(
+            f"nothing to change at topic {change.topic}: give a number of queues or a permission"
+        )
+    masters = await operator.masters(scope)
+    tables = {one.address: await _configs(operator, one) for one in masters.found}
+    having = [one for one in masters.found if change.topic in tables[one.address]]
+    if not having:
+        raise unknown("topic", change.topic, {name for table in tables.values() for name in table})
+    if scope.brokers and len(having) < len(masters.found):
+        lacking = ", ".join(one.broker for one in masters.found if one not in having)
+        raise OperationError(f"topic {change.topic} does not exist at {lacking}: create it there")
+    changed = [await _put(operator, one, change.applied(tables[one.address][change.topic])) for one in having]
+    return ChangedTopic(topic=change.topic, brokers=tuple(changed), without_master=tuple(masters.without))
+
+
+async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
+    """Delete a topic at every master that has it, then at the name servers.
+
+    OperationError for an unknown topic, or one of RocketMQ's own. Consumer offsets stay.
+    """
+    topic = topic_name(topic)
+    masters = await operator.masters()
+    tables = {one.address: await _configs(operator, one) for one in masters.found}
+    having = [one for one in masters.found if topic in tables[one.address]]
+    listed = await operator.admin.topics()
+    if not having and topic not in listed:
+        raise unknown("topic", topic, {*listed, *(name for table in tables.values() for name in table)})
+    messages = await _count_messages(operator, topic)
+    for one in having:
+        await operator.admin.delete_topic_at(one.address, topic)
+    name_servers = await operator.admin.delete_topic_route(topic)
+    return DeletedTopic(
+        topic=topic,
+        brokers=tuple(one.broker for one in having),
+        messages=messages,
+        name_servers=tuple(name_servers),
+        without_master=tuple(masters.without),
+    )
+
+
+async def topic_route(operator: Operator, topic: str) -> list[RouteAt]:
+    """Return the route of a topic, by broker name. OperationError for an unknown topic."""
+    route = await find_route(operator, topic)
+    brokers = {data.broker_name: data for data in route.broker_datas}
+    return [
+        RouteAt(
+            broker=queues.broker_name,
+            cluster=(brokers[queues.broker_name].cluster or "") if queues.broker_name in brokers else "",
+            addresses=dict(sorted(brokers[queues.broker_name].broker_addrs.items()))
+            if queues.broker_name in brokers
+            else {},
+            read_queues=queues.read_queue_nums,
+            write_queues=queues.write_queue_nums,
+            permission=queues.perm,
+        )
+        for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name)
+    ]
+
+
+async def topic_status(operator: Operator, topic: str) -> list[QueueBounds]:
+    """Return the bounds of every queue of a topic. OperationError for an unknown topic."""
+    await find_route(operator, topic)
+    return queue_bounds(await operator.admin.topic_stats(topic))
+
+
+def queue_bounds(table: TopicStatsTable) -> list[QueueBounds]:
+    """Return the bounds of queues, sorted by topic, broker name and queue id."""
+    return [
+        QueueBounds(
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue=queue.queue_id,
+            min_offset=bounds.min_offset,
+            max_offset=bounds.max_offset,
+            last_stored_at=bounds.last_update_timestamp,
+        )
+        for queue, bounds in sorted(
+            table.offset_table.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id)
+        )
+    ]
+
+
+async def find_route(operator: Operator, topic: str) -> TopicRouteData:
+    """Return the route of a topic. OperationError for an unknown one, with the near miss."""
+    try:
+        return await operator.admin.topic_route(topic_name(topic))
+    except NoRouteError:
+        raise unknown("topic", topic, _near_topics(await operator.admin.topics(), topic)) from None
+
+
+def _near_topics(topics: list[str], topic: str) -> list[str]:
+    """Return the topics that a user can mean: no retry or dead-letter topics, unless one was given."""
+    prefixes = (RETRY_PREFIX, DLQ_PREFIX)
+    return [
+        one for one in topics if topic.startswith(prefixes) or not (one.startswith(prefixes) or is_system_topic(one))
+    ]
+
+
+async def _configs(operator: Operator, broker: BrokerAt) -> dict[str, TopicConfig]:
+    return (await operator.admin.topic_configs(broker.address)).topic_config_table
+
+
+async def _put(operator: Operator, broker: BrokerAt, config: TopicConfig) -> TopicAt:
+    await operator.admin.create_topic(broker.address, config)
+    return _topic_at(broker.broker, config)
+
+
+def _topic_at(broker: str, config: TopicConfig) -> TopicAt:
+    return TopicAt(
+        broker=broker,
+        read_queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        permission=config.perm,
+    )
+
+
+async def _count_messages(operator: Operator, topic: str) -> int | None:
+    try:
+        stats = await operator.admin.topic_stats(topic)
+    except NoRouteError:
+        return 0
+    except BrokerError as exc:
+        if exc.code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR):
+            return None
+        raise
+    return sum(bounds.max_offset - bounds.min_offset for bounds in stats.offset_table.values())
