@@ -21,6 +21,7 @@ from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.faults import near_miss
 
 Document = Mapping[str, Any]
 
@@ -43,7 +44,9 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     known = [node for node in nodes if node.kind is not NodeKind.WORKLOAD] if not targets else list(nodes)
     judge = _JUDGES.get(name)
     if judge is None:
-        raise UnknownConditionError(f"no condition {name!r}; conditions: {', '.join(_JUDGES)}")
+        raise UnknownConditionError(
+            f"no condition {name!r}{near_miss(name, _JUDGES)}; conditions: {', '.join(_JUDGES)}"
+        )
     if len(targets) > 1 or (not targets and name != "ready"):
         raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {len(targets)}")
     found = [node for target in targets for node in find_targets(target, known)] or known

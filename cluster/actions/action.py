@@ -9,6 +9,7 @@ import attrs
 
 from rmqlab.cluster.actions.reports import NodesReport, Report
 from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
 
 if TYPE_CHECKING:  # the command line reads the table, and does not run the actions
     from rmqlab.cluster.supervisor.supervisor import Supervisor
@@ -123,3 +124,13 @@ class NodeAction(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<action {self.name}: {self.help.partition(chr(10))[0]}>"
+
+
+def suits(action: NodeAction[Any], node: Node, state: NodeState) -> bool:
+    """Return True if an action makes sense on a node in this state."""
+    if action.targets is Targets.BROKERS and node.kind is not NodeKind.BROKER:
+        return False
+    if action.targets is Targets.NODES and node.kind is NodeKind.WORKLOAD:
+        return False
+    has_role = action.sets_role == ("master" if node.is_master else "slave")
+    return not has_role and liveness_of(state) in action.needs

@@ -1,7 +1,7 @@
 """Reports of actions: as a JSON document, and as lines for a person."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -20,6 +20,9 @@ Document = Mapping[str, Any]
 
 class Report(Protocol[R_contra]):
     """A kind of report."""
+
+    returns: ClassVar[str]
+    """The kind of its document: the name of a class in `rmqlab.cluster.control.outputs`."""
 
     async def document(self, supervisor: "Supervisor", names: Collection[str], result: R_contra) -> Any:
         """Return what `--json` prints.
@@ -52,6 +55,8 @@ def _process(node: Document) -> str:
 class NodesReport(Generic[R]):
     """The status entries of the affected nodes: each has extra members and a line."""
 
+    returns: ClassVar[str] = "Nodes"
+
     members: Callable[[R, str], Document] = _no_members
     """Members for the node of this name, from the action's result."""
     line: Callable[[Document], str] = _process
@@ -69,6 +74,8 @@ class RoleReport:
 
     Each names the other masters of its group.
     """
+
+    returns: ClassVar[str] = "Nodes"
 
     async def document(
         self, supervisor: "Supervisor", _names: Collection[str], result: Collection[str]
@@ -98,6 +105,8 @@ class RoleReport:
 
 class FaultReport:
     """The fault that the action put in force."""
+
+    returns: ClassVar[str] = "Fault"
 
     async def document(
         self, _supervisor: "Supervisor", _names: Collection[str], result: "ActiveFault"

@@ -77,9 +77,7 @@ COMMANDS = {
     "messages": Entry(
         f"{_OPERATE}.messages:messages_app", "Show messages by id, unique key, key, or queue and offset."
     ),
-    "config": Entry(
-        f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."
-    ),
+    "config": Entry(f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."),
     "wipe-write-perm": Entry(
         f"{_OPERATE}.permissions:wipe_write_perm",
         "Let producers avoid a broker name: remove its write permission at all name servers.",

@@ -86,6 +86,7 @@ def render_up(document: Document) -> RenderableType:
         render_nodes(document),
         "",
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
+        *_control_note(document),
         "",
         "Try:",
         Text(f"  rmqlab produce{option}              # send messages, count their outcomes"),
@@ -97,6 +98,13 @@ def render_up(document: Document) -> RenderableType:
         parts.append(Text(f"  rmqlab pause{option} {slave}"))
     parts.append(Text(f"  rmqlab down{option}"))
     return Group(*parts)
+
+
+def _control_note(document: Document) -> list[RenderableType]:
+    """Say where the control API is. Its token is not shown: terminals are recorded."""
+    if (control := document.get("control")) is None:
+        return []
+    return [Text(f"control API at {control['url']}, token in {document['directory']}/control.json")]
 
 
 def render_status(document: Document) -> RenderableType:

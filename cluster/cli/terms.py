@@ -3,8 +3,6 @@
 Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid.
 """
 
-import json
-import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
@@ -96,23 +95,7 @@ def print_json(value: Any) -> None:
 
     Other characters are escaped.
     """
-    try:
-        text = json.dumps(value, default=str, allow_nan=False)
-    except (TypeError, ValueError):  # keys that are not text, NaN, infinities
-        text = json.dumps(_as_json(value), default=str)
-    print(text, flush=True)
-
-
-def _as_json(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key if isinstance(key, str) else str(key): _as_json(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_as_json(item) for item in value]
-        case float() if not math.isfinite(value):
-            return str(value)
-        case _:
-            return value
+    print(json_text(value), flush=True)
 
 
 def fail(text: str) -> NoReturn:

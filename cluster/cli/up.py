@@ -4,7 +4,7 @@ import contextlib
 import shutil
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import attrs
@@ -33,7 +33,7 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
-from rmqlab.cluster.supervisor.serve import UpFailedError, run_detached, run_foreground
+from rmqlab.cluster.supervisor.serve import UpFailedError, WhenReady, run_detached, run_foreground
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
@@ -77,6 +77,10 @@ def up(
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a broker setting; repeatable.")
     ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve the control API over HTTP; port 0: any (docs/control-api.md)."),
+    ] = None,
     *,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
@@ -107,17 +111,19 @@ def up(
     )
     if settings:
         _try(spec)
+    if control is not None:
+        _check_control(control)
     try:
         if detach:
             with working(f"starting {node_count(spec)} nodes"):
-                document = run_detached(spec, directory)
+                document = run_detached(spec, directory, control=control)
             if as_json:
                 print_json(up_document(document))
             else:
                 console.print(render_up(document))
         else:
             is_live = not plain and not as_json and is_terminal(live_console)
-            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
+            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow, control)
             if not as_json:
                 _print_if_possible("stopped")
     except (UpFailedError, NoPlaceError) as exc:
@@ -202,6 +208,21 @@ def _try(spec: ClusterSpec) -> None:
         misused(f"--set: {exc}")
 
 
+def _check_control(address: str) -> None:
+    """End the program for an address or a token of the control API that is invalid."""
+    from rmqlab.cluster.control.access import (  # noqa: PLC0415 -- loaded only when asked for
+        ControlAddressError,
+        chosen_token,
+        parse_control_address,
+    )
+
+    try:
+        parse_control_address(address)
+        chosen_token()
+    except ControlAddressError as exc:
+        misused(f"--control {exc}")
+
+
 def parse_setting(text: str) -> tuple[str, Any]:
     """Parse `key=value`.
 
@@ -220,10 +241,10 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def up_document(document: Document) -> Document:
-    """Return what `up --json` prints: the nodes and their addresses."""
+    """Return what `up --json` prints, from the document of the start: the nodes and their addresses."""
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
-    moved = {"moved": document["moved"]} if document.get("moved") else {}
-    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **moved}
+    more = {key: document[key] for key in ("control", "moved") if document.get(key)}
+    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **more}
 
 
 def node_count(spec: ClusterSpec) -> int:
@@ -231,7 +252,7 @@ def node_count(spec: ClusterSpec) -> int:
     return sum(map(len, node_names(spec)))
 
 
-def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
+def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady, control: str | None) -> None:
     """Supervise the cluster until it ends; show the progress of its start."""
     progress = Progress()
     count = node_count(spec)
@@ -244,21 +265,20 @@ def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[C
 
         progress.begin(how_far)
 
-    async def when_ready(cluster: Cluster) -> None:
+    async def when_ready(cluster: Cluster, document: Document) -> None:
         progress.end()
-        await ready(cluster)
+        await ready(cluster, document)
 
     try:
         directory.create()
         log_to_file(directory.supervisor_log)
-        run_foreground(spec, directory, when_ready, started=started)
+        run_foreground(spec, directory, when_ready, started=started, control=control)
     finally:
         progress.end()
 
 
-async def _show_live(cluster: Cluster) -> None:
+async def _show_live(cluster: Cluster, document: Document) -> None:
     """Print the nodes, which stay on the terminal, and show the live view."""
-    document = await cluster.status()
     console.print(render_up(document))
     try:
         await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
@@ -272,16 +292,16 @@ def _print_if_possible(text: str) -> None:
         console.print(text)
 
 
-async def _follow(cluster: Cluster) -> None:
-    console.print(render_up(await cluster.status()))
+async def _follow(cluster: Cluster, document: Document) -> None:
+    console.print(render_up(document))
     console.print("\nCtrl-C stops it. Events:", style="dim")
     async with cluster.events.follow() as events:
         async for event in events:
             console.print(render_event(event.as_json()))
 
 
-async def _follow_as_json(cluster: Cluster) -> None:
-    print_json(up_document(await cluster.status()))
+async def _follow_as_json(cluster: Cluster, document: Document) -> None:
+    print_json(up_document(document))
     async with cluster.events.follow() as events:
         async for event in events:
             print_json(event.as_json())

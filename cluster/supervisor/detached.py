@@ -23,11 +23,13 @@ def main() -> None:
 
     # The imports below are slow; the fork server imports its modules in parallel. It always ends with this process.
     import cattrs  # noqa: PLC0415
+    import trio  # noqa: PLC0415
 
     from rmqlab.cluster.lab import Cluster  # noqa: PLC0415
     from rmqlab.cluster.supervisor.children import ForkServer  # noqa: PLC0415
     from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415
     from rmqlab.cluster.supervisor.serve import UpFailedError, run_foreground  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.status import Document  # noqa: PLC0415
     from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415
     from rmqlab.runtime.logfile import log_to_file  # noqa: PLC0415
 
@@ -37,13 +39,14 @@ def main() -> None:
         with pipe:
             json.dump(value, pipe)
 
-    async def ready(cluster: Cluster) -> None:
-        reply(await cluster.status())
+    async def ready(_cluster: Cluster, document: Document) -> None:
+        await trio.lowlevel.checkpoint()
+        reply(document)
 
     log_to_file(directory / "supervisor.log", takes_output=True)
     try:
         spec = cattrs.structure(given["spec"], ClusterSpec)
-        run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched))
+        run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched), control=given["control"])
     except UpFailedError as exc:
         print(exc, file=sys.stderr)
         if not pipe.closed:

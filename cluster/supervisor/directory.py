@@ -6,6 +6,7 @@
     <node>/node.log  store/  ...
     journal/<node>.msgpack   events of each process (see rmqlab.runtime.journal); journal.old is that of the last run
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
+    control.json             address and token of the control API, mode 0600, while it serves
 """
 
 import contextlib
@@ -116,6 +117,11 @@ class ClusterDirectory:
     def command_socket(self) -> Path:
         """The socket for requests of the command line to the supervisor."""
         return self._socket("command.sock")
+
+    @property
+    def control_path(self) -> Path:
+        """The file with address and token of the control API, while it serves."""
+        return self.path / "control.json"
 
     def data_dir(self, node: str) -> Path:
         return self.path / node

@@ -1,12 +1,13 @@
 """Runs a supervisor as a process: in a terminal's foreground, or detached from it."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cattrs
 import trio
@@ -25,6 +26,12 @@ from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.logfile import open_log
 
+if TYPE_CHECKING:
+    from rmqlab.cluster.control.start import ControlApi
+
+WhenReady = Callable[[Cluster, Document], Awaitable[None]]
+"""Called with the cluster and the document of its start: the status and, with a control API, `control`."""
+
 UP_FAILURES = (
     NodeFailedError,
     PortTakenError,
@@ -42,15 +49,17 @@ class UpFailedError(Exception):
 async def serve_cluster(
     spec: ClusterSpec,
     directory: ClusterDirectory,
-    ready: Callable[[Cluster], Awaitable[None]],
+    ready: WhenReady,
     started: Callable[[Cluster], object],
     forks: ForkServer | None = None,
+    control: str | None = None,
 ) -> None:
     """Run a cluster until a signal or a command ends it.
 
     UpFailedError if it does not start.
 
-    Calls `started` with the cluster before its nodes start, and `ready` when all nodes are ready.
+    Calls `started` with the cluster before its nodes start, and `ready` when all nodes are ready: with the status, and
+    the member `control` if there is a control API. `control` is its address.
 
     The first SIGINT or SIGTERM stops all nodes gracefully, the next one kills them.
     """
@@ -65,28 +74,53 @@ async def serve_cluster(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signal, signals, serving, supervisors)
             with serving:
-                await _serve(spec, directory, ready, begin, forks, serving)
+                await _serve(spec, directory, ready, begin, forks, serving, control)
             nursery.cancel_scope.cancel()
 
 
 async def _serve(
     spec: ClusterSpec,
     directory: ClusterDirectory,
-    ready: Callable[[Cluster], Awaitable[None]],
+    ready: WhenReady,
     started: Callable[[Cluster], object],
     forks: ForkServer | None,
     serving: trio.CancelScope,
+    control: str | None,
 ) -> None:
     try:
         async with (
+            _listening(control) as api,
             open_cluster(spec, directory=directory.path, started=started, host=ThisMachine(forks)) as cluster,
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve_commands, cluster, serving.cancel)
-            await ready(cluster)
+            document = await cluster.status()
+            if api is None:
+                directory.control_path.unlink(missing_ok=True)  # left by a killed supervisor
+            else:
+                await nursery.start(api.serve, cluster)
+                document["control"] = api.access.as_json()
+            await ready(cluster, document)
             await trio.sleep_forever()
     except UP_FAILURES as exc:
         raise UpFailedError(str(exc)) from None
+
+
+@contextlib.asynccontextmanager
+async def _listening(control: str | None) -> AsyncIterator["ControlApi | None"]:
+    """Listen for the control API before any node starts. UpFailedError if that is impossible."""
+    if control is None:
+        yield None
+        return
+    from rmqlab.cluster.control.access import ControlAddressError  # noqa: PLC0415 -- loaded only when asked for
+    from rmqlab.cluster.control.start import open_control_api  # noqa: PLC0415
+
+    with contextlib.ExitStack() as stack:
+        try:
+            api = stack.enter_context(open_control_api(control))
+        except ControlAddressError as exc:
+            raise UpFailedError(f"--control {exc}") from None
+        yield api
 
 
 async def _stop_on_signal(
@@ -102,20 +136,21 @@ async def _stop_on_signal(
 def run_foreground(
     spec: ClusterSpec,
     directory: ClusterDirectory,
-    ready: Callable[[Cluster], Awaitable[None]],
+    ready: WhenReady,
     *,
     started: Callable[[Cluster], object] = lambda _: None,
     forks: ForkServer | None = None,
+    control: str | None = None,
 ) -> None:
     """Run a cluster in this process, as `serve_cluster` does."""
     try:
-        trio.run(serve_cluster, spec, directory, ready, started, forks)
+        trio.run(serve_cluster, spec, directory, ready, started, forks, control)
     except BaseExceptionGroup as group:
         raise _known_failure(group) or group from None
 
 
-def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
-    """Start a supervisor in a new session, and return the status of the ready cluster.
+def run_detached(spec: ClusterSpec, directory: ClusterDirectory, *, control: str | None = None) -> Document:
+    """Start a supervisor in a new session, and return the document of its start.
 
     UpFailedError if it does not start.
     """
@@ -125,7 +160,7 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
         raise UpFailedError(str(exc)) from None
     reading, writing = os.pipe()
     with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
-        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path)})
+        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control})
         process = subprocess.Popen(  # noqa: S603 -- ourselves
             [sys.executable, "-m", "rmqlab.cluster.supervisor.detached", arguments, str(writing)],
             pass_fds=[writing],

@@ -137,6 +137,8 @@ class Supervisor:
                 nodestore.write_settings(self.directory, name, settings)
         except nodestore.OutsideError as exc:
             raise NodeFailedError(f"{name} is not started: {exc}") from None
+        if (life := self.life(name)).is_alive:  # another command has started it meanwhile
+            raise WrongStateError(f"{name} is {life.state} already")
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)

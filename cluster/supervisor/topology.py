@@ -39,7 +39,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 _RESERVED = frozenset(
-    ("cluster", "cluster.json", "journal", "journal.old", "supervisor.log", "forkserver.log", "supervisor.lock",
+    ("cluster", "cluster.json", "control.json", "journal", "journal.old", "supervisor.log", "forkserver.log", "supervisor.lock",
      "control.sock", "command.sock")
 )  # fmt: skip
 """Names that are used in a cluster's directory, and for the supervisor's journal."""

@@ -1,0 +1,168 @@
+"""What endpoints accept: fields as typed classes, which also give their JSON Schema.
+
+A value that does not fit is rejected with the name of its field.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NoReturn, Protocol
+from urllib.parse import parse_qs
+
+import attrs
+import msgspec
+
+from rmqlab.cluster.control.faultschema import fault_schemas
+from rmqlab.cluster.control.messages import reject
+from rmqlab.faults import fault_of, near_miss
+
+Schema = dict[str, Any]
+
+MOST_WAIT_SECONDS = 3600.0
+_MOST_FIELDS = 50
+_PLACE = re.compile(r" - at \$\.?(.*)$")
+_MISSING = re.compile(r"missing required field (.*)$")
+
+_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+
+
+class Input(Protocol):
+    """A kind of body or query."""
+
+    def parse(self, given: Any, *, is_text: bool) -> Any:
+        """Return the arguments. `is_text`: values come from a query. Rejected with status 422 if they do not fit."""
+        ...
+
+    def schema(self) -> Schema:
+        """Return the JSON Schema of the object."""
+        ...
+
+
+@attrs.frozen
+class Fields:
+    """An object with the fields of a msgspec class."""
+
+    fields: type[msgspec.Struct]
+
+    def parse(self, given: Any, *, is_text: bool) -> dict[str, Any]:
+        known = self.fields.__struct_fields__
+        for name in given if isinstance(given, dict) else ():
+            if name not in known:
+                expected = f"expected {', '.join(known)}" if known else "expected no field"
+                invalid(f"unknown field{near_miss(name, known)}; {expected}", field=name)
+        try:
+            arguments: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, self.fields, strict=not is_text))
+        except msgspec.ValidationError as exc:
+            text = str(exc).replace("`", "")
+            place = _PLACE.search(text) or _MISSING.search(text)
+            invalid(_PLACE.sub("", text), field=place[1] if place else None)
+        return arguments
+
+    def schema(self) -> Schema:
+        _, components = msgspec.json.schema_components([self.fields])
+        schema: Schema = components[self.fields.__name__]
+        return schema
+
+
+class FaultValues:
+    """The values of a fault, as `rmqlab.faults.fault_of` accepts them."""
+
+    def parse(self, given: Any, *, is_text: bool) -> dict[str, Any]:
+        del is_text
+        if not isinstance(given, dict):
+            invalid(f"Expected object, got {type(given).__name__}")
+        for name in ("type", "kind"):
+            if not isinstance(given.get(name, ""), str):
+                invalid("Expected str", field=name)
+        fault_of(given)
+        return {**given}
+
+    def schema(self) -> Schema:
+        return {"oneOf": fault_schemas()}
+
+
+def parse_query(text: str, kind: Input | None) -> Mapping[str, Any]:
+    """Return the arguments of a query; a field that is a list may be given several times."""
+    try:
+        given = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except ValueError as exc:
+        invalid(f"the query is invalid: {exc}")
+    lists = _lists_of(kind)
+    for name, values in given.items():
+        if len(values) > 1 and name not in lists:
+            invalid("given more than once", field=name)
+    plain = {name: values if name in lists else values[0] for name, values in given.items()}
+    if kind is None:
+        if plain:
+            invalid("unknown parameter; expected none", field=next(iter(plain)))
+        return plain
+    arguments: Mapping[str, Any] = kind.parse(plain, is_text=True)
+    return arguments
+
+
+def parse_body(body: bytes, kind: Input) -> Mapping[str, Any]:
+    """Return the arguments of a JSON body."""
+    try:
+        given = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as exc:
+        reject(400, "invalid_json", f"the body is not valid JSON: {exc}")
+    arguments: Mapping[str, Any] = kind.parse(given, is_text=False)
+    return arguments
+
+
+def invalid(message: str, *, field: str | None = None) -> NoReturn:
+    """Reject a request because of a value."""
+    reject(422, "invalid_value", message if field is None else f"{field}: {message}", field=field)
+
+
+def _lists_of(kind: Input | None) -> Sequence[str]:
+    if not isinstance(kind, Fields):
+        return ()
+    return [name for name, value in kind.schema()["properties"].items() if value.get("type") == "array"]
+
+
+class Target(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The processes to act on."""
+
+    target: Annotated[
+        _Name,
+        msgspec.Meta(
+            description="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1, or a workload.",
+            examples=["broker-a:master"],
+        ),
+    ]
+
+
+class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A condition to wait for."""
+
+    condition: Annotated[
+        _Name,
+        msgspec.Meta(description="As `rmqlab wait` has it.", examples=["route-gone broker-a:master"]),
+    ]
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST_WAIT_SECONDS, description="Real seconds.")] = 60.0
+
+
+class Events(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which events to send."""
+
+    last: Annotated[int, msgspec.Meta(ge=0, le=1_000_000, description="Past events to send first.")] = 50
+    follow: Annotated[bool, msgspec.Meta(description="Then send new ones until the connection closes.")] = True
+    every: Annotated[bool, msgspec.Meta(description="Include each message of workloads.")] = False
+
+
+class Check(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What of the judgement to return."""
+
+    metric: Annotated[
+        list[_Name],
+        msgspec.Meta(
+            max_length=_MOST_FIELDS, description="Return only these findings, with evidence.", examples=[["lost"]]
+        ),
+    ] = []
+
+
+class Lag(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Whose offsets to return."""
+
+    group: Annotated[_Name, msgspec.Meta(description="The consumer group.", examples=["shop"])]
+    topic: Annotated[_Name | None, msgspec.Meta(description="Only of this topic.")] = None

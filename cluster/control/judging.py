@@ -1,0 +1,38 @@
+"""The judgement of the run, made by a process of its own.
+
+Journals can be large: reading them must neither delay the supervisor nor use its memory.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from rmqlab.runtime.clock import real_seconds
+
+CHECK_SECONDS = 600.0
+_LONGEST_REASON = 2000
+
+
+class CannotJudgeError(Exception):
+    """`rmqlab check` rejected the request. The text is its error."""
+
+
+async def judge(directory: Path, metrics: Sequence[str]) -> dict[str, Any]:
+    """Return what `rmqlab check --json` prints for a directory. CannotJudgeError, TooSlowError."""
+    options = [part for metric in metrics for part in ("--metric", metric)]
+    command = [sys.executable, "-m", "rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory)]
+    with trio.fail_after(real_seconds(CHECK_SECONDS)):
+        done = await trio.run_process(
+            command, stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True, check=False
+        )
+    if not done.stdout.strip():
+        reason = done.stderr.decode("utf-8", "replace").strip().removeprefix("rmqlab: ")
+        raise CannotJudgeError(reason[:_LONGEST_REASON] or f"it ended with status {done.returncode}")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document

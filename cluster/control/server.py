@@ -1,0 +1,245 @@
+"""Serves HTTP/1.1 on trio, with h11. A connection carries one request, as on the command socket.
+
+Everything that a client sends or leaves unread has a limit: bytes of head and body, seconds for the request and for
+each part of the response, connections, streams. A client that closes its connection cancels its request.
+"""
+
+import http
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import attrs
+import h11
+import trio
+
+from rmqlab.cluster.control.app import Admitted, ControlApp
+from rmqlab.cluster.control.messages import (
+    EVENTS_TYPE,
+    GONE,
+    JSON_TYPE,
+    EventStream,
+    GoneError,
+    Head,
+    Rejected,
+    Reply,
+    Response,
+    error_response,
+)
+from rmqlab.cluster.jsontext import json_text
+from rmqlab.cluster.supervisor.processes import leaves
+from rmqlab.runtime.clock import real_seconds
+
+CHUNK = 64 * 2**10
+_HEADERS = (("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff"), ("Connection", "close"))
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Limits of the server. Seconds are real."""
+
+    head_bytes: int = 32 * 2**10
+    body_bytes: int = 2**20
+    connections: int = 64
+    """The next ones get 503; beyond twice the number they are closed."""
+    streams: int = 32
+    """Of the connections, those that may be streams: the others stay free for commands."""
+    request_seconds: float = 10.0
+    """For a whole request: head and body."""
+    send_seconds: float = 10.0
+    """For each 64 KiB of a response."""
+    linger_seconds: float = 2.0
+    """To read what a client still sends while it gets an error."""
+    ping_seconds: float = 15.0
+    """Between comments on a silent stream, so that a client that is gone is noticed."""
+
+
+@attrs.define(eq=False)
+class ControlServer:
+    """Serves the control API on a listening socket."""
+
+    app: ControlApp
+    limits: Limits = attrs.field(factory=Limits)
+    _connections: int = attrs.field(default=0, init=False)
+    _streams: int = attrs.field(default=0, init=False)
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Serve until cancelled. Nothing that arrives ends more than its connection."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+        await trio.serve_listeners(self.serve_connection, [listener])
+
+    async def serve_connection(self, stream: trio.abc.HalfCloseableStream) -> None:
+        """Serve the one request of a connection."""
+        self._connections += 1
+        try:
+            async with stream:
+                if self._connections <= 2 * self.limits.connections:
+                    await _Connection(self, stream).run(is_full=self._connections > self.limits.connections)
+        except* (GoneError, *GONE):
+            pass  # the client is gone, or does not read
+        except* Exception as group:  # noqa: BLE001 -- a boundary
+            for exc in leaves(group):
+                self.app.cluster.supervisor.processes.errors.caught("control API connection", exc)
+        finally:
+            self._connections -= 1
+
+    @asynccontextmanager
+    async def stream_slot(self) -> AsyncIterator[bool]:
+        """Hold one of the streams. Yields False if all are in use."""
+        is_free = self._streams < self.limits.streams
+        self._streams += is_free
+        try:
+            yield is_free
+        finally:
+            self._streams -= is_free
+
+
+@attrs.define(eq=False)
+class _Connection:
+    server: ControlServer
+    stream: trio.abc.HalfCloseableStream
+    http: h11.Connection = attrs.field(init=False)
+    _has_body: bool = attrs.field(default=True, init=False)
+    """Whether the response has a body: not after HEAD."""
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        limit = self.server.limits.head_bytes
+        self.http = h11.Connection(h11.SERVER, max_incomplete_event_size=limit)
+
+    async def run(self, *, is_full: bool) -> None:
+        limits = self.server.limits
+        if is_full:
+            text = f"more than {limits.connections} connections"
+            await self._reject(error_response(503, "too_many_connections", text))
+            return
+        try:
+            with trio.fail_after(real_seconds(limits.request_seconds)):
+                admitted, body = await self._receive()
+        except trio.TooSlowError:
+            text = f"the request was not complete after {limits.request_seconds:g} s"
+            await self._reject(error_response(408, "too_slow", text))
+        except h11.RemoteProtocolError as exc:
+            status = exc.error_status_hint if exc.error_status_hint in (400, 431) else 400
+            await self._reject(error_response(status, "invalid_http", f"the request is not valid HTTP/1.1: {exc}"))
+        except Rejected as exc:
+            await self._reject(exc.response)
+        else:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
+                await self._reply(await self.server.app.respond(admitted, body))
+                nursery.cancel_scope.cancel()
+
+    # ---- the request ---------------------------------------------------------------------------
+
+    async def _receive(self) -> tuple[Admitted, bytes]:
+        """Return a request and its body. `Rejected` as soon as it is known to be invalid."""
+        head = await self._next_event()
+        assert isinstance(head, h11.Request), "h11 begins with the head"
+        self._has_body = head.method != b"HEAD"
+        admitted = self.server.app.admit(_head_of(head))
+        self._check_length(int(dict(head.headers).get(b"content-length", b"0")))
+        body = bytearray()
+        while not isinstance(event := await self._next_event(), h11.EndOfMessage):
+            assert isinstance(event, h11.Data), "h11 continues with the body"
+            body += event.data
+            self._check_length(len(body))
+        return admitted, bytes(body)
+
+    def _check_length(self, length: int) -> None:
+        if length > (most := self.server.limits.body_bytes):
+            raise Rejected(error_response(413, "too_large", f"the body has more than {most} bytes"))
+
+    async def _next_event(self) -> h11.Event:
+        while True:
+            event = self.http.next_event()
+            if event is h11.NEED_DATA:
+                if self.http.they_are_waiting_for_100_continue:
+                    await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                data = bytes(await self._receive_some())
+                self.http.receive_data(data)
+            elif isinstance(event, h11.ConnectionClosed):
+                raise GoneError
+            else:
+                assert isinstance(event, h11.Event), "a connection carries one request"
+                return event
+
+    async def _receive_some(self) -> bytes | bytearray:
+        try:
+            return await self.stream.receive_some(CHUNK)
+        except trio.BrokenResourceError:
+            raise GoneError from None
+
+    async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
+        """Cancel the request when the client closes the connection. What it sends meanwhile is dropped."""
+        while await self.stream.receive_some(CHUNK):
+            pass
+        scope.cancel()
+
+    # ---- the response --------------------------------------------------------------------------
+
+    async def _reply(self, reply: Reply) -> None:
+        if isinstance(reply, Response):
+            await self._send_response(reply)
+            return
+        async with self.server.stream_slot() as is_free:
+            if is_free:
+                await self._send_stream(reply)
+            else:
+                text = f"more than {self.server.limits.streams} streams of events"
+                await self._send_response(error_response(503, "too_many_streams", text))
+
+    async def _reject(self, response: Response) -> None:
+        """Send an error to a client that may still be sending, and read what it sends: else it would miss the error."""
+        await self._send_response(response)
+        with trio.move_on_after(real_seconds(self.server.limits.linger_seconds)):
+            await self.stream.send_eof()
+            left = 4 * self.server.limits.body_bytes
+            while left > 0 and (data := await self.stream.receive_some(CHUNK)):
+                left -= len(data)
+
+    async def _send_response(self, response: Response) -> None:
+        headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(response.body))), *response.headers.items()]
+        await self._send(_start(response.status, headers))
+        for at in range(0, len(response.body) if self._has_body else 0, CHUNK):
+            await self._send(h11.Data(data=response.body[at : at + CHUNK]))
+        await self._send(h11.EndOfMessage())
+
+    async def _send_stream(self, reply: EventStream) -> None:
+        await self._send(_start(200, [("Content-Type", EVENTS_TYPE)]))
+
+        async def send_item(item: object) -> None:
+            await self._send(h11.Data(data=f"data: {json_text(item)}\n\n".encode()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ping)
+            failure = await reply.run(send_item)
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            await self._send(h11.Data(data=b"event: error\ndata: " + failure.body + b"\n"))
+        await self._send(h11.EndOfMessage())
+
+    async def _ping(self) -> None:
+        while True:
+            await trio.sleep(real_seconds(self.server.limits.ping_seconds))
+            await self._send(h11.Data(data=b":\n\n"))
+
+    async def _send(self, event: h11.Event) -> None:
+        async with self._sending:
+            if data := self.http.send(event):
+                with trio.fail_after(real_seconds(self.server.limits.send_seconds)):
+                    await self.stream.send_all(data)
+
+
+def _start(status: int, headers: Sequence[tuple[str, str]]) -> h11.Response:
+    return h11.Response(
+        status_code=status, headers=[*headers, *_HEADERS], reason=http.HTTPStatus(status).phrase.encode()
+    )
+
+
+def _head_of(request: h11.Request) -> Head:
+    headers: dict[str, tuple[str, ...]] = {}
+    for name, value in request.headers:
+        key = name.decode("latin-1")
+        headers[key] = (*headers.get(key, ()), value.decode("latin-1"))
+    return Head(method=request.method.decode("ascii"), target=request.target.decode("latin-1"), headers=headers)
