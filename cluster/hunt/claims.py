@@ -321,6 +321,11 @@ CLAIMS: Mapping[str, Claim] = {
             applies=_leaves_the_slave_to_read,
         ),
         Claim(
+            name="pulls-wake",
+            says="a pull that a broker holds ends when a message for it arrives",
+            expectations=({"name": "pulls held too long", "event": "held_pulls_overdue", "equals": "0 events"},),
+        ),
+        Claim(
             name="no-crash",
             says="no process ends by itself, or computes without an end",
             expectations=({"name": "crashes", "event": "node_crashed", "equals": "0 events"},),
