@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
 FIRST_MOVE = 20.0
@@ -17,6 +17,10 @@ MOST_KINDS = 5
 """Kinds of moves in one case. Few of many kinds find more than a few of each."""
 _SHARE_DURING_ANOTHER = 0.5
 """Part of the moves that begin during another one."""
+_SHARE_LONGEST = 0.25
+"""Part of the moves that last as long as possible: clients and slaves notice much only after 30 or 45 s."""
+_FOCUS = (None, None, MASTER, SLAVE)
+"""On which broker alone the moves of a case are. Some claims are made only while the other broker is well."""
 _SHORTLY = 5.0
 """Seconds that count as during a move that is over at once."""
 _SHARE_CUT = 0.25
@@ -91,15 +95,15 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
     count = rng.randint(1, shape.most_moves)
     names = [name for name in KINDS if name in kinds]
     names = rng.sample(names, min(len(names), rng.randint(1, MOST_KINDS)))
+    focus = rng.choice(_FOCUS)
     moves: list[Move] = []
     for _ in range(count):
         kind = rng.choice(names)
-        most = min(KINDS[kind].most, shape.longest)
         move = Move(
             kind,
-            rng.choice(KINDS[kind].targets),
+            _draw_target(rng, kind, focus),
             round(_draw_time(rng, moves, shape), 1),
-            round(rng.uniform(KINDS[kind].least, most), 1) if KINDS[kind].end is not None else 0.0,
+            round(_draw_seconds(rng, kind, shape), 1),
         )
         if is_possible([*moves, move]):
             moves.append(move)
@@ -125,6 +129,18 @@ def _draw_cut(rng: random.Random, moves: Sequence[Move]) -> float:
 def begun_before(cut_at: float | None, moves: Sequence[Move]) -> tuple[Move, ...]:
     """Return the moves that begin before the end of their case."""
     return tuple(move for move in moves if cut_at is None or move.at < cut_at)
+
+
+def _draw_target(rng: random.Random, kind: str, focus: str | None) -> str:
+    targets = KINDS[kind].targets
+    return rng.choice([target for target in targets if target in (focus, CONSUMER)] or targets)
+
+
+def _draw_seconds(rng: random.Random, kind: str, shape: Shape) -> float:
+    if KINDS[kind].end is None:
+        return 0.0
+    most = min(KINDS[kind].most, shape.longest)
+    return most if rng.random() < _SHARE_LONGEST else rng.uniform(KINDS[kind].least, most)
 
 
 def _draw_time(rng: random.Random, moves: Sequence[Move], shape: Shape) -> float:

@@ -13,6 +13,8 @@ LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+QUEUE_FLUSH_MILLIS = 3000
+"""Period after which consume queues are synced: a power loss finds them behind the log, or before it."""
 RATE = 10
 """Cluster seconds per real second, when real processes play it."""
 SIZE, SIZE_SPREAD = 600, 800
@@ -69,6 +71,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
                 "mapped_file_size_commit_log": LOG_FILE_BYTES,
                 "flush_interval_commit_log": FLUSH_MILLIS,
                 "flush_commit_log_thorough_interval": FLUSH_MILLIS,
+                "flush_consume_queue_thorough_interval": QUEUE_FLUSH_MILLIS,
                 **{switch: 2 if switch == "in_sync_replicas" else True for switch in case.switches},
             },
         },

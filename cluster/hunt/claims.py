@@ -34,6 +34,10 @@ RECONNECT_SECONDS = 25.0
 """In which a slave finds its master again after a fault."""
 READ_SECONDS = 45.0
 """In which a consumer finds the slave: it asks for the route every 30 s, and tries a pull again after 3 s."""
+COPIED_DELIVERIES = 60
+"""What a producer sends in 20 s. Consumers commit every 5 s, and the slave copies every 10 s."""
+SLAVE_MILLIS = 3000
+"""In which a slave must acknowledge a send."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -135,6 +139,11 @@ def _begins_with_old_offsets(case: Case) -> bool:
     )
 
 
+def _copies_offsets(case: Case) -> bool:
+    """True if nothing keeps the slave from the offsets of its master, except that the master ends."""
+    return all(move.kind == "consumer" or (move.target == MASTER and move.kind in _AWAY) for move in case.moves)
+
+
 def _can_consume_all(case: Case) -> bool:
     return _keeps_what_was_read(case) and not case.uses("disk-full")
 
@@ -165,7 +174,7 @@ def _leaves_the_slave_to_read(case: Case) -> bool:
 def _silences_the_master(case: Case) -> bool:
     """True if a connected slave hears nothing for SILENT_SECONDS.
 
-    And if nothing else happens.
+    And if nothing else happens to its connection.
     """
     return _is_undone(case) and any(
         move.kind in ("pause", "isolate")
@@ -176,12 +185,25 @@ def _silences_the_master(case: Case) -> bool:
     )
 
 
+_HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
+"""Kinds of moves during which a slave stays connected, or connects."""
+
+
 def _is_near(other: Move, move: Move) -> bool:
     """True if it may keep the slave from being connected.
 
     When the move begins, or until it ends.
     """
+    if other.kind in _HARMLESS:
+        return False
     return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
+
+
+def _master_is_well(case: Case) -> bool:
+    """True if nothing but its slave keeps a SYNC_MASTER from replying."""
+    return case.role == "SYNC_MASTER" and all(
+        move.target in (SLAVE, CONSUMER) or KINDS[move.kind].is_of_link for move in case.moves
+    )
 
 
 def _until_the_master_cannot_know(case: Case) -> str | None:
@@ -248,6 +270,19 @@ CLAIMS: Mapping[str, Claim] = {
             applies=lambda case: _commits_in_time(case) and not _begins_with_old_offsets(case),
         ),
         Claim(
+            name="offsets-saved",
+            says="the master's file has the consumer offsets that were committed to it",
+            expectations=(_is_metric(f"offset_file_behind {MASTER}", "messages"),),
+            applies=_is_undone,
+            since=ALL_IS_CONSUMED,
+        ),
+        Claim(
+            name="offsets-copied",
+            says="a consumer that begins with the slave's offsets receives again what 20 s had, at most",
+            expectations=({"metric": "duplicates.offset_rollback", "at_most": f"{COPIED_DELIVERIES} deliveries"},),
+            applies=lambda case: _commits_in_time(case) and _copies_offsets(case),
+        ),
+        Claim(
             name="slave-notices",
             says="a slave that hears nothing from its master for 45 s closes the connection",
             expectations=(
@@ -274,6 +309,21 @@ CLAIMS: Mapping[str, Claim] = {
                 },
             ),
             until=_until_the_master_cannot_know,
+        ),
+        Claim(
+            name="late-is-late",
+            says="a send that has waited 3 s for its slave does not end in SEND_OK",
+            expectations=(
+                {
+                    "name": "longest send with SEND_OK",
+                    "event": "sent",
+                    "where": {"outcome": "SEND_OK", "attempts": 1},
+                    "take": "max",
+                    "field": "took",
+                    "at_most": f"{SLAVE_MILLIS - 1} ms",
+                },
+            ),
+            applies=_master_is_well,
         ),
         Claim(
             name="writes-return",

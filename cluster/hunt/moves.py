@@ -159,6 +159,13 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
         part="'s disk",
     ),
+    "failing-sync": Kind(
+        says="each fsync of a broker fails",
+        targets=_BROKERS,
+        begin=_fault(type="disk", target="TARGET", kind="failing-sync"),
+        end=_heal,
+        part="'s disk",
+    ),
     "disk-full": Kind(
         says="a broker's disk is full",
         targets=_BROKERS,
