@@ -144,7 +144,12 @@ def _link_rules(active: ActiveFault, fault: LinkFault, node: Node, nodes: Sequen
             if other in (OUTSIDE, ANYONE) and not _is_single(nodes):
                 network = node.host.rpartition(".")[0] + "."
                 yield LinkRule(
-                    id=active.id, fault=fault, is_outbound=is_outbound, ports=_ports(fault, [node]), not_in=network
+                    id=active.id,
+                    fault=fault,
+                    node=node.name,
+                    is_outbound=is_outbound,
+                    ports=_ports(fault, [node]),
+                    not_in=network,
                 )
 
 
@@ -172,6 +177,7 @@ def _rules_between(
         yield LinkRule(
             id=fault_id,
             fault=fault,
+            node=node.name,
             is_outbound=is_outbound,
             is_enforced_here=not is_outbound,
             ports=ports,
@@ -181,7 +187,9 @@ def _rules_between(
     ports = _ports(fault, peers)
     addresses = tuple(f"{peer.host}:{port}" for peer in peers for port in peer.listen_ports)
     if addresses:
-        yield LinkRule(id=fault_id, fault=fault, is_outbound=is_outbound, ports=ports, addresses=addresses)
+        yield LinkRule(
+            id=fault_id, fault=fault, node=node.name, is_outbound=is_outbound, ports=ports, addresses=addresses
+        )
 
 
 def _ports(fault: LinkFault, servers: Iterable[Node]) -> tuple[int, ...]:

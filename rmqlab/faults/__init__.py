@@ -15,11 +15,16 @@ from rmqlab.faults.ha_report import ForgedHaReport
 from rmqlab.faults.isolate import Isolation
 from rmqlab.faults.link.bandwidth import Bandwidth
 from rmqlab.faults.link.blackhole import Blackhole
+from rmqlab.faults.link.corrupt import Corrupt
 from rmqlab.faults.link.cut import Cut
+from rmqlab.faults.link.full_table import FullTable
 from rmqlab.faults.link.latency import Latency
+from rmqlab.faults.link.loss import Loss
 from rmqlab.faults.link.refuse import Refuse
+from rmqlab.faults.link.reorder import Reorder
 from rmqlab.faults.link.reset import Reset
 from rmqlab.faults.link.slice import Slice
+from rmqlab.faults.link.slow_reader import SlowReader
 from rmqlab.faults.request.answer import AnswerRequest
 from rmqlab.faults.request.delay import DelayRequest
 from rmqlab.faults.request.drop import DropRequest
@@ -33,6 +38,7 @@ __all__ = [
     "Blackhole",
     "ClockSkew",
     "ClockStep",
+    "Corrupt",
     "Cut",
     "DelayRequest",
     "DiskFull",
@@ -42,12 +48,16 @@ __all__ = [
     "Fault",
     "FaultError",
     "ForgedHaReport",
+    "FullTable",
     "Isolation",
     "Latency",
+    "Loss",
     "ReadOnlyDisk",
     "Refuse",
+    "Reorder",
     "Reset",
     "Slice",
+    "SlowReader",
     "SlowSync",
     "describe_fault",
     "fault_of",
@@ -66,6 +76,11 @@ FAULTS = FaultTable(
         Bandwidth,
         Cut,
         Slice,
+        Corrupt,
+        Loss,
+        Reorder,
+        SlowReader,
+        FullTable,
         DiskFull,
         SlowSync,
         FailingSync,

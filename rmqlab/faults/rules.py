@@ -30,6 +30,8 @@ class LinkRule:
 
     id: str
     fault: LinkFault
+    node: str = ""
+    """Name of this node: nodes with one rule make other random choices."""
     is_outbound: bool
     """True for the bytes that this node sends, else for those that it receives."""
     is_enforced_here: bool = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 WINDOW = 2 * 2**20
-"""Bytes that are sent and not yet received by the peer's process, at most."""
+"""Bytes that are sent and not yet received by the peer's process, unless SO_RCVBUF says otherwise."""
 _MERGED = 64 * 2**10
 """Small pieces that wait to be received are joined up to this size."""
 
@@ -46,6 +46,7 @@ class SimulatedSocket(socket.socket, Belonging):
         self.number = fabric.next_number()
         self.is_closed = False
         self.is_aborting = False
+        self.window = WINDOW
         node.belongings[self] = None
 
     def __repr__(self) -> str:
@@ -73,13 +74,24 @@ class SimulatedSocket(socket.socket, Belonging):
         """Accept all: a simulated socket never blocks."""
 
     def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
-        """Note that the connection is to be reset when closed.
+        """Note that the connection is to be reset when closed, or the size of its receive buffer.
 
         Other options have no effect.
         """
         self.check_open()
         if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
             self.is_aborting = struct.unpack("ii", value) == (1, 0)
+        elif (level, name) == (socket.SOL_SOCKET, socket.SO_RCVBUF):
+            self.set_window(value)
+
+    def getsockopt(self, level: int, name: int, *_more: Any) -> int:  # type: ignore[override]
+        """Return the receive buffer, in Linux's form: twice the window. 0 for other options."""
+        self.check_open()
+        return 2 * self.window if (level, name) == (socket.SOL_SOCKET, socket.SO_RCVBUF) else 0
+
+    def set_window(self, size: int) -> None:
+        """Let the peer send so many bytes before they are received."""
+        self.window = size
 
     def getsockname(self) -> tuple[str, int]:
         self.check_open()
@@ -145,7 +157,7 @@ class ConnectedSocket(SimulatedSocket):
 
     def readiness(self) -> int:
         ready = READ if self._received or self._has_end or self._is_broken else 0
-        return ready | (WRITE if self.outbound.on_the_way < WINDOW or self._is_broken else 0)
+        return ready | (WRITE if self.outbound.on_the_way < self.peer.window or self._is_broken else 0)
 
     # ---- the process's calls ----
 
@@ -177,7 +189,7 @@ class ConnectedSocket(SimulatedSocket):
         self.check_open()
         if self._is_broken:
             raise self._take_error()
-        room = WINDOW - self.outbound.on_the_way
+        room = self.peer.window - self.outbound.on_the_way
         if room <= 0:
             raise failure(errno.EAGAIN)
         data = b"".join(buffers)[:room]
@@ -190,6 +202,10 @@ class ConnectedSocket(SimulatedSocket):
             self._at_peer(self.peer.reset)
         else:
             self._at_peer(self.peer.end)
+
+    def set_window(self, size: int) -> None:
+        super().set_window(size)
+        self.fabric.machine.after(self.fabric.latency(), self.peer.changed)
 
     # ---- packets ----
 
@@ -236,7 +252,7 @@ class ConnectedSocket(SimulatedSocket):
 
     def acknowledge(self, size: int) -> None:
         """The peer's process has received so many bytes."""
-        was_full = self.outbound.on_the_way >= WINDOW
+        was_full = self.outbound.on_the_way >= self.peer.window
         self.outbound.on_the_way -= size
         if was_full:
             self.fabric.machine.after(self.fabric.latency(), self.changed)

@@ -9,7 +9,21 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.faults import Bandwidth, Blackhole, Cut, FaultError, Latency, Refuse, Reset, Slice
+from rmqlab.faults import (
+    Bandwidth,
+    Blackhole,
+    Corrupt,
+    Cut,
+    FaultError,
+    FullTable,
+    Latency,
+    Loss,
+    Refuse,
+    Reorder,
+    Reset,
+    Slice,
+    SlowReader,
+)
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request as command
 from rmqlab.runtime.channel import RequestTimeoutError
@@ -68,6 +82,9 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
         Slice(**link, segment_bytes=7),
         Latency(**link, millis=50, jitter_millis=50, both_ways=True),
         Bandwidth(**link, bytes_per_second=20_000),
+        Loss(**link, percent=5, both_ways=True),
+        Reorder(**link, percent=50),
+        SlowReader(**link, read_bytes=20_000, window_bytes=8192),
     ):
         before = disconnects(cluster)
         active = await cluster.fault(fault)
@@ -87,6 +104,18 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
                 await cluster.events.wait_changed()
         await cluster.heal(active)
         await assert_equal_logs(cluster)
+
+
+async def test_bytes_that_change_on_the_way_are_stored_by_the_slave(cluster: Cluster) -> None:
+    """RocketMQ's HA stream has no checksum: the slave stores what it receives."""
+    await cluster.fault(Corrupt(src="broker-a", dst="broker-a-s", only="ha", every_bytes=2000, count=3))
+    await send(cluster, 20, size=2000)
+    document = await cluster.wait_until("slave-caught-up broker-a:master", LONG)
+    end = document["replication"][0]["masterCommitLogMaxOffset"]
+    ours, theirs = log_of(cluster, "broker-a", end), log_of(cluster, "broker-a-s", end)
+    assert sum(one != other for one, other in zip(ours, theirs, strict=True)) == 3
+    log = cluster.supervisor.directory.log_path("broker-a-s").read_text("utf-8")
+    assert log.count("link broker-a -> broker-a-s: byte") == 3
 
 
 async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:
@@ -113,6 +142,17 @@ async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster)
     await cluster.fault(Refuse(src="*", dst="namesrv-1"))
     sent = await send(cluster, 1)
     assert [one.fields["outcome"] for one in sent] == ["refused"]
+
+
+async def test_a_slave_cannot_connect_while_its_master_accepts_none(cluster: Cluster) -> None:
+    fault = await cluster.fault(FullTable(src="broker-a-s", dst="broker-a", only="ha"))
+    await send(cluster, 1)  # the live connection continues
+    await assert_equal_logs(cluster)
+    await cluster.restart("broker-a-s")
+    (sent,) = await send(cluster, 1, retries=0)
+    assert sent.fields["outcome"] == "SLAVE_NOT_AVAILABLE"
+    await cluster.heal(fault)
+    await assert_equal_logs(cluster)
 
 
 async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_their_own(cluster: Cluster) -> None:

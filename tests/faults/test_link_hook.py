@@ -216,6 +216,98 @@ async def test_latency_is_added_to_each_answer(node: Node) -> None:
 
 
 @pytest.mark.parametrize("out", [False, True])
+async def test_frames_outlive_losses_and_reordering(node: Node, *, out: bool) -> None:
+    body = bytes(range(256)) * 200
+    await node.ask()
+    node.play(rule("loss", out=out, percent=20), rule("reorder", out=out, percent=50, number=2))
+    for _ in range(3):
+        assert await node.ask(body=body) == body
+    assert await node.ask(ELSEWHERE) == b"?"
+
+
+@pytest.mark.usefixtures("autojump_clock")
+async def test_a_lost_syn_delays_a_connect(node: Node) -> None:
+    """The rule is at the node that connects; two SYNs are lost."""
+    faults = node_faults()
+    async with open_reactor(faults) as reactor:
+        client = RemotingClient(reactor, source_ip=THERE)
+        links = reactor.links
+        assert isinstance(links, LinkFaults)
+        faults.set(NodeRules(links=(rule("loss", percent=99, out=True, hosts=(HERE,)),)).to_plain())
+        draws = iter([0.0, 0.0])
+        links._chance.random = lambda: next(draws, 1.0)  # type: ignore[method-assign]
+        began = trio.current_time()
+        await links.dial(HERE, node.port)
+        assert trio.current_time() - began >= 3.0
+        client.close()
+
+
+async def test_a_slow_reader_lets_its_peer_keep_the_bytes(node: Node) -> None:
+    channel = await node.channel()
+    await node.ask()
+    (served,) = node.server.channels
+    before = served._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)  # type: ignore[union-attr]
+    node.play(rule("slow-reader", read_bytes=1000.0, window_bytes=4096))
+    answers: list[bytes] = []
+
+    async def ask() -> None:
+        answers.append((await channel.request(request(ECHO, body=bytes(12 * 2**20)), LONG)).body)
+
+    node.nursery.start_soon(ask)
+    await until(lambda: channel._owed > 2**20)  # the system's buffers are full
+    with trio.move_on_after(0.2):
+        await until(lambda: channel._owed == 0)
+    assert channel._owed > 2**20
+    assert await node.ask(ELSEWHERE) == b"?"
+    node.heal()
+    await until(lambda: bool(answers))
+    assert answers == [bytes(12 * 2**20)]
+    await until(lambda: isinstance(served._sock, socket.socket))
+    assert served._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= before  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("is_backlog_full", [False, True])
+async def test_a_full_table_keeps_new_connections_and_serves_them_after_the_heal(
+    node: Node, *, is_backlog_full: bool
+) -> None:
+    await node.ask()
+    (known,) = node.server.channels
+    node.play(rule("full-table", is_backlog_full=is_backlog_full, not_in="10."))
+    assert await node.ask() == b"?"
+    with pytest.raises(RequestTimeoutError):
+        await node.ask(ELSEWHERE, timeout=0.3)
+    assert [*node.server.channels] == [known]
+    node.heal()
+    assert await node.ask(ELSEWHERE) == b"?"
+    assert len(node.server.channels) == 2
+
+
+@pytest.mark.usefixtures("autojump_clock")
+@pytest.mark.parametrize(
+    ("options", "takes"),
+    [
+        ({"out": True}, True),  # at a single address: the peer cannot keep it back
+        ({"out": True, "is_enforced_here": False}, False),
+        ({"out": True, "is_enforced_here": False, "is_backlog_full": True}, True),
+        ({"out": False, "is_backlog_full": True}, False),  # that is for connects of the peer
+    ],
+)
+async def test_a_connect_to_a_full_table_hangs_only_if_its_backlog_is_full(
+    node: Node, options: dict[str, bool], *, takes: bool
+) -> None:
+    faults = node_faults()
+    async with open_reactor(faults) as reactor:
+        is_enforced_here = options.pop("is_enforced_here", True)
+        made = attrs.evolve(rule("full-table", hosts=(HERE,), **options), is_enforced_here=is_enforced_here)
+        faults.set(NodeRules(links=(made,)).to_plain())
+        links = reactor.links
+        assert isinstance(links, LinkFaults)
+        with trio.move_on_after(5) as scope:
+            await links.dial(HERE, node.port)
+        assert scope.cancelled_caught is takes
+
+
+@pytest.mark.parametrize("out", [False, True])
 async def test_large_frames_pass_through_every_impairment_unharmed(node: Node, *, out: bool) -> None:
     body = bytes(range(256)) * 2000
     await node.ask()
@@ -235,6 +327,22 @@ async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Nod
         await node.ask()
     node.heal()
     assert await node.ask() == b"?"
+
+
+@pytest.mark.parametrize("out", [False, True])
+async def test_corruption_counts_over_all_connections_and_changes_of_rules(node: Node, *, out: bool) -> None:
+    await node.ask()
+    corruption = rule("corrupt", out=out, every_bytes=400_000, count=2, not_in="10.")
+    node.play(corruption)
+    wrong = 0
+    body = bytes(100_000)
+    for number in range(40):
+        with contextlib.suppress(ConnectionLostError, RequestTimeoutError):  # it can hit the frame's header
+            wrong += await node.ask((THERE, ELSEWHERE)[number % 2], body, timeout=5) != body
+        node.play(corruption, rule("latency", millis=0.1, number=2))
+    assert wrong == 2
+    node.heal()
+    assert await node.ask(body=body) == body
 
 
 async def test_only_the_port_that_is_meant(node: Node) -> None:

@@ -8,9 +8,17 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from rmqlab.faults import Bandwidth, Blackhole, Cut, Latency, Refuse, Reset, Slice
+from rmqlab.faults import Bandwidth, Blackhole, Cut, Latency, Loss, Refuse, Reorder, Reset, Slice, SlowReader
 from rmqlab.faults.link.fault import impairment_of
-from rmqlab.faults.link.netem import NARROW_ROOM, ROOM, UNIMPAIRED, Impairment, LinkDirection, next_retransmission
+from rmqlab.faults.link.netem import (
+    NARROW_ROOM,
+    PACKET,
+    ROOM,
+    UNIMPAIRED,
+    Impairment,
+    LinkDirection,
+    next_retransmission,
+)
 
 
 def drain(direction: LinkDirection, now: float, limit: int = ROOM) -> bytes:
@@ -65,6 +73,76 @@ def test_jitter_never_lets_one_overtake_another(parts: list[tuple[bytes, float]]
         direction.push(data, now)
         out += drain(direction, now)
     assert out + drain(direction, now + 6) == b"".join(data for data, _ in parts)
+
+
+def test_losses_and_windows_add_up_or_the_worst_of_them_counts() -> None:
+    faults = [
+        Loss(**ENDS, percent=50),
+        Loss(**ENDS, percent=50),
+        Reorder(**ENDS, percent=25),
+        Reorder(**ENDS, percent=100, late_millis=20),
+        SlowReader(**ENDS, read_bytes=10, window_bytes=500),
+        SlowReader(**ENDS, read_bytes=20),
+    ]
+    assert impairment_of(faults) == Impairment(
+        loss=0.75, reordering=1.0, reorder_delay=0.02, bytes_per_second=10, window=500
+    )
+
+
+def test_a_lost_packet_and_all_behind_it_arrive_at_a_retransmission() -> None:
+    """The draws of this seed: packets 2 and 3 are lost once, packet 4 three times."""
+
+    class Draws(random.Random):
+        def random(self) -> float:
+            return next(draws)
+
+    lost, passes = 0.0, 0.9
+    draws = iter([passes, lost, passes, lost, passes, lost, lost, lost, passes, passes])
+    direction = LinkDirection(Impairment(loss=0.5), rng=Draws())
+    sent = bytes(number for number in range(5) for _ in range(PACKET))
+    direction.push(sent, 10)
+    assert drain(direction, 10) == sent[:PACKET]
+    assert direction.next_at() == pytest.approx(10.2)
+    assert drain(direction, 10.2) == sent[PACKET : 3 * PACKET]
+    assert direction.next_at() == pytest.approx(10 + 0.2 + 0.4 + 0.8)
+    assert drain(direction, 11.4) == sent[3 * PACKET :]
+
+
+@pytest.mark.parametrize("kind", [Impairment(loss=0.4), Impairment(reordering=0.5, reorder_delay=0.3)])
+@hypothesis.given(parts=st.lists(st.tuples(st.binary(max_size=4000), st.floats(0, 1)), max_size=20), seed=st.integers())
+def test_no_byte_is_missing_or_overtakes_another(kind: Impairment, parts: list[tuple[bytes, float]], seed: int) -> None:
+    direction = LinkDirection(kind, rng=random.Random(seed))
+    now, out = 0.0, b""
+    for data, pause in parts:
+        now += pause
+        direction.push(data, now)
+        out += drain(direction, now)
+    assert out + drain(direction, now + 1e9) == b"".join(data for data, _ in parts)
+
+
+def test_as_many_packets_are_lost_as_the_fault_says() -> None:
+    direction = LinkDirection(Impairment(loss=0.1), rng=random.Random(1))
+    late = 0
+    for number in range(10_000):
+        now = number * 1e4
+        direction.push(b"x", now)
+        late += direction.next_at() > now
+        drain(direction, now + 9e3)
+    assert 900 < late < 1100
+
+
+def test_an_overtaken_packet_arrives_a_little_later() -> None:
+    direction = LinkDirection(Impairment(reordering=1.0, reorder_delay=0.005))
+    direction.push(b"x", 1)
+    assert direction.next_at() == pytest.approx(1.005)
+
+
+def test_a_slow_reader_accepts_no_more_than_its_window() -> None:
+    direction = LinkDirection(Impairment(bytes_per_second=100, window=300))
+    assert direction.room == 300
+    direction.push(bytes(300), 0)
+    assert direction.room == 0
+    assert len(drain(direction, 1)) == pytest.approx(100, abs=2)
 
 
 def test_bandwidth_lets_so_many_bytes_a_second_out_and_takes_no_more_than_a_little_in() -> None:

@@ -31,19 +31,19 @@ ECHO = RequestCode.HEART_BEAT
 
 
 @attrs.frozen(kw_only=True)
-class Corrupt(LinkFault):
+class Garble(LinkFault):
     """Bytes of one value arrive as another."""
 
-    kind = "corrupt"
+    kind = "garble"
     example: ClassVar = {"src": "broker-a", "dst": "broker-a-s", "byte": 63}
 
     byte: int = option("The value that does not arrive.", least=0, most=255)
     arrives_as: int | None = option("The value instead.", least=0, most=255, default=None, unless_given=33, flag="--as")
 
     def impair(self, before: Impairment) -> Impairment:
-        return attrs.evolve(before, transforms=(*before.transforms, self._corrupt))
+        return attrs.evolve(before, transforms=(*before.transforms, self._garble))
 
-    def _corrupt(self, data: bytes) -> bytes:
+    def _garble(self, data: bytes) -> bytes:
         return data.replace(bytes([self.byte]), bytes([33 if self.arrives_as is None else self.arrives_as]))
 
 
@@ -57,26 +57,26 @@ class Stall(LinkFault):
     millis: float = option("Length of the stall.", unit="ms", least=0)
 
 
-TABLE = FaultTable((*FAULTS.kinds, Corrupt))
+TABLE = FaultTable((*FAULTS.kinds, Garble))
 LINK = {"type": "link", "src": "broker-a", "dst": "broker-a-s"}
 
 
 def test_its_values_are_accepted_and_described() -> None:
-    fault = TABLE.fault_of({**LINK, "kind": "corrupt", "byte": 7})
-    assert fault == Corrupt(src="broker-a", dst="broker-a-s", byte=7)
-    assert describe_fault(fault_values(fault)) == "link broker-a -> broker-a-s corrupt byte=7"
+    fault = TABLE.fault_of({**LINK, "kind": "garble", "byte": 7})
+    assert fault == Garble(src="broker-a", dst="broker-a-s", byte=7)
+    assert describe_fault(fault_values(fault)) == "link broker-a -> broker-a-s garble byte=7"
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"kind": "corupt"}, "slice, corrupt; did you mean corrupt?"),
-        ({"kind": "corrupt"}, "link: kind corrupt needs byte"),
-        ({"kind": "corrupt", "byte": 256}, "link: byte = 256: expected at most 255"),
-        ({"kind": "corrupt", "byte": 1, "bite": 2}, "no key 'bite'.*did you mean byte?"),
+        ({"kind": "garbel"}, "full-table, garble; did you mean garble?"),
+        ({"kind": "garble"}, "link: kind garble needs byte"),
+        ({"kind": "garble", "byte": 256}, "link: byte = 256: expected at most 255"),
+        ({"kind": "garble", "byte": 1, "bite": 2}, "no key 'bite'.*did you mean byte?"),
         (
-            {"kind": "corrupt", "byte": 1, "millis": 2},
-            "kind corrupt has no value millis; it takes byte, arrives_as",
+            {"kind": "garble", "byte": 1, "millis": 2},
+            "kind garble has no value millis; it takes byte, arrives_as",
         ),
         ({"kind": "reset", "byte": 1}, "kind reset has no value byte; it takes no options"),
     ],
@@ -96,11 +96,11 @@ def test_the_command_line_has_its_options() -> None:
     app = typer.Typer(rich_markup_mode=None)
     app.command()(family_command(TABLE.families["link"], apply))
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "corrupt: Bytes of one value arrive as another." in shown
-    assert "slice | corrupt" in shown
-    assert "corrupt: The value instead. [33]" in shown
-    CliRunner().invoke(app, ["broker-a", "broker-a-s", "-k", "corrupt", "--byte", "7", "--as", "8"])
-    assert applied == [{**LINK, "kind": "corrupt", "byte": 7, "arrives_as": 8}]
+    assert "garble: Bytes of one value arrive as another." in shown
+    assert "full-table | garble" in shown
+    assert "garble: The value instead. [33]" in shown
+    CliRunner().invoke(app, ["broker-a", "broker-a-s", "-k", "garble", "--byte", "7", "--as", "8"])
+    assert applied == [{**LINK, "kind": "garble", "byte": 7, "arrives_as": 8}]
 
 
 def test_an_option_that_two_kinds_have_is_explained_for_both() -> None:
@@ -112,10 +112,10 @@ def test_an_option_that_two_kinds_have_is_explained_for_both() -> None:
 
 
 def test_the_documents_have_its_rows() -> None:
-    row = "| link: corrupt | `fault link broker-a broker-a-s -k corrupt --byte 63` | Bytes of one value arrive as another. |"
+    row = "| link: garble | `fault link broker-a broker-a-s -k garble --byte 63` | Bytes of one value arrive as another. |"
     assert row in table_of_kinds(TABLE).splitlines()
     assert (
-        "| link: corrupt | `arrives_as` | `--as` |  | The value instead. [33] |" in table_of_options(TABLE).splitlines()
+        "| link: garble | `arrives_as` | `--as` |  | The value instead. [33] |" in table_of_options(TABLE).splitlines()
     )
 
 
@@ -123,7 +123,7 @@ def test_the_supervisor_sends_it_to_the_nodes_of_its_link() -> None:
     spec = ClusterSpec(slaves=1)
     nodes = nodes_of(spec, place(spec, Placement(subnet=9)))
     active = ActiveFaults()
-    fault = Corrupt(src="broker-a", dst="broker-a-s", byte=7)
+    fault = Garble(src="broker-a", dst="broker-a-s", byte=7)
     active.add(fault, nodes, 0)
     rules = {node.name: active.rules_for(node, nodes) for node in nodes}
     assert [rule.fault for rule in rules["broker-a-s"].links] == [fault]
@@ -139,7 +139,7 @@ def echo(_state: None, _header: None, asked: Request) -> Reply:
 async def test_it_takes_effect_on_a_socket() -> None:
     faults = node_faults(TABLE)
     rule = LinkRule(
-        id="f1", fault=Corrupt(src="client", dst="server", byte=ord("?")), is_outbound=False, hosts=("127.0.0.2",)
+        id="f1", fault=Garble(src="client", dst="server", byte=ord("?")), is_outbound=False, hosts=("127.0.0.2",)
     )
     async with open_reactor(faults) as reactor, open_reactor() as other:
         server: Server[None] = Server(reactor, Dispatcher(handler_table([Route(ECHO, None, echo)]), None))

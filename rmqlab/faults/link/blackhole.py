@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import attrs
 
-from rmqlab.faults.link.fault import LinkFault
+from rmqlab.faults.link.fault import Connects, LinkFault
 from rmqlab.faults.link.netem import Impairment
 
 
@@ -17,7 +17,10 @@ class Blackhole(LinkFault):
 
     kind = "blackhole"
     example: ClassVar = {"src": "broker-a", "dst": "broker-a-s"}
-    loses_connections = True
+
+    @property
+    def connects(self) -> Connects:
+        return Connects.LOST
 
     def impair(self, before: Impairment) -> Impairment:
         return attrs.evolve(before, is_blocked=True)

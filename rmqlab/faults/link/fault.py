@@ -1,8 +1,9 @@
 """What all link faults have in common."""
 
+import enum
 import functools
-from collections.abc import Iterable
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -15,6 +16,24 @@ OUTSIDE: Final = "outside"
 ANYONE: Final = "*"
 """All other peers, those outside and later ones included."""
 
+
+class Connects(enum.Enum):
+    """What happens to new connections from src to dst."""
+
+    MADE = enum.auto()
+    REFUSED = enum.auto()
+    """They fail at once."""
+    LOST = enum.auto()
+    """They hang, and so do those from dst to src: the SYN or its reply is lost."""
+    HANGING = enum.auto()
+    """They hang: dst ignores the SYN."""
+    WAITING = enum.auto()
+    """They succeed, but dst does not accept them."""
+
+
+Transform: TypeAlias = Callable[[bytes], bytes]
+"""Changes the bytes of a receive or send."""
+
 _END = "A node, all of a role (broker-a:slave), outside, or * for all others."
 
 
@@ -26,11 +45,6 @@ class LinkFault(Fault):
     """
 
     family = "link"
-    refuses_connections: ClassVar[bool] = False
-    """True if connects from src to dst fail at once."""
-    loses_connections: ClassVar[bool] = False
-    """True if connects hang, in either direction: the SYN or its reply is lost."""
-
     src: str = option(f"The sender. {_END}", is_argument=True)
     dst: str = option("The receiver.", is_argument=True)
     only: str | None = option("Only connections to this port.", default=None, choices=PLANES)
@@ -40,9 +54,21 @@ class LinkFault(Fault):
     def targets(self) -> tuple[str, ...]:
         return self.src, self.dst
 
+    @property
+    def connects(self) -> Connects:
+        """What the fault does to new connections."""
+        return Connects.MADE
+
     def impair(self, before: Impairment) -> Impairment:
         """Add the effect on bytes that go one way to that of the faults before this one."""
         return before
+
+    def open_transform(self, salt: str) -> Transform | None:  # noqa: ARG002 -- for random choices
+        """Return a transform that has a state, for all bytes of one direction at one node. None without one.
+
+        It is kept as long as the fault is in force. `salt` names the node and the direction, for a fault with a seed.
+        """
+        return None
 
 
 def impairment_of(faults: Iterable[LinkFault]) -> Impairment:

@@ -25,6 +25,8 @@ WRITE: Final = selectors.EVENT_WRITE
 ORPHAN_SECONDS: Final = 100.0
 """How long the system retransmits for a process that has closed (Linux: 8 attempts, about 100 s)."""
 _PIECE: Final = 256 * 1024
+_SO_BUF_LOCK: Final = 72
+"""Of Linux; Python's socket module does not have it."""
 _ABORT: Final = struct.pack("ii", 1, 0)
 
 Callback = Callable[[int], None]
@@ -62,12 +64,14 @@ class FaultySocket:
         self._timer_at = math.inf
         self._error: OSError | None = None
         self._closed_at: float | None = None
+        self._own_window = 0  # the receive buffer before a fault made it small
 
     # ---- faults ----
 
     def set_impairments(self, inbound: Impairment, outbound: Impairment) -> None:
         """Apply these effects from now on."""
         now = self._now()
+        self._set_window(inbound.window)
         self.inbound.set_impairment(inbound, now)
         self.outbound.set_impairment(outbound, now)
         if self._closed_at is not None and now - self._closed_at > ORPHAN_SECONDS and not outbound.is_blocked:
@@ -323,6 +327,16 @@ class FaultySocket:
         if moment < self._timer_at:
             self._timer_at = moment
             self._timers.call_at(moment, self._on_time)
+
+    def _set_window(self, window: int) -> None:
+        """Make the receive buffer small, or as large as it was: 0."""
+        if window == self.inbound.impairment.window or self.raw.fileno() < 0:
+            return
+        self._own_window = self._own_window or self.raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+        self.raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window or self._own_window)
+        if not window:
+            with contextlib.suppress(OSError):  # Linux before 5.14: the buffer no longer grows by itself
+                self.raw.setsockopt(socket.SOL_SOCKET, _SO_BUF_LOCK, 0)
 
     def _abort(self) -> None:
         with contextlib.suppress(OSError):

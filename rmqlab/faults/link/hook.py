@@ -12,13 +12,13 @@ import random
 import selectors
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import attrs
 import trio
 
-from rmqlab.faults.link.fault import impairment_of
+from rmqlab.faults.link.fault import Connects, Transform, impairment_of
 from rmqlab.faults.link.faultysocket import FaultySocket
 from rmqlab.faults.link.netem import SYN_MOMENTS, SYN_TIMEOUT, UNIMPAIRED, Impairment
 from rmqlab.faults.rules import LinkRule, NodeRules
@@ -52,6 +52,7 @@ class LinkFaults:
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self._rules: tuple[LinkRule, ...] = ()
+        self._transforms: dict[tuple[str, bool], Transform] = {}  # by fault and direction
         self.served_ports: set[int] = set()
         """Ports that this process listens at."""
         self._selector = selector
@@ -92,14 +93,14 @@ class LinkFaults:
     def admit(self, sock: socket.socket, on_accept: OnAccept) -> None:
         """Pass an accepted connection on.
 
-        Abort it if its link is refused; keep it back while its link is a blackhole.
+        Abort it if its link is refused; keep it back while its link is a blackhole, or this node accepts none.
         """
         ends = self._ends_of(sock)
         if ends is None:
             sock.close()
-        elif self._is_refused(ends, is_outbound=False) or (self._is_blocked(ends) and len(self._limbo) >= MAX_LIMBO):
+        elif self._is_refused(ends, is_outbound=False) or (self._is_kept(ends) and len(self._limbo) >= MAX_LIMBO):
             _abort(sock)
-        elif self._is_blocked(ends):
+        elif self._is_kept(ends):
             self._limbo.append((sock, on_accept, ends))
         else:
             on_accept(sock)
@@ -115,8 +116,9 @@ class LinkFaults:
             await trio.sleep_until(began + moment)
             if self._is_refused(ends, is_outbound=True):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-            if not self._is_blocked(ends):
-                impairment = impairment_of(rule.fault for rule in self._rules_of(ends))
+            impairment = impairment_of(rule.fault for rule in self._rules_of(ends))
+            is_lost = impairment.loss and self._chance.random() < impairment.loss
+            if not is_lost and not self._is_hanging(ends):
                 await trio.sleep(impairment.latency + self._chance.uniform(0, impairment.jitter))
                 return
         await trio.sleep_until(began + SYN_TIMEOUT)
@@ -125,8 +127,12 @@ class LinkFaults:
     # ---- rules ----
 
     def follow(self, rules: NodeRules) -> None:
-        """Put these rules in force instead of those before."""
+        """Put these rules in force instead of those before.
+
+        A fault that remains in force keeps the state of its transform.
+        """
         self._rules = rules.links
+        self._transforms = {(rule.id, rule.is_outbound): fn for rule in rules.links if (fn := self._transform_of(rule))}
         for sock, owner in [*self._owners.items()]:
             if sock not in self._impaired and (ends := self._ends_of(sock)) is not None:
                 self._interpose(sock, owner, ends)
@@ -144,6 +150,12 @@ class LinkFaults:
         for faulty, _ in [*self._impaired.values()]:
             if faulty.is_lingering:
                 faulty.abandon()
+
+    def _transform_of(self, rule: LinkRule) -> Transform | None:
+        if not rule.is_enforced_here:
+            return None
+        way = "sent" if rule.is_outbound else "received"
+        return self._transforms.get((rule.id, rule.is_outbound)) or rule.fault.open_transform(f"{rule.node} {way}")
 
     def _interpose(self, sock: socket.socket, owner: TransportOwner, ends: Ends) -> None:
         if self._impairments(ends) == (UNIMPAIRED, UNIMPAIRED):
@@ -190,20 +202,47 @@ class LinkFaults:
         """Return the effect on received and on sent bytes."""
         rules = [rule for rule in self._rules_of(ends) if rule.is_enforced_here]
         return (
-            impairment_of(rule.fault for rule in rules if not rule.is_outbound),
-            impairment_of(rule.fault for rule in rules if rule.is_outbound),
+            self._together([rule for rule in rules if not rule.is_outbound]),
+            self._together([rule for rule in rules if rule.is_outbound]),
         )
+
+    def _together(self, rules: Sequence[LinkRule]) -> Impairment:
+        """Return the effect of all rules of one direction, with their transforms."""
+        impairment = impairment_of(rule.fault for rule in rules)
+        keys = dict.fromkeys((rule.id, rule.is_outbound) for rule in rules)
+        own = tuple(self._transforms[key] for key in keys if key in self._transforms)
+        return attrs.evolve(impairment, transforms=(*impairment.transforms, *own)) if own else impairment
 
     def _rules_of(self, ends: Ends) -> list[LinkRule]:
         return [rule for rule in self._rules if rule.concerns(ends.host, ends.address, ends.port)]
 
     def _is_refused(self, ends: Ends, *, is_outbound: bool) -> bool:
         """True if a connect in this direction fails at once."""
-        return any(rule.fault.refuses_connections and rule.is_outbound is is_outbound for rule in self._rules_of(ends))
+        rules = self._rules_of(ends)
+        return any(rule.fault.connects is Connects.REFUSED and rule.is_outbound is is_outbound for rule in rules)
 
-    def _is_blocked(self, ends: Ends) -> bool:
-        """True if connects hang: a blackhole either way loses the SYN or its reply."""
-        return any(rule.fault.loses_connections for rule in self._rules_of(ends))
+    def _is_kept(self, ends: Ends) -> bool:
+        """True if this node does not accept a connection that the system has made."""
+        not_accepted = Connects.HANGING, Connects.WAITING
+        return self._is_lost(ends) or any(
+            rule.fault.connects in not_accepted and not rule.is_outbound for rule in self._rules_of(ends)
+        )
+
+    def _is_hanging(self, ends: Ends) -> bool:
+        """True if a connect of this node gets no reply.
+
+        At a single address the peer cannot keep a connection back, so a connect hangs instead of waiting there.
+        """
+        rules = [rule for rule in self._rules_of(ends) if rule.is_outbound]
+        return self._is_lost(ends) or any(
+            rule.fault.connects is Connects.HANGING
+            or (rule.fault.connects is Connects.WAITING and rule.is_enforced_here)
+            for rule in rules
+        )
+
+    def _is_lost(self, ends: Ends) -> bool:
+        """True if a blackhole either way loses the SYN or its reply."""
+        return any(rule.fault.connects is Connects.LOST for rule in self._rules_of(ends))
 
     def _ends_of(self, sock: socket.socket) -> Ends | None:
         """Return None for a connection that has ended already."""

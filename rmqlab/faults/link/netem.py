@@ -2,7 +2,7 @@
 
 Pure: the time is passed in.
 
-Bytes arrive in order, later than they were sent. A blackhole keeps them, as TCP does: the sender retransmits lost
+Bytes arrive in order, later than they were sent. A lost packet is sent again, and those behind it wait. A blackhole keeps them, as TCP does: the sender retransmits lost
 bytes after 0.2 s, then at doubled intervals up to 120 s, so after a heal they arrive at the next of those moments.
 Connects behave alike: a lost SYN is sent again after 1, 3, 7, 15, 31 and 63 s (Linux's defaults).
 """
@@ -10,7 +10,7 @@ Connects behave alike: a lost SYN is sent again after 1, 3, 7, 15, 31 and 63 s (
 import collections
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -24,6 +24,8 @@ SYN_TIMEOUT: Final = 127.0
 
 ROOM: Final = 4 * 2**20
 """Bytes in flight: about the size of a TCP connection's buffers."""
+PACKET: Final = 1460
+"""Bytes of a packet: the payload of TCP on Ethernet."""
 NARROW_ROOM: Final = 64 * 1024
 """Bytes in flight under a bandwidth limit: few, so that the sender blocks."""
 _TICK: Final = 0.01
@@ -38,7 +40,15 @@ class Impairment:
     is_reset: bool = False
     latency: float = 0.0
     jitter: float = 0.0
+    loss: float = 0.0
+    """Fraction of packets that are lost and sent again, 0 to 1."""
+    reordering: float = 0.0
+    """Fraction of packets that are overtaken, 0 to 1."""
+    reorder_delay: float = 0.0
+    """How much later these arrive."""
     bytes_per_second: float = math.inf
+    window: int = 0
+    """Size of the receive buffer; 0: the system's."""
     segment: int = 0
     """Most bytes that arrive at once; 0: no limit."""
     gap: float = 0.0
@@ -46,7 +56,7 @@ class Impairment:
     cut_after: int | None = None
     """Bytes after which the connection ends."""
     transforms: tuple[Callable[[bytes], bytes], ...] = ()
-    """Change the bytes of each receive or send, in order; all connections share them, so they keep no state."""
+    """Change the bytes of each receive or send, in order; all connections share them, and any state that they keep."""
 
 
 UNIMPAIRED: Final = Impairment()
@@ -90,7 +100,8 @@ class LinkDirection:
     @property
     def room(self) -> int:
         """How many bytes `push` accepts."""
-        return max((NARROW_ROOM if self.impairment.bytes_per_second < math.inf else ROOM) - self.size, 0)
+        most = NARROW_ROOM if self.impairment.bytes_per_second < math.inf else ROOM
+        return max(min(most, self.impairment.window or most) - self.size, 0)
 
     def is_transparent(self, now: float) -> bool:
         """True when bytes pass through unchanged and nothing is in flight."""
@@ -142,7 +153,7 @@ class LinkDirection:
         if not data:
             return
         self.size += len(data)
-        self._parts.append((self._due(now), memoryview(data)))
+        self._parts.extend(self._packets(memoryview(data), now))
 
     def push_end(self, error: OSError | None, now: float) -> None:
         """End the stream: in order, or with the error of a reset."""
@@ -200,9 +211,27 @@ class LinkDirection:
             return max(self._parts[0][0], self._free_at)
         return math.inf if self._end is None else max(self._end[0], self._free_at)
 
+    def _packets(self, data: memoryview, now: float) -> Iterator[tuple[float, memoryview]]:
+        """Cut where packets arrive at different times."""
+        is_cut = self.impairment.loss or self.impairment.reordering
+        begin, due = 0, self._due(now)
+        for at in range(PACKET, len(data), PACKET) if is_cut else ():
+            moment = self._due(now)
+            if moment != due:
+                yield due, data[begin:at]
+                begin, due = at, moment
+        yield due, data[begin:]
+
     def _due(self, now: float) -> float:
+        """Return when the next packet arrives: not before those sent earlier."""
         impairment = self.impairment
         late = impairment.latency + (self.rng.uniform(0, impairment.jitter) if impairment.jitter else 0.0)
+        wait = FIRST_RETRANSMISSION
+        while impairment.loss and self.rng.random() < impairment.loss:
+            late += wait
+            wait = min(2 * wait, LONGEST_RETRANSMISSION)
+        if impairment.reordering and self.rng.random() < impairment.reordering:
+            late += impairment.reorder_delay
         self._latest = max(self._latest, now + late)
         return self._latest
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import attrs
 
-from rmqlab.faults.link.fault import LinkFault
+from rmqlab.faults.link.fault import Connects, LinkFault
 
 
 @attrs.frozen(kw_only=True)
@@ -13,4 +13,7 @@ class Refuse(LinkFault):
 
     kind = "refuse"
     example: ClassVar = {"src": "*", "dst": "namesrv-1"}
-    refuses_connections = True
+
+    @property
+    def connects(self) -> Connects:
+        return Connects.REFUSED
