@@ -19,7 +19,7 @@ from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Find, Hunt
-from rmqlab.cluster.hunt.moves import KINDS
+from rmqlab.cluster.hunt.moves import KINDS, kinds_for
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.supervisor.directory import home
@@ -72,7 +72,7 @@ def hunt(
         hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
-        kinds=_names("kind of fault", faults, KINDS),
+        kinds=_names("kind of fault", faults, KINDS) if faults else kinds_for(profile),
         profile=profile,
         extent=extent,
         switches=_names("switch", switches, SWITCHES),

@@ -10,6 +10,8 @@ import attrs
 
 StepTable = dict[str, Any]
 
+CORRUPT_EVERY = 20_000
+"""Mean distance of bytes that are changed: every few seconds one."""
 MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "shop"
 
 
@@ -57,6 +59,8 @@ class Kind:
     """The part of the target that it concerns, if it goes together with moves on its process."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
+    is_unprotected: bool = False
+    """True if no switch protects from all of it: not drawn for the hardened profile, unless it is asked for."""
     ends_with_start: bool = False
     """True if a process starts when it ends."""
 
@@ -152,6 +156,14 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
         is_of_link=True,
     ),
+    "corruption": Kind(
+        says="some bytes of the master's log arrive at its slave with other values",
+        targets=(MASTER,),
+        begin=_fault(type="link", src="TARGET", dst="OTHER", kind="corrupt", only="ha", every_bytes=CORRUPT_EVERY),
+        end=_heal,
+        is_of_link=True,
+        is_unprotected=True,  # a record's checksum covers its body only
+    ),
     "slow-sync": Kind(
         says="each fsync of a broker takes a second",
         targets=_BROKERS,
@@ -186,3 +198,8 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """By name, in the order of help texts."""
+
+
+def kinds_for(profile: str) -> tuple[str, ...]:
+    """Return the kinds that are drawn for a profile, if no others are asked for."""
+    return tuple(name for name, kind in KINDS.items() if profile == "4.9" or not kind.is_unprotected)
