@@ -46,6 +46,9 @@ def hunt(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many processes at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Where to write what is found.")] = None,
     *,
+    short: Annotated[
+        bool, typer.Option("--short", help="Draw short schedules only: twice as many in the same time.")
+    ] = False,
     replay: Annotated[bool, typer.Option(help="Play what is found on real processes, too.")] = True,
     listed: Annotated[bool, typer.Option("--list", help="Only list the claims and the kinds of faults.")] = False,
     as_json: AsJson = False,
@@ -67,8 +70,10 @@ def hunt(
     many = None if minutes is not None else seeds or SEEDS
     extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
-        if claims or faults or switches or on:
-            misused("a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on")
+        if claims or faults or switches or on or short:
+            misused(
+                "a scenario has its own faults and claims: expected no --claims, --faults, --switches, --on and --short"
+            )
         hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
@@ -77,6 +82,7 @@ def hunt(
         extent=extent,
         switches=_names("switch", switches, SWITCHES),
         on=_names("switch", on, SWITCHES) if on else (),
+        is_short=short,
     )
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
@@ -108,6 +114,7 @@ def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bo
             found[_write(find, place, planned)] = find
             if not as_json:
                 console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
+                console.print(Text(f"  {_command(find, planned)}"), soft_wrap=True)
     return found
 
 
@@ -127,18 +134,25 @@ def _write(find: Find, place: Path, planned: Hunt) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     claim = CLAIMS[find.claim]
     path = place / f"{find.claim}-{find.case.seed}.toml"
-    command = ["rmqlab", "hunt", "--claims", find.claim, "--faults", ",".join(planned.kinds), "--profile"]
-    command += [planned.profile, "--first-seed", str(find.case.seed), "--seeds", "1"]
-    command += ["--on", ",".join(find.case.switches)] if find.case.switches else []
     comments = (
         f"Breaks the claim {find.claim}: {claim.says}. Found: {find.found}.",
         f"Each alone mends it: {', '.join(find.mended_by)}." if find.mended_by else "No switch alone mends it.",
         f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
-        f"drawn by: {shlex.join(command)}",
+        f"drawn by: {_command(find, planned)}",
     )
     scenario = scenario_of(find.case, claim.expectations_for(find.case), name=path.stem, claim=claim.says)
     path.write_text(scenario_text(scenario, comments))
     return path
+
+
+def _command(find: Find, planned: Hunt) -> str:
+    """Return the command that draws the case of a find again, and reduces it."""
+    words = ["rmqlab", "hunt", "--claims", find.claim, "--profile", planned.profile]
+    words += ["--first-seed", str(find.case.seed), "--seeds", "1"]
+    words += ["--faults", ",".join(planned.kinds)] if planned.kinds != kinds_for(planned.profile) else []
+    words += ["--short"] if planned.is_short else []
+    words += ["--on", ",".join(find.case.switches)] if find.case.switches else []
+    return shlex.join(words)
 
 
 def _replay(path: Path, profile: str) -> bool | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_MOVE, HALVES, ORDERLY, Case
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move, StepTable
 
 LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
@@ -135,6 +135,9 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
     if case.cut_at is not None:
         yield {"at": f"{case.cut_at:g} s", "stop-workload": "orders", "label": CUT}
         yield {"after": f"{SEND_SECONDS:g} s", "mark": "over"}
+        # What the end of a run heals would hide what was wrong.
+        gone = [move.target for move in case.in_force_at_end() if KINDS[move.kind].ends_process]
+        yield from ({"kill": broker} for broker in (MASTER, SLAVE) if broker not in gone)
         return
     last = max([FIRST_MOVE, *(move.ends_at for move in case.moves)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}

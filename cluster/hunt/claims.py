@@ -36,8 +36,6 @@ READ_SECONDS = 45.0
 """In which a consumer finds the slave: it asks for the route every 30 s, and tries a pull again after 3 s."""
 COPIED_DELIVERIES = 60
 """What a producer sends in 20 s. Consumers commit every 5 s, and the slave copies every 10 s."""
-SLAVE_MILLIS = 3000
-"""In which a slave must acknowledge a send."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -199,13 +197,6 @@ def _is_near(other: Move, move: Move) -> bool:
     return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
 
 
-def _master_is_well(case: Case) -> bool:
-    """True if nothing but its slave keeps a SYNC_MASTER from replying."""
-    return case.role == "SYNC_MASTER" and all(
-        move.target in (SLAVE, CONSUMER) or KINDS[move.kind].is_of_link for move in case.moves
-    )
-
-
 def _until_the_master_cannot_know(case: Case) -> str | None:
     """Return the first move that may hide the slave's state from its master.
 
@@ -309,21 +300,6 @@ CLAIMS: Mapping[str, Claim] = {
                 },
             ),
             until=_until_the_master_cannot_know,
-        ),
-        Claim(
-            name="late-is-late",
-            says="a send that has waited 3 s for its slave does not end in SEND_OK",
-            expectations=(
-                {
-                    "name": "longest send with SEND_OK",
-                    "event": "sent",
-                    "where": {"outcome": "SEND_OK", "attempts": 1},
-                    "take": "max",
-                    "field": "took",
-                    "at_most": f"{SLAVE_MILLIS - 1} ms",
-                },
-            ),
-            applies=_master_is_well,
         ),
         Claim(
             name="writes-return",

@@ -57,6 +57,8 @@ class Kind:
     """True for a fault of the link between both brokers: it goes together with others of the target."""
     part: str = ""
     """The part of the target that it concerns, if it goes together with moves on its process."""
+    ends_process: bool = False
+    """True if the process of the target does not run while it lasts."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
     is_unprotected: bool = False
@@ -98,6 +100,7 @@ KINDS: Mapping[str, Kind] = {
         targets=(*_BROKERS, NAMESERVER),
         begin=_action("kill"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
     ),
     "restart": Kind(
@@ -124,6 +127,7 @@ KINDS: Mapping[str, Kind] = {
         targets=_BROKERS,
         begin=_action("power-loss"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
         loses_data=True,
     ),
@@ -132,6 +136,7 @@ KINDS: Mapping[str, Kind] = {
         targets=(SLAVE,),
         begin=_action("wipe"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
         loses_data=True,
     ),

@@ -103,7 +103,7 @@ def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Pat
         (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
         (
             ["kill-master", "--faults", "kill"],
-            "a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on",
+            "a scenario has its own faults and claims: expected no --claims, --faults, --switches, --on and --short",
         ),
         (["--on", "ha_chek_master"], "no switch 'ha_chek_master'; did you mean ha_check_master?"),
         (
