@@ -172,6 +172,7 @@ def _document(
         "profile": planned.profile,
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
+        "short": planned.is_short,
         **extent_document(progress, planned.extent),
         "finds": [
             {

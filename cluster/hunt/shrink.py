@@ -16,6 +16,8 @@ Breaks = Callable[[Sequence[Case]], Iterator[bool]]
 """Yields for each case, in their order, whether it breaks the claim. Those that are not asked for need not be played."""
 _MOST_SUCCESSES = 40
 """Reductions of one case, at most."""
+_LATER = 10.0
+"""Seconds by which the moves of a similar case are later."""
 
 
 def shrink(case: Case, breaks: Breaks) -> Case:
@@ -102,11 +104,35 @@ def _shorter(move: Move) -> Iterator[float]:
         yield float(round(move.seconds))
 
 
-def mended_by(case: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
+def mended_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
     """Return the switches of which each alone keeps the case from breaking the claim.
 
-    Those that are on in the case stay on.
+    Those that are on in the case stay on. A switch that changes only when things happen may mend one case by chance. So
+    the first ones are those that also mend most of what is like the case: the one that was drawn, a later one, and a
+    longer one.
     """
     tried = [switch for switch in switches if switch not in case.switches]
-    switched = [attrs.evolve(case, switches=(*case.switches, switch)) for switch in tried]
-    return [switch for switch, is_broken in zip(tried, breaks(switched), strict=True) if not is_broken]
+    mending = [
+        switch
+        for switch, is_broken in zip(tried, breaks([_with(case, switch) for switch in tried]), strict=True)
+        if not is_broken
+    ]
+    if len(mending) < 2:
+        return mending
+    alike = [one for one in (drawn, *_alike(case)) if one != case]
+    broken = [one for one, is_broken in zip(alike, breaks(alike), strict=True) if is_broken]
+    mends = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in mending}
+    return sorted(mending, key=lambda switch: -mends[switch])
+
+
+def _with(case: Case, switch: str) -> Case:
+    return attrs.evolve(case, switches=(*case.switches, switch))
+
+
+def _alike(case: Case) -> Iterator[Case]:
+    """Yield the case with its moves later, and with longer ones."""
+    later = tuple(attrs.evolve(move, at=move.at + _LATER) for move in case.moves)
+    yield attrs.evolve(case, moves=later, cut_at=None if case.cut_at is None else case.cut_at + _LATER)
+    longer = tuple(attrs.evolve(move, seconds=2 * move.seconds) for move in case.moves)
+    if is_possible(longer):
+        yield attrs.evolve(case, moves=longer)
