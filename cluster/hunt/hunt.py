@@ -194,7 +194,7 @@ class Hunt:
         breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
         trial = next(self._try(claim, [smallest]))
-        mending = mended_by(smallest, self.switches, breaks) if self.profile == "4.9" else []
+        mending = mended_by(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
         return Find(
             claim=claim,
             found=trial.broken[claim],

@@ -63,10 +63,22 @@ def test_the_smallest_case_is_possible_and_breaks_the_claim(seed: int, least: in
 def test_switches_that_mend_are_found_one_by_one() -> None:
     case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
 
-    mending = mended_by(case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
+    mending = mended_by(case, case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
 
     assert mending == ["one", "three"]
     assert case == attrs.evolve(case, switches=())
+
+
+def test_a_switch_that_mends_similar_cases_is_first() -> None:
+    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
+    drawn = attrs.evolve(case, moves=(Move("kill", "broker-a-s", 25.0, 30.0),))
+
+    def is_broken(one: Case) -> bool:
+        return one.switches == () or (
+            one.switches == ("by chance",) and one != attrs.evolve(case, switches=one.switches)
+        )
+
+    assert mended_by(case, drawn, ["by chance", "cause"], breaking(is_broken)) == ["cause", "by chance"]
 
 
 def test_a_case_that_need_not_be_cut_is_undone() -> None:
@@ -96,4 +108,4 @@ def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
 def test_switches_of_a_case_stay_on() -> None:
     case = Case(seed=1, switches=("a",))
 
-    assert mended_by(case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]
+    assert mended_by(case, case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]
