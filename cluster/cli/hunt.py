@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from rmqlab.cluster.hunt.moves import KINDS, kinds_for
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.supervisor.directory import home
-from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.cluster.supervisor.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
 
 SEEDS = 100
 MOST_PROBLEMS = 5
@@ -46,6 +47,8 @@ def hunt(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many processes at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Where to write what is found.")] = None,
     *,
+    role: Annotated[str, typer.Option(help="Role of all masters; drawn if omitted.")] = "",
+    flush: Annotated[str, typer.Option(help="Flush of all brokers; drawn if omitted.")] = "",
     short: Annotated[
         bool, typer.Option("--short", help="Draw short schedules only: twice as many in the same time.")
     ] = False,
@@ -67,13 +70,13 @@ def hunt(
         misused("--seeds and --minutes: expected one of them")
     if on and profile != "4.9":
         misused(f"--on: all switches are on in {profile}; expected --profile 4.9")
+    _check_choice("role", role, MASTER_ROLES)
+    _check_choice("flush", flush, FLUSH_TYPES)
     many = None if minutes is not None else seeds or SEEDS
     extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
-        if claims or faults or switches or on or short:
-            misused(
-                "a scenario has its own faults and claims: expected no --claims, --faults, --switches, --on and --short"
-            )
+        if claims or faults or switches or on or short or role or flush:
+            misused("a scenario has its own cluster, faults and claims: expected no options for them")
         hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
@@ -83,6 +86,8 @@ def hunt(
         switches=_names("switch", switches, SWITCHES),
         on=_names("switch", on, SWITCHES) if on else (),
         is_short=short,
+        role=role,
+        flush=flush,
     )
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
@@ -96,6 +101,11 @@ def hunt(
     else:
         console.print(_render(progress, finds, replays))
     raise typer.Exit(progress.exit_status(is_broken=bool(finds)))
+
+
+def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
+    if given and given not in known:
+        misused(f"no {what} {given!r}{near(given, known)}")
 
 
 def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
@@ -151,6 +161,8 @@ def _command(find: Find, planned: Hunt) -> str:
     words += ["--first-seed", str(find.case.seed), "--seeds", "1"]
     words += ["--faults", ",".join(planned.kinds)] if planned.kinds != kinds_for(planned.profile) else []
     words += ["--short"] if planned.is_short else []
+    words += ["--role", planned.role] if planned.role else []
+    words += ["--flush", planned.flush] if planned.flush else []
     words += ["--on", ",".join(find.case.switches)] if find.case.switches else []
     return shlex.join(words)
 

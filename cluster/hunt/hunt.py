@@ -127,12 +127,16 @@ class Hunt:
     """Those that are on from the begin."""
     is_short: bool = False
     """True to draw short cases only."""
+    role: str = ""
+    """Role of all masters; drawn if empty."""
+    flush: str = ""
+    """Flush of all brokers; drawn if empty."""
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
         warm_up()
         known: list[Find] = []
-        for drawn, trial in self._trials(self._cases(progress, known)):
+        for drawn, trial in self._trials(self.draw(progress, known)):
             progress.count(drawn.seed, trial)
             for claim in trial.broken:
                 case = attrs.evolve(drawn, switches=self._on(known))
@@ -148,10 +152,12 @@ class Hunt:
         """Return the switches that mend what is known, as far as one alone does."""
         return (*self.on, *(find.mended_by[0] for find in known if find.mended_by))
 
-    def _cases(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
+    def draw(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
+        """Yield the cases of all seeds, each with the switches that mend what is known by then."""
         for seed in self.extent.draw(progress):
             case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
-            yield attrs.evolve(case, switches=self._on(known))
+            role, flush = self.role or case.role, self.flush or case.flush
+            yield attrs.evolve(case, switches=self._on(known), role=role, flush=flush)
 
     def _trials(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Trial]]:
         """Play cases, and yield them in the order of their ends."""
