@@ -12,7 +12,7 @@ SPARK  := $(SUITE) spark tests/pipeline -- --durations=25 --loadscope-reorder
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep simulated mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
+.PHONY: help demo test sweep simulated hunt rediscovery planted-bugs mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -39,6 +39,18 @@ sweep: $(VENV)/.ready       ## every call of the store that touches the disk fai
 
 simulated: $(VENV)/.ready   ## long runs on simulated machines: 200 seeds played twice, and the slow scenarios
 	$(BIN)/python -m pytest -m simulated tests/cluster/simulation
+
+# New seeds begin at the present second, so each run plays others. What breaks prints the command that draws it again.
+HUNT := $(BIN)/rmqlab hunt --profile hardened --short --jobs 2 --no-replay
+hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=300 fixed ones, and new ones for a minute
+	$(HUNT) --seeds $(or $(SEEDS),300)
+	$(HUNT) --minutes 1 --first-seed $$(date +%s)
+
+rediscovery: $(VENV)/.ready ## a hunt of 15 minutes on the 4.9 profile must name 10 of its flaws
+	$(BIN)/python -m tests.rediscovery
+
+planted-bugs: $(VENV)/.ready ## 20 bugs put into a copy of the code, one at a time: a hunt must find 17; half an hour
+	$(BIN)/python -m tests.planted_bugs
 
 mutants: $(VENV)/.ready     ## some 350 plausible faults, one at a time: the tests must notice each; half an hour
 	$(BIN)/python -m tests.mutants

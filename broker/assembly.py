@@ -60,7 +60,7 @@ class Environment:
 
 def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
     """Make the parts that the store's dispatch calls, before the store exists."""
-    return Arrivals(PullHold(reactor.again, link.errors), DueAlarm(wall_clock()))
+    return Arrivals(PullHold(reactor.again, link.errors, link.emit), DueAlarm(wall_clock()))
 
 
 def assemble(

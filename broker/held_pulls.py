@@ -88,6 +88,7 @@ class PullHold:
 
     later: Later
     errors: InternalErrors
+    emit: Callable[..., object] = lambda _kind, **_fields: None
     _held: dict[Queue, list[HeldPull]] = attrs.field(factory=dict, init=False)
     _shares: dict[Any, _Share] = attrs.field(factory=dict, init=False)  # by channel
     _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
@@ -284,7 +285,8 @@ class PullHold:
     def sweep(self, now: float, end_of: QueueEnd) -> None:
         """Wake every pull whose queue has grown or whose deadline has passed.
 
-        Tags are not compared.
+        Tags are not compared. Pulls for all messages whose queue has grown are recorded: on a slave of 4.9, their
+        messages have waited for this sweep (store-ha#70).
         """
         self._drop_closed()
         if not self._to_sweep:  # otherwise the previous sweep is not finished
@@ -307,6 +309,16 @@ class PullHold:
         del self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
         for queue in portion:
             if queue in self._held:
-                self._wake_behind(queue, end_of(*queue), now)
+                end = end_of(*queue)
+                self._record_overdue(queue, end)
+                self._wake_behind(queue, end, now)
         if self._to_sweep:
             self.later(partial(self._sweep_some, now, end_of))
+
+    def _record_overdue(self, queue: Queue, end: int) -> None:
+        overdue = sum(
+            end > pull.queue_offset and pull.message_filter == EVERYTHING and not pull.request.channel.is_closed
+            for pull in self._held[queue]
+        )
+        if overdue:
+            self.emit("held_pulls_overdue", topic=queue[0], queue=queue[1], pulls=overdue)

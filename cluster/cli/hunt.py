@@ -2,6 +2,7 @@
 
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +20,11 @@ from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Find, Hunt
-from rmqlab.cluster.hunt.moves import KINDS
+from rmqlab.cluster.hunt.moves import KINDS, kinds_for
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.supervisor.directory import home
-from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.cluster.supervisor.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
 
 SEEDS = 100
 MOST_PROBLEMS = 5
@@ -46,6 +47,11 @@ def hunt(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many processes at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Where to write what is found.")] = None,
     *,
+    role: Annotated[str, typer.Option(help="Role of all masters; drawn if omitted.")] = "",
+    flush: Annotated[str, typer.Option(help="Flush of all brokers; drawn if omitted.")] = "",
+    short: Annotated[
+        bool, typer.Option("--short", help="Draw short schedules only: twice as many in the same time.")
+    ] = False,
     replay: Annotated[bool, typer.Option(help="Play what is found on real processes, too.")] = True,
     listed: Annotated[bool, typer.Option("--list", help="Only list the claims and the kinds of faults.")] = False,
     as_json: AsJson = False,
@@ -64,19 +70,24 @@ def hunt(
         misused("--seeds and --minutes: expected one of them")
     if on and profile != "4.9":
         misused(f"--on: all switches are on in {profile}; expected --profile 4.9")
+    _check_choice("role", role, MASTER_ROLES)
+    _check_choice("flush", flush, FLUSH_TYPES)
     many = None if minutes is not None else seeds or SEEDS
     extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
-        if claims or faults or switches or on:
-            misused("a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on")
+        if claims or faults or switches or on or short or role or flush:
+            misused("a scenario has its own cluster, faults and claims: expected no options for them")
         hunt_seeds(scenario, profile, extent, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
-        kinds=_names("kind of fault", faults, KINDS),
+        kinds=_names("kind of fault", faults, KINDS) if faults else kinds_for(profile),
         profile=profile,
         extent=extent,
         switches=_names("switch", switches, SWITCHES),
         on=_names("switch", on, SWITCHES) if on else (),
+        is_short=short,
+        role=role,
+        flush=flush,
     )
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
@@ -90,6 +101,11 @@ def hunt(
     else:
         console.print(_render(progress, finds, replays))
     raise typer.Exit(progress.exit_status(is_broken=bool(finds)))
+
+
+def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
+    if given and given not in known:
+        misused(f"no {what} {given!r}{near(given, known)}")
 
 
 def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
@@ -108,6 +124,7 @@ def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bo
             found[_write(find, place, planned)] = find
             if not as_json:
                 console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
+                console.print(Text(f"  {_command(find, planned)}"), soft_wrap=True)
     return found
 
 
@@ -127,18 +144,27 @@ def _write(find: Find, place: Path, planned: Hunt) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     claim = CLAIMS[find.claim]
     path = place / f"{find.claim}-{find.case.seed}.toml"
-    command = ["rmqlab", "hunt", "--claims", find.claim, "--faults", ",".join(planned.kinds), "--profile"]
-    command += [planned.profile, "--first-seed", str(find.case.seed), "--seeds", "1"]
-    command += ["--on", ",".join(find.case.switches)] if find.case.switches else []
     comments = (
         f"Breaks the claim {find.claim}: {claim.says}. Found: {find.found}.",
         f"Each alone mends it: {', '.join(find.mended_by)}." if find.mended_by else "No switch alone mends it.",
         f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
-        f"drawn by: {shlex.join(command)}",
+        f"drawn by: {_command(find, planned)}",
     )
     scenario = scenario_of(find.case, claim.expectations_for(find.case), name=path.stem, claim=claim.says)
     path.write_text(scenario_text(scenario, comments))
     return path
+
+
+def _command(find: Find, planned: Hunt) -> str:
+    """Return the command that draws the case of a find again, and reduces it."""
+    words = ["rmqlab", "hunt", "--claims", find.claim, "--profile", planned.profile]
+    words += ["--first-seed", str(find.case.seed), "--seeds", "1"]
+    words += ["--faults", ",".join(planned.kinds)] if planned.kinds != kinds_for(planned.profile) else []
+    words += ["--short"] if planned.is_short else []
+    words += ["--role", planned.role] if planned.role else []
+    words += ["--flush", planned.flush] if planned.flush else []
+    words += ["--on", ",".join(find.case.switches)] if find.case.switches else []
+    return shlex.join(words)
 
 
 def _replay(path: Path, profile: str) -> bool | None:
@@ -158,6 +184,7 @@ def _document(
         "profile": planned.profile,
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
+        "short": planned.is_short,
         **extent_document(progress, planned.extent),
         "finds": [
             {

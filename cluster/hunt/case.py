@@ -8,18 +8,19 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
 FIRST_MOVE = 20.0
 """Seconds after the begin: the clients have run for a while."""
-SPAN = 60.0
-"""Seconds in which moves begin."""
-MOST_MOVES = 8
 MOST_KINDS = 5
 """Kinds of moves in one case. Few of many kinds find more than a few of each."""
 _SHARE_DURING_ANOTHER = 0.5
 """Part of the moves that begin during another one."""
+_SHARE_LONGEST = 0.25
+"""Part of the moves that last as long as possible: clients and slaves notice much only after 30 or 45 s."""
+_FOCUS = (None, None, MASTER, SLAVE)
+"""On which broker alone the moves of a case are. Some claims are made only while the other broker is well."""
 _SHORTLY = 5.0
 """Seconds that count as during a move that is over at once."""
 _SHARE_CUT = 0.25
@@ -31,6 +32,24 @@ LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED)
 """Plain messages; the same for an orderly consumer; beside delayed ones; beside half messages that their producer
 commits at once, or when it is asked."""
 HALVES = (COMMITTED, ASKED)
+
+
+@attrs.frozen
+class Shape:
+    """How long a case is, and how much happens in it."""
+
+    span: float
+    """Seconds in which moves begin."""
+    longest: float
+    """Seconds that a move lasts, at most."""
+    most_moves: int
+    loads: Sequence[str]
+
+
+LONG = Shape(span=60.0, longest=60.0, most_moves=8, loads=LOADS)
+SHORT = Shape(span=15.0, longest=12.0, most_moves=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
+"""Half the processor time of a long one. Without half messages that wait for a question: brokers ask once a minute."""
+_SHARE_SHORT = 0.5
 
 
 @attrs.frozen(kw_only=True)
@@ -66,20 +85,25 @@ class Case:
         return [] if self.cut_at is None else [move for move in self.moves if move.ends_at >= self.cut_at]
 
 
-def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
-    """Return the case of a seed, with moves of these kinds."""
+def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool = False) -> Case:
+    """Return the case of a seed, with moves of these kinds.
+
+    Half of the cases are short ones; all of them with `is_short`.
+    """
     rng = random.Random(f"case {seed}")  # noqa: S311 -- to be repeated, not to be secret
-    count = rng.randint(1, MOST_MOVES)
+    shape = SHORT if rng.random() < _SHARE_SHORT or is_short else LONG
+    count = rng.randint(1, shape.most_moves)
     names = [name for name in KINDS if name in kinds]
     names = rng.sample(names, min(len(names), rng.randint(1, MOST_KINDS)))
+    focus = rng.choice(_FOCUS)
     moves: list[Move] = []
     for _ in range(count):
         kind = rng.choice(names)
         move = Move(
             kind,
-            rng.choice(KINDS[kind].targets),
-            round(_draw_time(rng, moves), 1),
-            round(rng.uniform(KINDS[kind].least, KINDS[kind].most), 1) if KINDS[kind].end is not None else 0.0,
+            _draw_target(rng, kind, focus),
+            round(_draw_time(rng, moves, shape), 1),
+            round(_draw_seconds(rng, kind, shape), 1),
         )
         if is_possible([*moves, move]):
             moves.append(move)
@@ -90,7 +114,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str]) -> Case:
         role=rng.choice(["SYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"]),
         flush=rng.choice(["ASYNC_FLUSH", "SYNC_FLUSH"]),
         work=rng.choice(_WORK),
-        load=rng.choice(LOADS),
+        load=rng.choice(shape.loads),
         moves=begun_before(cut_at, sorted(moves, key=lambda move: move.at)),
         cut_at=cut_at,
     )
@@ -107,7 +131,19 @@ def begun_before(cut_at: float | None, moves: Sequence[Move]) -> tuple[Move, ...
     return tuple(move for move in moves if cut_at is None or move.at < cut_at)
 
 
-def _draw_time(rng: random.Random, moves: Sequence[Move]) -> float:
+def _draw_target(rng: random.Random, kind: str, focus: str | None) -> str:
+    targets = KINDS[kind].targets
+    return rng.choice([target for target in targets if target in (focus, CONSUMER)] or targets)
+
+
+def _draw_seconds(rng: random.Random, kind: str, shape: Shape) -> float:
+    if KINDS[kind].end is None:
+        return 0.0
+    most = min(KINDS[kind].most, shape.longest)
+    return most if rng.random() < _SHARE_LONGEST else rng.uniform(KINDS[kind].least, most)
+
+
+def _draw_time(rng: random.Random, moves: Sequence[Move], shape: Shape) -> float:
     """Return when a move begins: often during another one.
 
     Two that overlap do more than one after the other.
@@ -115,4 +151,4 @@ def _draw_time(rng: random.Random, moves: Sequence[Move]) -> float:
     if moves and rng.random() < _SHARE_DURING_ANOTHER:
         other = rng.choice(moves)
         return rng.uniform(other.at, max(other.ends_at, other.at + _SHORTLY))
-    return FIRST_MOVE + rng.uniform(0, SPAN)
+    return FIRST_MOVE + rng.uniform(0, shape.span)

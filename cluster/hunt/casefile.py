@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_MOVE, HALVES, ORDERLY, Case
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, Move, StepTable
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move, StepTable
 
 LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+QUEUE_FLUSH_MILLIS = 3000
+"""Period after which consume queues are synced: a power loss finds them behind the log, or before it."""
 RATE = 10
 """Cluster seconds per real second, when real processes play it."""
 SIZE, SIZE_SPREAD = 600, 800
@@ -69,6 +71,7 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
                 "mapped_file_size_commit_log": LOG_FILE_BYTES,
                 "flush_interval_commit_log": FLUSH_MILLIS,
                 "flush_commit_log_thorough_interval": FLUSH_MILLIS,
+                "flush_consume_queue_thorough_interval": QUEUE_FLUSH_MILLIS,
                 **{switch: 2 if switch == "in_sync_replicas" else True for switch in case.switches},
             },
         },
@@ -132,6 +135,9 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
     if case.cut_at is not None:
         yield {"at": f"{case.cut_at:g} s", "stop-workload": "orders", "label": CUT}
         yield {"after": f"{SEND_SECONDS:g} s", "mark": "over"}
+        # What the end of a run heals would hide what was wrong.
+        gone = [move.target for move in case.in_force_at_end() if KINDS[move.kind].ends_process]
+        yield from ({"kill": broker} for broker in (MASTER, SLAVE) if broker not in gone)
         return
     last = max([FIRST_MOVE, *(move.ends_at for move in case.moves)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}

@@ -34,6 +34,8 @@ RECONNECT_SECONDS = 25.0
 """In which a slave finds its master again after a fault."""
 READ_SECONDS = 45.0
 """In which a consumer finds the slave: it asks for the route every 30 s, and tries a pull again after 3 s."""
+COPIED_DELIVERIES = 60
+"""What a producer sends in 20 s. Consumers commit every 5 s, and the slave copies every 10 s."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -135,6 +137,11 @@ def _begins_with_old_offsets(case: Case) -> bool:
     )
 
 
+def _copies_offsets(case: Case) -> bool:
+    """True if nothing keeps the slave from the offsets of its master, except that the master ends."""
+    return all(move.kind == "consumer" or (move.target == MASTER and move.kind in _AWAY) for move in case.moves)
+
+
 def _can_consume_all(case: Case) -> bool:
     return _keeps_what_was_read(case) and not case.uses("disk-full")
 
@@ -165,7 +172,7 @@ def _leaves_the_slave_to_read(case: Case) -> bool:
 def _silences_the_master(case: Case) -> bool:
     """True if a connected slave hears nothing for SILENT_SECONDS.
 
-    And if nothing else happens.
+    And if nothing else happens to its connection.
     """
     return _is_undone(case) and any(
         move.kind in ("pause", "isolate")
@@ -176,11 +183,17 @@ def _silences_the_master(case: Case) -> bool:
     )
 
 
+_HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
+"""Kinds of moves during which a slave stays connected, or connects."""
+
+
 def _is_near(other: Move, move: Move) -> bool:
     """True if it may keep the slave from being connected.
 
     When the move begins, or until it ends.
     """
+    if other.kind in _HARMLESS:
+        return False
     return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
 
 
@@ -246,6 +259,19 @@ CLAIMS: Mapping[str, Claim] = {
             says="nothing is consumed again because an offset went back",
             expectations=(_is_metric("duplicates.offset_rollback", "deliveries"),),
             applies=lambda case: _commits_in_time(case) and not _begins_with_old_offsets(case),
+        ),
+        Claim(
+            name="offsets-saved",
+            says="the master's file has the consumer offsets that were committed to it",
+            expectations=(_is_metric(f"offset_file_behind {MASTER}", "messages"),),
+            applies=_is_undone,
+            since=ALL_IS_CONSUMED,
+        ),
+        Claim(
+            name="offsets-copied",
+            says="a consumer that begins with the slave's offsets receives again what 20 s had, at most",
+            expectations=({"metric": "duplicates.offset_rollback", "at_most": f"{COPIED_DELIVERIES} deliveries"},),
+            applies=lambda case: _commits_in_time(case) and _copies_offsets(case),
         ),
         Claim(
             name="slave-notices",
@@ -319,6 +345,11 @@ CLAIMS: Mapping[str, Claim] = {
             says="while the slave lives, a consumer waits for reads at most 45 s after the master's end",
             expectations=({"metric": f"read_unavailable {MASTER}", "at_most": f"{READ_SECONDS:g} s"},),
             applies=_leaves_the_slave_to_read,
+        ),
+        Claim(
+            name="pulls-wake",
+            says="a pull that a broker holds ends when a message for it arrives",
+            expectations=({"name": "pulls held too long", "event": "held_pulls_overdue", "equals": "0 events"},),
         ),
         Claim(
             name="no-crash",

@@ -15,7 +15,7 @@ from rmqlab.cluster.hunt.shrink import mended_by, shrink
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, try_case, try_seed
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.simulation.play import warm_up
-from rmqlab.simulation.child import run_in_children
+from rmqlab.simulation.child import in_order, run_in_children
 
 SWITCHES = (
     "ha_report_at_once",
@@ -125,12 +125,18 @@ class Hunt:
     """Those that are tried on what is found in 4.9."""
     on: tuple[str, ...] = ()
     """Those that are on from the begin."""
+    is_short: bool = False
+    """True to draw short cases only."""
+    role: str = ""
+    """Role of all masters; drawn if empty."""
+    flush: str = ""
+    """Flush of all brokers; drawn if empty."""
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
         warm_up()
         known: list[Find] = []
-        for drawn, trial in self._trials(self._cases(progress, known)):
+        for drawn, trial in self._trials(self.draw(progress, known)):
             progress.count(drawn.seed, trial)
             for claim in trial.broken:
                 case = attrs.evolve(drawn, switches=self._on(known))
@@ -146,9 +152,12 @@ class Hunt:
         """Return the switches that mend what is known, as far as one alone does."""
         return (*self.on, *(find.mended_by[0] for find in known if find.mended_by))
 
-    def _cases(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
+    def draw(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
+        """Yield the cases of all seeds, each with the switches that mend what is known by then."""
         for seed in self.extent.draw(progress):
-            yield attrs.evolve(draw_case(seed, self.profile, self.kinds), switches=self._on(known))
+            case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
+            role, flush = self.role or case.role, self.flush or case.flush
+            yield attrs.evolve(case, switches=self._on(known), role=role, flush=flush)
 
     def _trials(self, cases: Iterable[Case]) -> Iterator[tuple[Case, Trial]]:
         """Play cases, and yield them in the order of their ends."""
@@ -175,20 +184,23 @@ class Hunt:
         unmended = [find for find in known if find.claim == claim and not find.mended_by]
         if any(find.kinds <= kinds_of(case) for find in unmended):
             return False
-        return case == drawn or self._breaks(claim, [case])[0]
+        return case == drawn or next(self._breaks(claim, [case]))
 
-    def _breaks(self, claim: str, cases: Sequence[Case]) -> list[bool]:
-        return [claim in trial.broken for trial in self._try(claim, cases)]
+    def _breaks(self, claim: str, cases: Sequence[Case]) -> Iterator[bool]:
+        return (claim in trial.broken for trial in self._try(claim, cases))
 
-    def _try(self, claim: str, cases: Sequence[Case]) -> list[Trial]:
-        trials = dict(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
-        return [trials[number] for number in range(len(cases))]
+    def _try(self, claim: str, cases: Sequence[Case]) -> Iterator[Trial]:
+        """Play cases, and yield what comes of them in their order.
+
+        Those that are running when the caller stops are killed, and the others are not played.
+        """
+        return in_order(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
 
     def _reduce(self, claim: str, case: Case, progress: Progress) -> Find:
         breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
-        (trial,) = self._try(claim, [smallest])
-        mending = mended_by(smallest, self.switches, breaks) if self.profile == "4.9" else []
+        trial = next(self._try(claim, [smallest]))
+        mending = mended_by(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
         return Find(
             claim=claim,
             found=trial.broken[claim],

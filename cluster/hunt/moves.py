@@ -10,6 +10,8 @@ import attrs
 
 StepTable = dict[str, Any]
 
+CORRUPT_EVERY = 20_000
+"""Mean distance of bytes that are changed: every few seconds one."""
 MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "shop"
 
 
@@ -55,8 +57,12 @@ class Kind:
     """True for a fault of the link between both brokers: it goes together with others of the target."""
     part: str = ""
     """The part of the target that it concerns, if it goes together with moves on its process."""
+    ends_process: bool = False
+    """True if the process of the target does not run while it lasts."""
     loses_data: bool = False
     """True if a broker has less on its disk afterwards."""
+    is_unprotected: bool = False
+    """True if no switch protects from all of it: not drawn for the hardened profile, unless it is asked for."""
     ends_with_start: bool = False
     """True if a process starts when it ends."""
 
@@ -94,6 +100,7 @@ KINDS: Mapping[str, Kind] = {
         targets=(*_BROKERS, NAMESERVER),
         begin=_action("kill"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
     ),
     "restart": Kind(
@@ -120,6 +127,7 @@ KINDS: Mapping[str, Kind] = {
         targets=_BROKERS,
         begin=_action("power-loss"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
         loses_data=True,
     ),
@@ -128,6 +136,7 @@ KINDS: Mapping[str, Kind] = {
         targets=(SLAVE,),
         begin=_action("wipe"),
         end=_start,
+        ends_process=True,
         ends_with_start=True,
         loses_data=True,
     ),
@@ -152,10 +161,25 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
         is_of_link=True,
     ),
+    "corruption": Kind(
+        says="some bytes of the master's log arrive at its slave with other values",
+        targets=(MASTER,),
+        begin=_fault(type="link", src="TARGET", dst="OTHER", kind="corrupt", only="ha", every_bytes=CORRUPT_EVERY),
+        end=_heal,
+        is_of_link=True,
+        is_unprotected=True,  # a record's checksum covers its body only
+    ),
     "slow-sync": Kind(
         says="each fsync of a broker takes a second",
         targets=_BROKERS,
         begin=_fault(type="disk", target="TARGET", kind="slow-sync", millis=1000),
+        end=_heal,
+        part="'s disk",
+    ),
+    "failing-sync": Kind(
+        says="each fsync of a broker fails",
+        targets=_BROKERS,
+        begin=_fault(type="disk", target="TARGET", kind="failing-sync"),
         end=_heal,
         part="'s disk",
     ),
@@ -179,3 +203,8 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """By name, in the order of help texts."""
+
+
+def kinds_for(profile: str) -> tuple[str, ...]:
+    """Return the kinds that are drawn for a profile, if no others are asked for."""
+    return tuple(name for name, kind in KINDS.items() if profile == "4.9" or not kind.is_unprotected)

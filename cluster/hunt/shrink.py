@@ -12,11 +12,12 @@ from rmqlab.cluster.hunt.case import FIRST_MOVE, PLAIN, Case
 from rmqlab.cluster.hunt.moves import KINDS, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
-Breaks = Callable[[Sequence[Case]], Sequence[bool]]
-"""Returns for each case whether it breaks the claim."""
-MOST_ROUNDS = 12
-_SHORTEST = 1.0
-"""Seconds."""
+Breaks = Callable[[Sequence[Case]], Iterator[bool]]
+"""Yields for each case, in their order, whether it breaks the claim. Those that are not asked for need not be played."""
+_MOST_SUCCESSES = 40
+"""Reductions of one case, at most."""
+_LATER = 10.0
+"""Seconds by which the moves of a similar case are later."""
 
 
 def shrink(case: Case, breaks: Breaks) -> Case:
@@ -24,18 +25,25 @@ def shrink(case: Case, breaks: Breaks) -> Case:
 
     It has fewer moves first, then earlier, shorter and rounder ones.
     """
-    for _ in range(MOST_ROUNDS):
-        smaller = _first_that_breaks([*_with_fewer_moves(case)], breaks)
+    tried = {case}
+    for _ in range(_MOST_SUCCESSES):
+        smaller = _first_that_breaks(_with_fewer_moves(case), breaks, tried)
         if smaller is None:
-            smaller = _first_that_breaks([*_with_simpler_moves(case)], breaks)
+            smaller = _first_that_breaks(_with_simpler_moves(case), breaks, tried)
         if smaller is None:
             return case
         case = smaller
     return case
 
 
-def _first_that_breaks(cases: Sequence[Case], breaks: Breaks) -> Case | None:
-    return next((case for case, is_broken in zip(cases, breaks(cases), strict=True) if is_broken), None)
+def _first_that_breaks(cases: Iterator[Case], breaks: Breaks, tried: set[Case]) -> Case | None:
+    """Return the first case that breaks the claim, of those that were not tried yet."""
+    fresh = [case for case in dict.fromkeys(cases) if case not in tried]
+    for case, is_broken in zip(fresh, breaks(fresh), strict=False):
+        tried.add(case)
+        if is_broken:
+            return case
+    return None
 
 
 def _with_fewer_moves(case: Case) -> Iterator[Case]:
@@ -52,8 +60,9 @@ def _with_fewer_moves(case: Case) -> Iterator[Case]:
 def _with_simpler_moves(case: Case) -> Iterator[Case]:
     """Yield the case with one thing simpler.
 
-    Undone at its end, with a simpler load, with earlier moves, or with shorter ones.
+    Undone at its end, with a simpler load, with earlier moves, or with shorter ones. The first has all of it.
     """
+    yield from _simplest(case)
     if case.cut_at is not None:
         yield attrs.evolve(case, cut_at=None)
     if case.work:
@@ -70,6 +79,12 @@ def _with_simpler_moves(case: Case) -> Iterator[Case]:
                 yield attrs.evolve(case, moves=moves)
 
 
+def _simplest(case: Case) -> Iterator[Case]:
+    moves = [attrs.evolve(move, seconds=KINDS[move.kind].least) if move.is_timed else move for move in case.moves]
+    if is_possible(moves):
+        yield _early(attrs.evolve(case, moves=tuple(moves), cut_at=None, work=0.0, load=PLAIN))
+
+
 def _early(case: Case) -> Case:
     """Return the case with moves rounded to seconds, from the first possible time on."""
     shift = min((move.at for move in case.moves), default=FIRST_MOVE) - FIRST_MOVE
@@ -79,20 +94,45 @@ def _early(case: Case) -> Case:
 
 
 def _shorter(move: Move) -> Iterator[float]:
-    if KINDS[move.kind].end is None:
+    if not move.is_timed:
         return
-    half = float(max(_SHORTEST, move.seconds // 2))
-    if half < move.seconds:
-        yield half
-    if move.seconds != round(move.seconds):
+    least = KINDS[move.kind].least
+    for seconds in (least, float(max(least, move.seconds // 2))):
+        if seconds < move.seconds:
+            yield seconds
+    if move.seconds != round(move.seconds) >= least:
         yield float(round(move.seconds))
 
 
-def mended_by(case: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
+def mended_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
     """Return the switches of which each alone keeps the case from breaking the claim.
 
-    Those that are on in the case stay on.
+    Those that are on in the case stay on. A switch that changes only when things happen may mend one case by chance. So
+    the first ones are those that also mend most of what is like the case: the one that was drawn, a later one, and a
+    longer one.
     """
     tried = [switch for switch in switches if switch not in case.switches]
-    switched = [attrs.evolve(case, switches=(*case.switches, switch)) for switch in tried]
-    return [switch for switch, is_broken in zip(tried, breaks(switched), strict=True) if not is_broken]
+    mending = [
+        switch
+        for switch, is_broken in zip(tried, breaks([_with(case, switch) for switch in tried]), strict=True)
+        if not is_broken
+    ]
+    if len(mending) < 2:
+        return mending
+    alike = [one for one in (drawn, *_alike(case)) if one != case]
+    broken = [one for one, is_broken in zip(alike, breaks(alike), strict=True) if is_broken]
+    mends = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in mending}
+    return sorted(mending, key=lambda switch: -mends[switch])
+
+
+def _with(case: Case, switch: str) -> Case:
+    return attrs.evolve(case, switches=(*case.switches, switch))
+
+
+def _alike(case: Case) -> Iterator[Case]:
+    """Yield the case with its moves later, and with longer ones."""
+    later = tuple(attrs.evolve(move, at=move.at + _LATER) for move in case.moves)
+    yield attrs.evolve(case, moves=later, cut_at=None if case.cut_at is None else case.cut_at + _LATER)
+    longer = tuple(attrs.evolve(move, seconds=2 * move.seconds) for move in case.moves)
+    if is_possible(longer):
+        yield attrs.evolve(case, moves=longer)

@@ -38,6 +38,6 @@ def play_simulated(
 
 def warm_up() -> None:
     """Import what nodes need, so that not each child that plays a simulation does."""
-    for module in PRELOADED:
+    for module in (*PRELOADED, "importlib.metadata"):
         importlib.import_module(module)
     gc.freeze()  # collections in children neither visit these objects nor copy their pages

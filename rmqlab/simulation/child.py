@@ -130,6 +130,17 @@ def run_in_children(
             child.kill()
 
 
+def in_order(results: Iterator[tuple[int, T]]) -> Iterator[T]:
+    """Yield the results of `run_in_children` in the order of their functions, each as soon as possible."""
+    ended: dict[int, T] = {}
+    following = 0
+    for number, result in results:
+        ended[number] = result
+        while following in ended:
+            yield ended.pop(following)
+            following += 1
+
+
 def _limit(cpu_seconds: int | None) -> None:
     if cpu_seconds is not None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))

@@ -64,6 +64,19 @@ def ends_at(offset: int) -> Callable[[str, int], int]:
     return lambda _topic, _queue_id: offset
 
 
+def test_a_sweep_records_the_pulls_whose_messages_woke_nobody(turns: ScriptedTurns, waker: Waker) -> None:
+    """store-ha#70."""
+    events: list[dict[str, object]] = []
+    hold = PullHold(turns.later, InternalErrors(), lambda kind, **fields: events.append({"kind": kind, **fields}))
+    hold.add("T", 0, held(waker))
+    hold.sweep(0.0, ends_at(5))
+    assert events == []
+
+    hold.add("T", 0, held(waker))
+    hold.sweep(0.0, ends_at(6))
+    assert events == [{"kind": "held_pulls_overdue", "topic": "T", "queue": 0, "pulls": 2}]
+
+
 def test_an_arrival_wakes_the_pulls_of_its_queue_only(hold: PullHold, waker: Waker) -> None:
     """broker-requests#31."""
     here, elsewhere = held(waker), held(waker)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 
 from rmqlab.cluster.hunt.case import draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import KINDS
+from rmqlab.cluster.hunt.moves import kinds_for
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, overtime, try_case
 from rmqlab.cluster.simulation.play import warm_up
 from rmqlab.simulation.child import run_in_children
@@ -24,7 +24,7 @@ PROFILE = "hardened"
 
 def search(seeds: int, jobs: int, known: Mapping[str, Collection[str]] | None) -> dict[str, list[str]]:
     """Return broken claims by seed; those of one seed if `known` is given."""
-    cases = [draw_case(seed, PROFILE, KINDS) for seed in range(1, seeds + 1)]
+    cases = [draw_case(seed, PROFILE, kinds_for(PROFILE)) for seed in range(1, seeds + 1)]
     plays = (functools.partial(try_case, case, tuple(CLAIMS)) for case in cases)
     found: dict[str, list[str]] = {}
     warm_up()

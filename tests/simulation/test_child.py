@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from rmqlab.simulation.child import Child, ChildEndedError, ChildOvertimeError, run_in_child, run_in_children
+from rmqlab.simulation.child import Child, ChildEndedError, ChildOvertimeError, in_order, run_in_child, run_in_children
 
 
 class OddError(Exception):
@@ -25,6 +25,12 @@ def fail(exc: BaseException) -> None:
 def test_the_result_is_returned() -> None:
     own = os.getpid()
     assert run_in_child(lambda: ["a result", os.getppid()]) == ["a result", own]
+
+
+def test_results_are_put_in_order_as_soon_as_possible() -> None:
+    results = in_order(iter([(1, "b"), (0, "a"), (2, "c")]))
+
+    assert list(results) == ["a", "b", "c"]
 
 
 def test_a_large_result_is_returned() -> None:

@@ -123,6 +123,12 @@ BROKERS = (
     ),
     EventType("groups_synced", "broker", "A slave took over its master's groups.", {"groups": count("groups")}),
     EventType(
+        "held_pulls_overdue",
+        "broker",
+        "A broker's sweep, each 5 s, found pulls that it held although their messages had arrived, as on a slave of 4.9.",
+        {"topic": TOPIC, "queue": QUEUE_ID, "pulls": count("pulls")},
+    ),
+    EventType(
         "consumer_offsets_overwritten",
         "broker",
         "A slave's consumer offsets were newer than its master's, and are replaced by these.",

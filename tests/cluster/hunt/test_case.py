@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_MOVE, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.moves import KINDS, Move, kinds_for
 from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
@@ -37,6 +37,20 @@ def test_a_drawn_case_can_be_played(seed: int) -> None:
 @given(seeds)
 def test_a_seed_draws_the_same_case_again(seed: int) -> None:
     assert draw_case(seed, "4.9", KINDS) == draw_case(seed, "4.9", [*reversed(list(KINDS))])
+
+
+@given(seeds)
+def test_a_short_case_has_few_moves_that_end_soon(seed: int) -> None:
+    case = draw_case(seed, "hardened", KINDS, is_short=True)
+
+    assert len(case.moves) <= SHORT.most_moves
+    assert all(move.seconds <= SHORT.longest for move in case.moves)
+    assert case.load in SHORT.loads
+
+
+def test_what_no_switch_protects_from_is_not_drawn_for_the_hardened_profile() -> None:
+    assert set(kinds_for("4.9")) == set(KINDS)
+    assert set(KINDS) - set(kinds_for("hardened")) == {"corruption"}
 
 
 @given(seeds)
@@ -129,8 +143,18 @@ def test_a_case_may_end_with_its_faults_in_force() -> None:
     assert isinstance(steps, list)
 
     assert [step.get("at") for step in steps if "at" in step] == ["20 s", "30 s", "35 s", "38 s", "40 s"]
-    assert steps[-2]["stop-workload"] == "orders"
+    assert [step["kill"] for step in steps[-2:]] == ["broker-a", "broker-a-s"]
+    assert steps[-4]["stop-workload"] == "orders"
     assert not any("heal" in step or step.get("consume") == "shop-2" for step in steps)
+
+
+def test_only_brokers_that_run_are_killed_at_the_end_of_a_cut_case() -> None:
+    moves = (Move("kill", "broker-a", 20, 60), Move("pause", "broker-a-s", 20, 60))
+    steps = scenario_values(Case(seed=1, moves=moves, cut_at=40))["step"]
+    assert isinstance(steps, list)
+
+    assert [step["kill"] for step in steps if "kill" in step] == ["broker-a", "broker-a-s"]
+    assert steps[-1] == {"kill": "broker-a-s"}
 
 
 def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
@@ -84,6 +84,14 @@ def test_the_command_writes_what_breaks_a_claim(command: CliRunner, tmp_path: Pa
     assert any(step.get("wipe") == "broker-a-s" for step in scenario["step"])
 
 
+def test_role_flush_and_length_can_be_chosen() -> None:
+    hunt = Hunt(claims=("no-crash",), kinds=("restart",), is_short=True, role="SYNC_MASTER", flush="SYNC_FLUSH")
+    cases = list(hunt.draw(Progress(), []))
+
+    assert {(case.role, case.flush) for case in cases} == {("SYNC_MASTER", "SYNC_FLUSH")}
+    assert max(move.at for case in cases for move in case.moves) <= FIRST_MOVE + SHORT.span + SHORT.longest
+
+
 def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Path) -> None:
     words = ["hunt", "--claims", "no-crash", "--faults", "restart", "--seeds", "1"]
 
@@ -99,11 +107,13 @@ def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Pat
         (["--claims", "nothing-los"], "no claim 'nothing-los'; did you mean nothing-lost?"),
         (["--faults", "kil"], "no kind of fault 'kil'; did you mean kill?"),
         (["--switches", "ha_check"], "no switch 'ha_check'; did you mean ha_check_master?"),
+        (["--role", "SYNC_MASTR"], "no role 'SYNC_MASTR'; did you mean SYNC_MASTER?"),
+        (["--flush", "NO_FLUSH"], "no flush 'NO_FLUSH'; did you mean SYNC_FLUSH?"),
         (["--profile", "5.0"], "no profile '5.0'; profiles: 4.9, hardened"),
         (["--seeds", "1", "--minutes", "1"], "--seeds and --minutes: expected one of them"),
         (
             ["kill-master", "--faults", "kill"],
-            "a scenario has its own faults and claims: expected no --claims, --faults, --switches and --on",
+            "a scenario has its own cluster, faults and claims: expected no options for them",
         ),
         (["--on", "ha_chek_master"], "no switch 'ha_chek_master'; did you mean ha_check_master?"),
         (

@@ -1,6 +1,6 @@
 """Reducing what breaks a claim, without a cluster."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 from hypothesis import given
@@ -12,8 +12,8 @@ from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
 
 
-def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], list[bool]]:
-    return lambda cases: [is_broken(case) for case in cases]
+def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], Iterator[bool]]:
+    return lambda cases: map(is_broken, cases)
 
 
 def test_what_does_not_matter_is_removed() -> None:
@@ -63,10 +63,22 @@ def test_the_smallest_case_is_possible_and_breaks_the_claim(seed: int, least: in
 def test_switches_that_mend_are_found_one_by_one() -> None:
     case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
 
-    mending = mended_by(case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
+    mending = mended_by(case, case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
 
     assert mending == ["one", "three"]
     assert case == attrs.evolve(case, switches=())
+
+
+def test_a_switch_that_mends_similar_cases_is_first() -> None:
+    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
+    drawn = attrs.evolve(case, moves=(Move("kill", "broker-a-s", 25.0, 30.0),))
+
+    def is_broken(one: Case) -> bool:
+        return one.switches == () or (
+            one.switches == ("by chance",) and one != attrs.evolve(case, switches=one.switches)
+        )
+
+    assert mended_by(case, drawn, ["by chance", "cause"], breaking(is_broken)) == ["cause", "by chance"]
 
 
 def test_a_case_that_need_not_be_cut_is_undone() -> None:
@@ -79,7 +91,21 @@ def test_a_case_that_need_not_be_cut_is_undone() -> None:
     assert (cut.moves[0].at, cut.cut_at) == (FIRST_MOVE, 29.0)
 
 
+def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
+    asked: list[Case] = []
+
+    def is_broken(one: Case) -> bool:
+        asked.append(one)
+        return one.touches("broker-a-s")
+
+    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0), Move("kill", "broker-a", 40.0, 1.0)))
+    smallest = shrink(case, breaking(is_broken))
+
+    assert smallest.moves == case.moves[:1]
+    assert len(asked) == len(set(asked)) == 2
+
+
 def test_switches_of_a_case_stay_on() -> None:
     case = Case(seed=1, switches=("a",))
 
-    assert mended_by(case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]
+    assert mended_by(case, case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]

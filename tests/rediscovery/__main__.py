@@ -1,0 +1,82 @@
+"""Hunts in the 4.9 profile, and counts the flaws that it names.
+
+Run it: `make rediscovery`. The hunt is that of `rmqlab hunt --profile 4.9 --minutes 15 --jobs 2`: it gets the claims and
+all kinds of faults. A flaw is named when a switch of docs/switches.md mends what was found, and none that is on mends it
+already. It ends after the processor time that two cores have in 15 minutes, so a busy machine finds as much as an idle
+one.
+
+Prints a row for each find, as docs/hunt.md has them. Exit status 1 if fewer than LEAST flaws are named by finds of at
+most MOST_STEPS steps.
+"""
+
+import argparse
+import resource
+import sys
+
+from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.hunt import Extent, Find, Hunt, Progress
+from rmqlab.cluster.hunt.moves import kinds_for
+
+LEAST = 10
+MOST_STEPS = 6
+MINUTES = 15.0
+CORES = 2
+PROFILE = "4.9"
+
+
+class OverError(Exception):
+    """The hunt has used its processor time."""
+
+
+def processor_seconds() -> float:
+    """Return the processor time that this process and its ended children have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def steps_of(find: Find) -> int:
+    """Return how many steps the moves of a find have: each its begin, and its end if it has one."""
+    in_force = find.case.in_force_at_end()
+    return sum(2 if move.is_timed and move not in in_force else 1 for move in find.case.moves)
+
+
+def row(find: Find) -> str:
+    """Return the row of the table."""
+    switch = f"`{find.mended_by[0]}`" if find.mended_by else "no switch alone"
+    moves = ", ".join(map(str, find.case.moves))
+    return f"| {switch} | `{find.claim}` | {find.case.seed} | {processor_seconds() / CORES:.0f} | {steps_of(find)} | {moves} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Hunt for the flaws of 4.9.")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="of two cores")
+    parser.add_argument("--jobs", type=int, default=CORES)
+    parser.add_argument("--first-seed", type=int, default=1)
+    options = parser.parse_args()
+    most, progress, named = options.minutes * 60 * CORES, Progress(), dict[str, int]()
+    extent = Extent(seeds=None, first_seed=options.first_seed, jobs=options.jobs)
+    hunt = Hunt(claims=tuple(CLAIMS), kinds=kinds_for(PROFILE), profile=PROFILE, extent=extent)
+
+    def check() -> None:
+        if processor_seconds() > most:
+            raise OverError
+
+    print("| mended by | claim | seed | seconds | steps | moves |\n|---|---|---|---|---|---|", flush=True)
+    try:
+        for find in hunt.run(progress, check):
+            print(row(find), flush=True)
+            if find.mended_by:
+                named.setdefault(find.mended_by[0], steps_of(find))
+    except OverError:
+        pass
+    short = [switch for switch, steps in named.items() if steps <= MOST_STEPS]
+    print(
+        f"{len(named)} flaws named, {len(short)} of them in at most {MOST_STEPS} steps;"
+        f" {progress.seeds} schedules, {processor_seconds():.0f} s of processor time"
+    )
+    print(f"problems: {progress.problems}" if progress.problems else "every schedule could be played")
+    return 0 if len(short) >= LEAST else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
