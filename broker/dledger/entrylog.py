@@ -59,6 +59,7 @@ class EntryLog(CommitLog):
 
         `forced_percent`: used space above which files are deleted before they expire.
         """
+        server.prepare, server.accepts = set_physical_offset, is_record
         full_percent = min(forced_percent + FULL_ABOVE_FORCED, 95)
         return cls(server.store.data, BODY_OFFSET, server=server, now=now, full_percent=full_percent)
 
@@ -145,6 +146,11 @@ class EntryLog(CommitLog):
         """Return a buffer of `size` bytes; the group gives its records their places."""
         self.buffer = RecordBuffer(bytearray(size))
         return self.buffer
+
+
+def is_record(body: bytes) -> bool:
+    """True for a whole record. Any other body would stop dispatch on all members."""
+    return record_size(memoryview(body), 0, check_crc=True) == len(body)
 
 
 def set_physical_offset(pos: int, record: bytes) -> bytes:

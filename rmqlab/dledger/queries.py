@@ -1,6 +1,6 @@
-"""Responses to requests of DLedger's own clients: METADATA and GET (section 2.1).
+"""Responses to requests that only read, of DLedger's own clients: METADATA and GET (section 2.1).
 
-Class DLedgerServer. A third one, APPEND, would put bytes into a broker's log that are no message; it is not served.
+Class DLedgerServer.
 """
 
 from rmqlab.dledger.bodies import (

@@ -16,6 +16,8 @@ from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.dledger.groupstore import group_log
 from rmqlab.broker.dledger.membership import LogFollower
 from rmqlab.broker.dledger.putter import decide
+from rmqlab.dledger.bodies import AppendEntryRequest, AppendEntryResponse
+from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.pipeline.commitlogs import find_logs, log_files, stretches
 from rmqlab.remoting.batch import Batch, BatchItem
@@ -273,3 +275,20 @@ def test_a_store_of_the_other_form_is_refused(open_member: Open, tmp_path: Path)
     plain.close()
     with pytest.raises(StoreError, match="this store is of a plain broker"):
         open_member("plain")
+
+
+def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) -> None:
+    """dledger#62: RocketMQ stores any bytes, and no member dispatches what follows them."""
+    member = open_member("member")
+    member.lead()
+    member.put(b"first")
+    record = bytes(member.store.message_at(48) or b"")
+    server = member.log.server
+    for body in (b"no record", record[:-1], record + b"x", record):
+        request = AppendEntryRequest(group="g", remote_id="n0", body=body)
+        server.handle(DLedgerRequestCode.APPEND, request.encode(), cast("Any", "client"), member.now[0])
+    member.work()
+    codes = [response.code for _, response in server.take_responses() if isinstance(response, AppendEntryResponse)]
+    assert sorted(codes) == [200, 411, 411, 411]
+    assert bodies(member) == [b"first", b"first"]
+    assert member.store.dispatch_behind_bytes == 0
