@@ -235,7 +235,7 @@ class Pusher:
         return self.store.data.max_offset - entry.pos >= self.member.settings.peer_push_throttle_point
 
     def _push_batch(self, first: int, now: int, count: int = 0) -> bool:
-        """Push `count` entries, or so many that they have the size of a batch (dledger#38)."""
+        """Push `count` entries, or as many as make a batch (dledger#38)."""
         entries: list[Entry] = []
         size, limit = 0, self.member.settings.max_batch_push_size
         last = first + count - 1 if count else self.store.end_index

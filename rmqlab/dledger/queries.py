@@ -1,6 +1,6 @@
-"""Responses to requests that only read, of DLedger's own clients: METADATA and GET (section 2.1).
+"""Responses to requests of clients that only read: METADATA and GET.
 
-Class DLedgerServer.
+Section 2.1, class DLedgerServer.
 """
 
 from rmqlab.dledger.bodies import (

@@ -1,4 +1,7 @@
-"""Limits the bytes per second that a leader pushes to a peer far behind (class Quota)."""
+"""Limits the bytes per second that are pushed to a peer far behind.
+
+Class Quota.
+"""
 
 import attrs
 

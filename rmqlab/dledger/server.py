@@ -209,7 +209,7 @@ class Server(Generic[Appender, Caller]):
             self._responses.append((caller, self.elector.handle_heart_beat(request, now)))
 
     def _handle_append(self, request: AppendEntryRequest, caller: Caller, now: int) -> None:
-        """Append a client's body; the response follows when a quorum has it (handleAppend, dledger#62).
+        """Append a client's body; the response follows the quorum's decision (dledger#62).
 
         BodyError for one that cannot be an entry, and OSError if it cannot be written, where DLedger fails too.
         """
@@ -217,11 +217,14 @@ class Server(Generic[Appender, Caller]):
             raise BodyError(f"APPEND without a body of at most {MAX_ENTRY - BODY_OFFSET} bytes")
         try:
             self.member.check_recipient(request)
-            if self.member.is_leader and not self.accepts(request.body):
-                raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, "a body that no dispatcher can read")
+            self._check_body(request.body)
             self.replication.append([request.body], ClientAppend(caller), now, self.prepare)
         except DLedgerError as exc:
             self._responses.append((caller, refusal(AppendEntryResponse, request, exc.code, self.member.leader_id)))
+
+    def _check_body(self, body: bytes) -> None:
+        if self.member.is_leader and not self.accepts(body):
+            raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, "a body that no dispatcher can read")
 
     # ---- from part to part ----
 

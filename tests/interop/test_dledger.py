@@ -94,3 +94,28 @@ def test_files_are_read_by_the_other_kind(java: Java, tmp_path: Path) -> None:
             assert bodies[-1] == b"after the exchange"
         group.stop(*ALL)
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+@pytest.mark.long
+def test_leadership_moves_between_both_kinds_and_batches_reach_them(java: Java, tmp_path: Path) -> None:
+    """dledger#12, #21, #22, #38: request 51005 to either kind, then a catch-up."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours"), enableBatchPush="true") as group:
+        group.start(*ALL)
+        led: list[str] = []
+        while led.count("real") < 1 or led[-1] != "ours":
+            assert len(led) < MOST_TURNS
+            leader = group.leader()
+            transferee = next(peer for peer in ALL if group.kinds[peer] != group.kinds[leader])
+            response = group.transfer(leader, transferee)
+            assert (response["header code"], response["code"]) == (200, 200), response
+            assert group.leader() == transferee
+            led.append(group.kinds[transferee])
+            behind = next(peer for peer in ALL if group.kinds[peer] != group.kinds[transferee])
+            group.kill(behind)
+            send_some(group, group.leader(), *(b"%d under %d" % (number, len(led)) for number in range(60)))
+            group.start(behind)
+            leader = group.leader()
+            group.wait_same()
+            assert group.bodies(behind) == group.bodies(leader)
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
