@@ -80,4 +80,4 @@ class DLedgerConfig:
         if self.enable_dleger_commit_log:
             return []
         fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(DLedgerConfig)
-        return [field.name for field in fields if field.name != "preferred_leader_id" and getattr(self, field.name)]
+        return [field.name for field in fields if getattr(self, field.name)]
