@@ -101,7 +101,6 @@ DEFAULTS: Mapping[str, bool | int | str] = {
     "fastFailIfNoBufferInStorePool": False,
     "flushCommitLogTimed": True,
     "flushLeastPagesWhenWarmMapedFile": 4096,
-    "isEnableBatchPush": False,
     "mappedFileSizeConsumeQueueExt": 48 * 2**20,
     "maxLmqConsumeQueueNum": 20_000,
     "putMsgIndexHightWater": 600_000,

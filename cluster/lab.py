@@ -366,7 +366,7 @@ async def _check_settings(spec: ClusterSpec, host: Host) -> None:
     """
     try:
         check_spec(spec)
-        remarks = await host.try_settings(spec.broker_settings)
+        remarks = await host.try_settings(spec.broker_settings, spec.group_members)
     except ValueError as exc:
         raise BadSettingsError(f"broker_settings: {exc}") from None
     for remark in remarks:

@@ -1,9 +1,12 @@
 """A commit log with one record behind the header of each DLedger entry.
 
-Section 8.4, class DLedgerCommitLog. Only committed entries can be read. Offsets of records are those of their bytes in
-the data files, so consume queues and index need no other format.
+Sections 8.4 and 8.5, class DLedgerCommitLog. Only committed entries can be read. Offsets of records are those of their
+bytes in the data files, so consume queues and index need no other format.
+
+A plain log may precede the entries: its files stay in `commitlog/`, and the offsets of the entries continue its own.
 """
 
+import logging
 import struct
 from collections.abc import Callable
 from typing import Final, Self, TypeAlias
@@ -13,15 +16,23 @@ import attrs
 from rmqlab.dledger.entry import BLANK, BLANK_MAGIC, BODY_OFFSET, EntryHeader
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.server import Server
+from rmqlab.remoting.message import BLANK_MAGIC as PLAIN_BLANK_MAGIC
+from rmqlab.remoting.message import BLANK_SIZE, MESSAGE_MAGIC
 from rmqlab.runtime.dispatch import Request
 from rmqlab.store.commitlog import CommitLog, RecordSpace
+from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.recovery import Walk, record_size
 from rmqlab.store.results import Decision
 
+logger = logging.getLogger(__name__)
+
 GroupServer: TypeAlias = Server[Decision, Request]
 FULL_ABOVE_FORCED: Final = 5
 """Percent above the limit of forced cleaning at which a member refuses appends; 95 at most (DLedgerConfig)."""
+PLAIN_BLANK: Final = struct.Struct(">ii")
+PLAIN_MAGICS: Final = frozenset({MESSAGE_MAGIC, PLAIN_BLANK_MAGIC})
+"""In bytes 4 to 8 of a plain record; an entry has its size there (checkMessageAndReturnSize)."""
 PHYSICAL_AT: Final = 28
 """Position in a record of its own log offset."""
 _LONG: Final = struct.Struct(">q")
@@ -47,6 +58,8 @@ class EntryLog(CommitLog):
     server: GroupServer = attrs.field(kw_only=True)
     now: Callable[[], int] = attrs.field(kw_only=True)
     """The time of the group's member, in ms."""
+    plain: FileQueue = attrs.field(kw_only=True)
+    """Files from before the broker joined a group; usually none."""
     full_percent: int = attrs.field(kw_only=True, default=90)
     """Used space of the disk above which the member refuses appends."""
     on_append: list[Callable[[], None]] = attrs.field(factory=list, init=False)
@@ -54,27 +67,51 @@ class EntryLog(CommitLog):
     buffer: RecordBuffer = attrs.field(factory=lambda: RecordBuffer(bytearray()), init=False)
 
     @classmethod
-    def of(cls, server: GroupServer, now: Callable[[], int], forced_percent: int) -> Self:
+    def of(cls, server: GroupServer, plain: FileQueue, now: Callable[[], int], forced_percent: int) -> Self:
         """Return the log of a member whose entries are recovered.
 
-        `forced_percent`: used space above which files are deleted before they expire.
+        `plain` has the files of the log before it, which are mapped. `forced_percent`: used space above which files are deleted before they expire.
         """
+        server.prepare, server.accepts = set_physical_offset, is_record
         full_percent = min(forced_percent + FULL_ABOVE_FORCED, 95)
-        return cls(server.store.data, BODY_OFFSET, server=server, now=now, full_percent=full_percent)
+        files = server.store.data
+        return cls(files, BODY_OFFSET, server=server, now=now, plain=plain, full_percent=full_percent)
 
     @property
     def entries(self) -> EntryStore:
         return self.server.store
 
     @property
+    def is_mixed(self) -> bool:
+        """True while files of a plain log exist."""
+        return bool(self.plain.files)
+
+    @property
+    def all_files(self) -> list[LogFile]:
+        return [*self.plain.files, *self.files.files]
+
+    def file_at(self, offset: int) -> LogFile | None:
+        return self.plain.file_at(offset) or self.files.file_at(offset)
+
+    def _is_plain(self, file: LogFile) -> bool:
+        return file in self.plain.files
+
+    def lead_in(self, file: LogFile) -> int:
+        return 0 if self._is_plain(file) else self.lead
+
+    @property
     def min_offset(self) -> int:
-        """Where the first entry begins, or the first file (MmapFileList.getMinOffset)."""
+        return self.plain.min_offset if self.is_mixed else self.divide
+
+    @property
+    def divide(self) -> int:
+        """Begin of the first entry or its file (MmapFileList.getMinOffset)."""
         return max(self.files.min_offset, self.entries.begin_position) if self.files.files else 0
 
     @property
     def max_offset(self) -> int:
-        """The end of the last committed entry, or the begin of the log (dledger#55)."""
-        return max(self.min_offset, min(self.entries.committed_end, self.files.max_offset))
+        """The end of the last committed entry, or the begin of the entries (dledger#55)."""
+        return max(self.divide, min(self.entries.committed_end, self.files.max_offset))
 
     def load(self) -> None:
         """Do nothing: `EntryStore.open` has loaded and recovered the files."""
@@ -85,18 +122,41 @@ class EntryLog(CommitLog):
             self.entries.save_checkpoint()
         finally:
             self.entries.unmap()
+            self.plain.close()
+
+    def continue_plain(self) -> None:
+        """End the plain log; the first entry begins in the file behind it (dledger#56).
+
+        OSError.
+        """
+        last = self.plain.files[-1]
+        if left := last.size - last.wrote:
+            last.ensure_room(last.wrote + BLANK_SIZE)
+            PLAIN_BLANK.pack_into(last.map, last.wrote, left, PLAIN_BLANK_MAGIC)
+            last.wrote = last.size
+        last.sync()
+        self.entries.start_at(last.end_offset)
+        logger.warning("%s ends at %d: the entries of the group continue it", last.path.parent, last.end_offset)
+
+    @property
+    def droppable(self) -> int:
+        """All plain files may go; until then no entry does."""
+        return len(self.plain.files) or max(0, len(self.files.files) - 1)
 
     @property
     def extra_hours(self) -> int:
-        """DLedgerCommitLog adds an hour to `fileReservedTime` (dledger#60)."""
-        return 1
+        """DLedgerCommitLog adds an hour to `fileReservedTime` of entries (dledger#60)."""
+        return 0 if self.is_mixed else 1
 
     def note_used(self, used_percent: int) -> None:
         """Refuse appends of any role while the disk is too full (dledger#59)."""
         self.entries.is_full = used_percent > self.full_percent
 
     def drop_first(self) -> None:
-        self.entries.drop_first_file()
+        if self.is_mixed:
+            self.plain.drop_first()
+        else:
+            self.entries.drop_first_file()
 
     def facts(self) -> dict[str, object]:
         """Return the member's state for the snapshot of its broker."""
@@ -117,13 +177,20 @@ class EntryLog(CommitLog):
         return self.entries.grown_files(offset)
 
     def begins_record(self, offset: int) -> bool:
-        """True if an entry begins at an offset."""
-        file = self.files.file_at(offset)
+        """True if an entry begins at an offset, or a record of a plain file."""
+        file = self.file_at(offset)
+        if file is not None and self._is_plain(file):
+            return CommitLog.begins_record(self, offset)
         at = offset - file.first_offset if file else 0
         return file is not None and at + BODY_OFFSET <= file.wrote and _header(file.view, at).is_valid_at(offset)
 
     def walk(self, view: memoryview, start: int, limit: int) -> tuple[int, Walk]:
-        """Walk over whole entries whose records pass their checksum."""
+        """Walk over whole entries whose records pass their checksum.
+
+        Over records in a plain file.
+        """
+        if start + BLANK_SIZE <= len(view) and PLAIN_BLANK.unpack_from(view, start)[1] in PLAIN_MAGICS:
+            return CommitLog.walk(self, view, start, limit)
         at = start
         while at < limit and at + BODY_OFFSET <= len(view):
             header = _header(view, at)
@@ -137,7 +204,7 @@ class EntryLog(CommitLog):
         return at, Walk.BLANK if _is_blank(view, at) else Walk.END
 
     def is_blank(self, file: LogFile, at: int) -> bool:
-        return _is_blank(file.view, at)
+        return CommitLog.is_blank(self, file, at) if self._is_plain(file) else _is_blank(file.view, at)
 
     # ---- writing ----
 
@@ -145,6 +212,11 @@ class EntryLog(CommitLog):
         """Return a buffer of `size` bytes; the group gives its records their places."""
         self.buffer = RecordBuffer(bytearray(size))
         return self.buffer
+
+
+def is_record(body: bytes) -> bool:
+    """True for a whole record. Any other body would stop dispatch on all members."""
+    return record_size(memoryview(body), 0, check_crc=True) == len(body)
 
 
 def set_physical_offset(pos: int, record: bytes) -> bytes:

@@ -15,11 +15,12 @@ from rmqlab.dledger.member import Member, load_ballot, save_ballot
 from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.disk import Disk
+from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logkind import PLAIN_LOG, LogKind
 from rmqlab.store.queues import Queues
 from rmqlab.store.recovery import FirstRecord, first_file_after_crash
-from rmqlab.store.restart import Restart
+from rmqlab.store.restart import Restart, restart
 
 
 def log_kind_of(config: DLedgerConfig) -> LogKind:
@@ -34,8 +35,10 @@ def group_log(settings: GroupSettings, now: Callable[[], int], random_below: Cal
     """Return the kind of log that a member has. `now` is its time in ms."""
 
     def make_log(config: StoreConfig, disk: Disk) -> CommitLog:
+        plain = FileQueue(config.store_path_commit_log, config.mapped_file_size_commit_log, disk)
+        plain.load()
         server = _open_server(settings, config, disk, random_below)
-        return EntryLog.of(server, now, config.disk_space_clean_forcibly_ratio)
+        return EntryLog.of(server, plain, now, config.disk_space_clean_forcibly_ratio)
 
     return LogKind(make_log, recover, GroupPutter)
 
@@ -43,11 +46,6 @@ def group_log(settings: GroupSettings, now: Callable[[], int], random_below: Cal
 def _open_server(
     settings: GroupSettings, config: StoreConfig, disk: Disk, random_below: Callable[[int], int]
 ) -> GroupServer:
-    if disk.names_in(config.store_path_commit_log):
-        raise StoreError(
-            f"{config.store_path_commit_log} is not empty: this store is of a plain broker, and the settings are of a"
-            " DLedger group; unset enableDLegerCommitLog, or use another storePathRootDir"
-        )
     directory = config.store_path_root_dir / f"dledger-{settings.self_id}"
     entries = EntryStore.open(directory, config.mapped_file_size_commit_log, disk=disk)
     member = Member(settings, functools.partial(save_ballot, disk, directory), load_ballot(disk, directory))
@@ -67,12 +65,23 @@ def recover(
 ) -> Restart:
     """Truncate the queues to the committed entries.
 
+    A plain log without entries is recovered as after a clean stop, and continued (dledger#56).
+
     Which entries are committed, beyond those of the checkpoint, a member learns from its leader: it dispatches them
     again. After a crash the queues may lack entries in the middle, so dispatch begins at the last file whose first
     record is surely in them.
     """
+    assert isinstance(log, EntryLog)
+    if log.is_mixed and not log.files.files:
+        found = restart(
+            CommitLog(log.plain), queues, checkpoint, config, on_progress,
+            crashed=False, indexed=indexed, on_recovered=on_recovered,
+        )  # fmt: skip
+        if log.is_mixed:
+            log.continue_plain()
+        return found
     queues.recover(crashed=crashed, on_recovered=on_recovered)
-    if not log.files.files or queues.max_physical <= log.min_offset:  # a log that began anew: see `LogFollower`
+    if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began anew: see `LogFollower`
         queues.delete_all()
         return Restart()
     end = log.max_offset
@@ -86,10 +95,10 @@ def recover(
     return Restart(start, min(start, indexed), max(0, log.stored_at(last[0])) if last is not None else 0)
 
 
-def _surely_dispatched(log: CommitLog, checkpoint: Checkpoint, config: StoreConfig) -> int:
-    files = log.files.files
+def _surely_dispatched(log: EntryLog, checkpoint: Checkpoint, config: StoreConfig) -> int:
+    files = log.all_files
     safe = checkpoint.safe_timestamp
     if config.message_index_enable and config.message_index_safe:
         safe = min(safe, checkpoint.index_msg_timestamp)
-    firsts = [FirstRecord.read(file.view[log.lead :]) for file in files]
+    firsts = [FirstRecord.read(file.view[log.lead_in(file) :]) for file in files]
     return files[first_file_after_crash(firsts, safe)].first_offset

@@ -50,7 +50,7 @@ class LogFollower:
         drop it. A log that begins anew has nothing that its queues point at. A real member's queues go on where they
         ended, with wrong offsets from then on (dledger#60).
         """
-        if cut_to <= self.log.entries.begin_position:
+        if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
             forget_all(self.store)
         elif cut_to < self.store.dispatched_offset:
             forget_from(self.store, cut_to)

@@ -95,6 +95,7 @@ class GroupNode:
             DLedgerRequestCode.LEADERSHIP_TRANSFER,
             DLedgerRequestCode.METADATA,
             DLedgerRequestCode.GET,
+            DLedgerRequestCode.APPEND,
         )
         return {code: Route(code, None, _handle) for code in codes}
 

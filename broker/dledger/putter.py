@@ -6,17 +6,15 @@ Sections 8.2 and 8.3, class DLedgerCommitLog.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from rmqlab.broker.dledger.entrylog import EntryLog, set_physical_offset
+from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.dledger.bodies import AppendEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
-from rmqlab.dledger.entry import BODY_OFFSET, Entry
+from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
 from rmqlab.remoting.batch import Batch
 from rmqlab.remoting.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
 from rmqlab.store.put import Putter
 from rmqlab.store.results import Decision, PutResult, PutStatus
 
-MAX_ENTRY: Final = 4 * 2**20
-"""Bytes of an entry, its header included: the size of DLedger's write buffer (section 1.2)."""
 UNDONE: Final[Mapping[DLedgerCode, PutStatus]] = {
     DLedgerCode.NOT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
     DLedgerCode.INCONSISTENT_LEADER: PutStatus.SERVICE_NOT_AVAILABLE,
@@ -59,7 +57,7 @@ class GroupPutter(Putter):
         log, decision, before = self.log, Decision(), self.log.entries.end_index
         try:
             _check_size(records)
-            entries = log.server.append(list(map(bytes, records)), decision, log.now(), set_physical_offset)
+            entries = log.server.append(list(map(bytes, records)), decision, log.now())
         except EntryTooLarge as exc:
             refusal = PutResult(PutStatus.UNKNOWN_ERROR, reason=str(exc))
         except DLedgerError as exc:

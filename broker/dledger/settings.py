@@ -25,6 +25,9 @@ class DLedgerConfig:
     """The id of this member, a letter and a number: `n0`."""
     preferred_leader_id: str = ""
     """Members that are to lead, if they can, separated by `;`."""
+    is_enable_batch_push: bool = False
+    """Push several entries at once, while this member leads. RocketMQ shows it by this name and reads it as
+    `enableBatchPush`; here both are read."""
 
     def __attrs_post_init__(self) -> None:
         if self.enable_dleger_commit_log:
@@ -54,6 +57,7 @@ class DLedgerConfig:
                 group=self.d_leger_group,
                 self_id=self.d_leger_self_id,
                 peers=peers,
+                enable_batch_push=self.is_enable_batch_push,
                 preferred_leader_ids=tuple(filter(None, self.preferred_leader_id.split(";"))),
             )
         except PeersError as exc:
@@ -76,4 +80,4 @@ class DLedgerConfig:
         if self.enable_dleger_commit_log:
             return []
         fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(DLedgerConfig)
-        return [field.name for field in fields if field.name != "preferred_leader_id" and getattr(self, field.name)]
+        return [field.name for field in fields if getattr(self, field.name)]

@@ -205,7 +205,7 @@ def _run_once(
         scenario = load_scenario(path)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)
-        try_settings(played.cluster.broker_settings)
+        try_settings(played.cluster.broker_settings, played.cluster.group_members)
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:

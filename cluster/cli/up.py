@@ -202,7 +202,7 @@ def _try(spec: ClusterSpec) -> None:
     End the program if it rejects them.
     """
     try:
-        for remark in try_settings(spec.broker_settings):
+        for remark in try_settings(spec.broker_settings, spec.group_members):
             print(error_text(remark), file=sys.stderr)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")

@@ -94,7 +94,7 @@ class SimulatedHost:
         assert self._forks is not None
         yield _ControlListener(self._forks.connections[1])
 
-    async def try_settings(self, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 -- a host's form
+    async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:  # noqa: ARG002 -- a host's form
         """Return no warning: brokers check their settings when they start."""
         await trio.lowlevel.checkpoint()
         return []

@@ -26,10 +26,11 @@ class BadSettingsError(ValueError):
     """
 
 
-def try_settings(settings: Mapping[str, Any]) -> list[str]:
+def try_settings(settings: Mapping[str, Any], members: int = 0) -> list[str]:
     """Let a broker check these settings, by our names.
 
-    Return its warnings, such as keys without effect.
+    Return its warnings, such as keys without effect. `members`: the number of members of its DLedger group, 0 for a
+    plain broker.
 
     BadSettingsError if it rejects them.
     """
@@ -39,7 +40,7 @@ def try_settings(settings: Mapping[str, Any]) -> list[str]:
         _check_value(key, value)
     with tempfile.TemporaryDirectory(prefix="rmqlab-") as directory:
         path = Path(directory) / "settings.toml"
-        path.write_text(toml_text(settings), "utf-8")
+        path.write_text(toml_text({**settings, **_membership(members)}), "utf-8")
         done = subprocess.run(  # noqa: S603 -- ourselves
             [sys.executable, "-m", "rmqlab.broker", "--check", os.fspath(path)],
             stdin=subprocess.DEVNULL,
@@ -51,6 +52,18 @@ def try_settings(settings: Mapping[str, Any]) -> list[str]:
     if done.returncode:
         raise BadSettingsError(lines[-1] if lines else f"the check of the settings ended with status {done.returncode}")
     return lines
+
+
+def _membership(members: int) -> dict[str, Any]:
+    """Return the settings of the first of so many members of a DLedger group."""
+    if not members:
+        return {}
+    return {
+        "enable_dleger_commit_log": True,
+        "d_leger_group": "checked",
+        "d_leger_peers": ";".join(f"n{number}-127.0.0.1:40911" for number in range(members)),
+        "d_leger_self_id": "n0",
+    }
 
 
 def _check_value(key: str, value: Any) -> None:

@@ -63,7 +63,7 @@ class Host(Protocol):
     ) -> AbstractAsyncContextManager[trio.abc.Listener[trio.abc.Stream]]:
         """Accept the control channels of the processes."""
 
-    async def try_settings(self, settings: Mapping[str, Any]) -> list[str]:
+    async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:
         """Let a broker check these settings. As `check_settings.try_settings`."""
 
 
@@ -98,8 +98,8 @@ class ThisMachine:
             finally:
                 directory.control_socket.unlink(missing_ok=True)
 
-    async def try_settings(self, settings: Mapping[str, Any]) -> list[str]:
-        return await in_thread(try_settings, settings)
+    async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:
+        return await in_thread(try_settings, settings, members)
 
 
 THIS_MACHINE = ThisMachine()

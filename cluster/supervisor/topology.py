@@ -83,6 +83,11 @@ class ClusterSpec:
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Additional keys of the brokers' settings files; they override the generated ones."""
 
+    @property
+    def group_members(self) -> int:
+        """Number of members of each DLedger group; 0 without such groups."""
+        return self.slaves + 1 if self.mode == DLEDGER else 0
+
 
 @attrs.frozen(kw_only=True)
 class Placement:

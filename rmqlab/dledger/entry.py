@@ -25,6 +25,8 @@ UNIT: Final = struct.Struct(">iqiqq")
 BLANK: Final = struct.Struct(">ii")
 BODY_OFFSET: Final = HEADER.size
 """The record of a message begins this many bytes behind its entry's position (dledger#5)."""
+MAX_ENTRY: Final = 4 * 2**20
+"""Bytes of an entry, its header included: the size of DLedger's write buffer (section 1.2)."""
 
 
 class IndexUnit(NamedTuple):

@@ -72,6 +72,11 @@ class EntryStore:
         store._load_checkpoint()
         return store
 
+    def start_at(self, position: int) -> None:
+        """Let the first entry of an empty log begin at a file's begin. OSError."""
+        self.data.add(position)
+        self.begin_position = position
+
     def close(self) -> None:
         """Sync the files, write the checkpoint, unmap."""
         self.flush()

@@ -43,6 +43,14 @@ class GroupSettings:
     max_take_leadership_vote_interval_ms: int = 100
     vote_wait_ms: int = 2000
     """A round of votes ends this long, and up to `max_vote_interval_ms` longer, after it began."""
+    enable_batch_push: bool = False
+    """Several entries in one push."""
+    max_batch_push_size: int = 4 * 1024
+    """Bytes of entries at which a batch is sent."""
+    peer_push_throttle_point: int = 300 * 1024 * 1024
+    """Bytes that a peer is behind before its pushes are limited."""
+    peer_push_quota: int = 20 * 1024 * 1024
+    """Bytes per second to such a peer."""
 
     def __attrs_post_init__(self) -> None:
         if self.self_id not in self.peers:

@@ -1,7 +1,6 @@
 """A leader's side of replication to one peer, without network and clock.
 
-Section 6.1, class DLedgerEntryPusher.EntryDispatcher, without batches (`isEnableBatchPush`) and without the limit of
-bytes per second for peers that are far behind.
+Section 6.1, class DLedgerEntryPusher.EntryDispatcher.
 """
 
 from typing import Any, Final
@@ -11,8 +10,10 @@ import attrs
 from rmqlab.dledger.acks import Acks
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
+from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member
+from rmqlab.dledger.quota import Quota
 
 MOST_PENDING: Final = 1000
 """APPENDs without response."""
@@ -35,6 +36,15 @@ class Push:
     request: PushEntryRequest
 
 
+@attrs.frozen
+class _Sent:
+    """An APPEND without response."""
+
+    at: int
+    count: int
+    """Entries in it."""
+
+
 @attrs.define
 class Pusher:
     """Brings the log of one peer in line with the leader's, then appends to it.
@@ -53,8 +63,11 @@ class Pusher:
     """The entry to compare next; -1: the last one."""
     _write_index: int = -1
     """The entry to append next."""
-    _pending: dict[int, int] = attrs.field(factory=dict)
-    """Times of APPENDs without response, by index."""
+    _pending: dict[int, _Sent] = attrs.field(factory=dict)
+    """APPENDs without response, by the index of their first entry."""
+    _quota: Quota = attrs.Factory(lambda self: Quota(self.member.settings.peer_push_quota), takes_self=True)
+    _rests_until: int | None = None
+    """While the quota is used up. The next entry is counted already."""
     _awaited: Push | None = None
     """The COMPARE or TRUNCATE whose response is awaited."""
     _pushed_at: int = NEVER
@@ -76,10 +89,12 @@ class Pusher:
             return None
         if self.type is not PushType.APPEND:
             return None if self.store.end_index == -1 else self._paused_until
+        if self._rests_until is not None:
+            return self._rests_until
         repeat = self._pending.get(self.acks.watermark(self.peer) + 1)
         times = [self._pushed_at + COMMIT_INTERVAL_MS + 1]
         if repeat is not None:
-            times.append(repeat + PUSH_TIMEOUT_MS + 1)
+            times.append(repeat.at + PUSH_TIMEOUT_MS + 1)
         return max(self._paused_until, min(times))
 
     def work(self, now: int) -> None:
@@ -112,6 +127,7 @@ class Pusher:
     def _start_comparing(self) -> None:
         self.type, self._awaited = PushType.COMPARE, None
         self._compare_index = -1
+        self._rests_until = None
         self._pending.clear()
 
     def _fail(self, now: int) -> None:
@@ -119,9 +135,8 @@ class Pusher:
         self._start_comparing()
         self._paused_until = now + PAUSE_MS
 
-    def _send(self, push_type: PushType, index: int, now: int) -> Push:
-        entry = None if push_type is PushType.COMMIT else EntryBody.of(self.store.get(index))
-        member = self.member
+    def _send(self, push_type: PushType, now: int, *entries: Entry, is_batch: bool = False) -> Push:
+        bodies, member = [EntryBody.of(entry) for entry in entries], self.member
         request = PushEntryRequest(
             group=member.settings.group,
             leader_id=member.self_id,
@@ -129,7 +144,8 @@ class Pusher:
             remote_id=self.peer,
             term=self._term,
             type=push_type,
-            entry=entry,
+            entry=bodies[0] if bodies and not is_batch else None,
+            batch_entry=bodies if is_batch else [],
             commit_index=self.store.committed_index,
         )
         push = Push(self.peer, request)
@@ -146,7 +162,7 @@ class Pusher:
             return
         if not self.store.begin_index <= self._compare_index <= self.store.end_index:
             self._compare_index = self.store.end_index
-        self._awaited = self._send(PushType.COMPARE, self._compare_index, now)
+        self._awaited = self._send(PushType.COMPARE, now, self.store.get(self._compare_index))
 
     def _compared(self, response: PushEntryResponse, now: int) -> None:
         """Follow the table of section 6.1."""
@@ -169,7 +185,7 @@ class Pusher:
 
     def _truncate(self, index: int, now: int) -> None:
         self.type = PushType.TRUNCATE
-        self._awaited = self._send(PushType.TRUNCATE, index, now)
+        self._awaited = self._send(PushType.TRUNCATE, now, self.store.get(index))
 
     def _start_appending(self, index: int, now: int) -> None:
         """The peer's log equals ours up to an index."""
@@ -182,24 +198,53 @@ class Pusher:
 
     def _append(self, now: int) -> None:
         """Send all entries that the peer lacks, without waiting (dledger#34)."""
-        watermark = self.acks.watermark(self.peer)
+        watermark, push = self.acks.watermark(self.peer), self._push_batch if self._has_batches else self._push_one
         while self._write_index <= self.store.end_index:
             if len(self._pending) >= MOST_PENDING:
-                self._pending = {index: sent for index, sent in self._pending.items() if index >= watermark}
-            if len(self._pending) >= MOST_PENDING:
+                self._pending = {first: sent for first, sent in self._pending.items() if first + sent.count > watermark}
+            if len(self._pending) >= MOST_PENDING or not push(self._write_index, now):
                 break
-            self._push(self._write_index, now)
-            self._write_index += 1
+            self._write_index += self._pending[self._write_index].count
         else:
             if now - self._pushed_at > COMMIT_INTERVAL_MS:
-                self._send(PushType.COMMIT, -1, now)
-        sent = self._pending.get(watermark + 1)
-        if sent is not None and now - sent > PUSH_TIMEOUT_MS:
-            self._push(watermark + 1, now)
+                self._send(PushType.COMMIT, now)
+        repeated = self._pending.get(watermark + 1)
+        if repeated is not None and now - repeated.at > PUSH_TIMEOUT_MS and self._rests_until is None:
+            push(watermark + 1, now, repeated.count)
 
-    def _push(self, index: int, now: int) -> None:
-        self._send(PushType.APPEND, index, now)
-        self._pending[index] = now
+    @property
+    def _has_batches(self) -> bool:
+        return self.member.settings.enable_batch_push
+
+    def _push_one(self, index: int, now: int, _count: int = 1) -> bool:
+        """Push an entry. False if the quota of a peer far behind is used up (dledger#61)."""
+        entry = self.store.get(index)
+        if self._rests_until is None:
+            wait = self._quota.use(entry.size, now) if self._is_far_ahead_of(entry) else 0
+            self._rests_until = now + wait if wait else None
+        if self._rests_until is not None and now < self._rests_until:
+            return False
+        self._rests_until = None
+        self._send(PushType.APPEND, now, entry)
+        self._pending[index] = _Sent(now, 1)
+        return True
+
+    def _is_far_ahead_of(self, entry: Entry) -> bool:
+        if self.store.end_index - entry.index <= MOST_PENDING:
+            return False
+        return self.store.data.max_offset - entry.pos >= self.member.settings.peer_push_throttle_point
+
+    def _push_batch(self, first: int, now: int, count: int = 0) -> bool:
+        """Push `count` entries, or as many as make a batch (dledger#38)."""
+        entries: list[Entry] = []
+        size, limit = 0, self.member.settings.max_batch_push_size
+        last = first + count - 1 if count else self.store.end_index
+        while first + len(entries) <= last and (count or size < limit):
+            entries.append(self.store.get(first + len(entries)))
+            size += entries[-1].size
+        self._send(PushType.APPEND, now, *entries, is_batch=True)
+        self._pending[first] = _Sent(now, len(entries))
+        return True
 
     # ---- responses ----
 
@@ -223,7 +268,8 @@ class Pusher:
         code = response.dledger_code if response else DLedgerCode.NETWORK_ERROR
         if response and response.index is not None and code is DLedgerCode.SUCCESS:
             self._pending.pop(response.index, None)
-            self.acks.report(response.term, self.peer, response.index, now)
+            others = max(0, response.count - 1) if self._has_batches else 0
+            self.acks.report(response.term, self.peer, response.index + others, now)
         elif code is DLedgerCode.INCONSISTENT_STATE and self.type is PushType.APPEND:
             self._start_comparing()
 

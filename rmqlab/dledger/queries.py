@@ -1,6 +1,6 @@
-"""Responses to requests of DLedger's own clients: METADATA and GET (section 2.1).
+"""Responses to requests of clients that only read: METADATA and GET.
 
-Class DLedgerServer. A third one, APPEND, would put bytes into a broker's log that are no message; it is not served.
+Section 2.1, class DLedgerServer.
 """
 
 from rmqlab.dledger.bodies import (

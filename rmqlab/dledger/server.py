@@ -9,6 +9,7 @@ from typing import Final, Generic, Self, TypeVar
 import attrs
 
 from rmqlab.dledger.bodies import (
+    AppendEntryRequest,
     AppendEntryResponse,
     GetEntriesRequest,
     HeartBeatRequest,
@@ -24,9 +25,9 @@ from rmqlab.dledger.bodies import (
     VoteResponse,
     refusal,
 )
-from rmqlab.dledger.codes import DLedgerError, DLedgerRequestCode
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError, DLedgerRequestCode
 from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
-from rmqlab.dledger.entry import Entry
+from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
 from rmqlab.dledger.entrystore import EntryStore, Prepare
 from rmqlab.dledger.member import Member
 from rmqlab.dledger.peerlists import PeerLists
@@ -52,6 +53,13 @@ Caller = TypeVar("Caller")
 """What the owner needs to send a response: a connection and the number of a request."""
 Appender = TypeVar("Appender")
 """What the owner needs to finish an append."""
+
+
+@attrs.frozen
+class ClientAppend(Generic[Caller]):
+    """An append of a client of DLedger, which `caller` has sent."""
+
+    caller: Caller
 
 
 @attrs.frozen(eq=False)
@@ -80,17 +88,22 @@ class Server(Generic[Appender, Caller]):
     member: Member
     store: EntryStore
     elector: Elector
-    replication: Replication[Appender, Caller]
+    replication: Replication[Appender | ClientAppend[Caller], Caller]
     transfer: Transfer[Caller]
     peer_lists: PeerLists
     _calls: list[Call] = attrs.field(factory=list)
     _responses: list[tuple[Caller, Message]] = attrs.field(factory=list)
     _role_changes: list[RoleChange] = attrs.field(factory=list)
+    _outcomes: list[tuple[Appender, AppendEntryResponse]] = attrs.field(factory=list)
+    prepare: Prepare | None = None
+    """Changes each appended body: the AppendHook of a broker."""
+    accepts: Callable[[bytes], bool] = lambda _body: True
+    """Whether a client may append a body."""
 
     @classmethod
     def of(cls, member: Member, store: EntryStore, random_below: Callable[[int], int]) -> Self:
         """Return the server of a member with an open log."""
-        replication: Replication[Appender, Caller] = Replication.of(member, store)
+        replication: Replication[Appender | ClientAppend[Caller], Caller] = Replication.of(member, store)
         elector = Elector(member, random_below)
         transfer: Transfer[Caller] = Transfer(elector, replication.acks)
         return cls(member, store, elector, replication, transfer, PeerLists(member.settings))
@@ -109,7 +122,8 @@ class Server(Generic[Appender, Caller]):
 
     def take_outcomes(self) -> list[tuple[Appender, AppendEntryResponse]]:
         """Return the appends that are decided, once."""
-        return self.replication.take_outcomes()
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
 
     def take_role_changes(self) -> list[RoleChange]:
         """Return the changes since the last call, oldest first."""
@@ -132,11 +146,9 @@ class Server(Generic[Appender, Caller]):
         self.elector.tick(now)
         self._settle(now)
 
-    def append(
-        self, bodies: Sequence[bytes], appender: Appender, now: int, prepare: Prepare | None = None
-    ) -> list[Entry]:
+    def append(self, bodies: Sequence[bytes], appender: Appender, now: int) -> list[Entry]:
         """Append as leader. Raises as `Acks.append`."""
-        entries = self.replication.append(bodies, appender, now, prepare)
+        entries = self.replication.append(bodies, appender, now, self.prepare)
         self._settle(now)
         return entries
 
@@ -162,6 +174,8 @@ class Server(Generic[Appender, Caller]):
                 self._responses.append((caller, handle_metadata(self.member, MetadataRequest.decode(body))))
             case DLedgerRequestCode.GET:
                 self._responses.append((caller, handle_get(self.member, self.store, GetEntriesRequest.decode(body))))
+            case DLedgerRequestCode.APPEND:
+                self._handle_append(AppendEntryRequest.decode(body), caller, now)
         self._settle(now)
 
     def _ask_for_list(self, peer: str) -> None:
@@ -194,6 +208,24 @@ class Server(Generic[Appender, Caller]):
         else:
             self._responses.append((caller, self.elector.handle_heart_beat(request, now)))
 
+    def _handle_append(self, request: AppendEntryRequest, caller: Caller, now: int) -> None:
+        """Append a client's body; the response follows the quorum's decision (dledger#62).
+
+        BodyError for one that cannot be an entry, and OSError if it cannot be written, where DLedger fails too.
+        """
+        if request.body is None or len(request.body) + BODY_OFFSET > MAX_ENTRY:
+            raise BodyError(f"APPEND without a body of at most {MAX_ENTRY - BODY_OFFSET} bytes")
+        try:
+            self.member.check_recipient(request)
+            self._check_body(request.body)
+            self.replication.append([request.body], ClientAppend(caller), now, self.prepare)
+        except DLedgerError as exc:
+            self._responses.append((caller, refusal(AppendEntryResponse, request, exc.code, self.member.leader_id)))
+
+    def _check_body(self, body: bytes) -> None:
+        if self.member.is_leader and not self.accepts(body):
+            raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, "a body that no dispatcher can read")
+
     # ---- from part to part ----
 
     def _settle(self, now: int) -> None:
@@ -208,6 +240,11 @@ class Server(Generic[Appender, Caller]):
             for change in transferred:
                 self.transfer.observe(change)
             self._role_changes += transferred
+        for appender, outcome in self.replication.take_outcomes():
+            if isinstance(appender, ClientAppend):
+                self._responses.append((appender.caller, outcome))
+            else:
+                self._outcomes.append((appender, outcome))
         self._responses += self.replication.take_responses()
         self._responses += self.transfer.take_responses()
         self._calls += map(self._election_call, self.elector.take_requests())

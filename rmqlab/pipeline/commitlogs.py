@@ -131,8 +131,14 @@ def topics_of(log: Log[P]) -> set[str]:
 
 
 def log_files(log: Log[P]) -> list[P]:
-    """Return the files of a log, oldest first."""
-    return sorted(path for path in log.directory.iterdir() if _is_log_file(path))
+    """Return the files of a log, oldest first.
+
+    The entries of a member may continue a plain log (docs/protocol/dledger.md, section 8.5).
+    """
+    plain = store_of(log.directory) / "commitlog"
+    places = [plain, log.directory] if log.directory.name == "data" and plain.is_dir() else [log.directory]
+    found = [path for place in places for path in place.iterdir() if _is_log_file(path)]
+    return sorted(found, key=lambda path: path.name)
 
 
 def ranges_of(log: Log[AnyPath], range_bytes: int) -> list[Range]:

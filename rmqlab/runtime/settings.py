@@ -39,7 +39,8 @@ _IRREGULAR = {
     "store_path_dledger_commit_log": "storePathDLedgerCommitLog",
     "use_tls": "useTLS",
 }
-_IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()}
+_IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBatchPush": "is_enable_batch_push"}
+"""Names that RocketMQ reads. Its setter of `isEnableBatchPush` has another name."""
 
 
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")

@@ -72,10 +72,10 @@ class Cleaner:
 
         Never raises OSError: if the disk refuses to delete a file, the next round tries again, as in RocketMQ.
         """
-        files, now = self.log.files.files, self.now_millis()
+        files, now = self.log.all_files, self.now_millis()
         # RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the next file's first
         # record is used: one put writes both. Without such a record, the next file has just been created.
-        stored = [self.log.stored_at(following.first_offset + self.log.lead) for following in files[1:]]
+        stored = [self.log.stored_at(following.first_offset + self.log.lead_in(following)) for following in files[1:]]
         count = cleaning.expired_count(
             [at if at >= 0 else now for at in stored],
             self.config,
@@ -85,6 +85,7 @@ class Cleaner:
             by_hand=self._rounds_by_hand > 0,
             extra_hours=self.log.extra_hours,
         )
+        count = min(count, self.log.droppable)
         self._rounds_by_hand = max(0, self._rounds_by_hand - 1)
         deleted = [file.path.name for file in files[:count]]
         refusals = self._try_each([self.log.drop_first] * count)

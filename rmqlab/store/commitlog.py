@@ -68,6 +68,19 @@ class CommitLog:
         """The end of what is stored."""
         return self.files.max_offset
 
+    @property
+    def all_files(self) -> list[LogFile]:
+        """The files, oldest first."""
+        return self.files.files
+
+    def file_at(self, offset: int) -> LogFile | None:
+        """Return the file that holds this offset, written or not."""
+        return self.files.file_at(offset)
+
+    def lead_in(self, _file: LogFile) -> int:
+        """Bytes before each record of a file that are no part of it."""
+        return self.lead
+
     def load(self) -> None:
         """Map the existing files. StoreCorrupt, OSError."""
         self.files.load()
@@ -91,6 +104,11 @@ class CommitLog:
         return walk_records(view, start, limit, check_crc=True)
 
     # ---- expired files, full disks ----
+
+    @property
+    def droppable(self) -> int:
+        """The number of oldest files that may be deleted."""
+        return max(0, len(self.all_files) - 1)
 
     @property
     def extra_hours(self) -> int:
@@ -189,7 +207,7 @@ class CommitLog:
 
         Possibly empty.
         """
-        file = self.files.file_at(offset)
+        file = self.file_at(offset)
         if file is None:
             return memoryview(b"")
         at = offset - file.first_offset
@@ -197,7 +215,7 @@ class CommitLog:
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """Return exactly these bytes; None if one file does not have all of them."""
-        file = self.files.file_at(offset)
+        file = self.file_at(offset)
         if file is None:
             return None
         at = offset - file.first_offset
@@ -205,7 +223,7 @@ class CommitLog:
 
     def record(self, offset: int) -> memoryview | None:
         """Return the whole record that starts at `offset`, or None."""
-        file = self.files.file_at(offset)
+        file = self.file_at(offset)
         if file is None:
             return None
         at = offset - file.first_offset

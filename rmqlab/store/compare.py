@@ -24,7 +24,7 @@ from rmqlab.remoting.message import (
     decode_message,
 )
 from rmqlab.store.disk import Disk, StoreError
-from rmqlab.store.logplaces import is_unused, lead_at, log_directory
+from rmqlab.store.logplaces import files_in, is_unused, lead_at, log_directory
 from rmqlab.store.recovery import record_size
 from rmqlab.store.scan import begins_record, next_record
 from rmqlab.store.sparse import data_end
@@ -359,9 +359,7 @@ def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
 
 
 def _files(directory: Path) -> Sequence[Path]:
-    if not directory.is_dir():
-        return []
-    return sorted(path for path in directory.iterdir() if path.name.isdigit() and path.stat().st_size)
+    return [path for path in files_in(directory) if path.stat().st_size]
 
 
 @contextlib.contextmanager

@@ -217,7 +217,7 @@ class Dispatcher:
         start = self.offset = max(self.offset, self.log.min_offset)
         limit, entered = min(self.log.max_offset, start + max_bytes), self.entered
         while self.offset < limit:
-            file = self.log.files.file_at(self.offset)
+            file = self.log.file_at(self.offset)
             if file is None:
                 break
             keys: list[IndexEntry] | None = [] if may_index and self.index and self.indexed == self.offset else None
@@ -257,12 +257,14 @@ class Dispatcher:
         behind = self.offset - start
         limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
         while self.indexed < limit:
-            file = self.log.files.file_at(self.indexed)
+            file = self.log.file_at(self.indexed)
             if self.index is None or file is None:  # nothing to do, at a start with the index off
                 self.indexed = self.offset
                 break
             entries: list[IndexEntry] = []
-            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), entries, self.log.lead)
+            reached = self._keys.read(
+                file, self.indexed, min(limit, self.indexed + _CHUNK), entries, self.log.lead_in(file)
+            )
             if entries:
                 self.index.put(entries)
             self.indexed = min(reached, self.offset)
@@ -275,7 +277,7 @@ class Dispatcher:
 
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
         """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
-        lead = self.log.lead
+        lead = self.log.lead_in(file)
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
@@ -382,9 +384,10 @@ class Dispatcher:
             return at
         if self.log.is_blank(file, at):
             return file.size if file.is_full else at
-        if at + self.log.lead + 8 > file.wrote:
+        lead = self.log.lead_in(file)
+        if at + lead + 8 > file.wrote:
             return at
-        (magic,) = _MAGIC.unpack_from(file.map, at + self.log.lead)
+        (magic,) = _MAGIC.unpack_from(file.map, at + lead)
         if self.is_slave:
             # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
             if self._stuck_at != here:

@@ -175,7 +175,7 @@ class Flusher:
         """
         flushed = self.marks.log
         whole = self._whole_to(min(self._suspect_to, flushed + _REWRITTEN_AT_ONCE))
-        for file in self.log.files.files:
+        for file in self.log.all_files:
             start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (flushed, whole))
             file.rewrite(start, end)
         return whole
@@ -186,7 +186,7 @@ class Flusher:
         The last one may end after `limit`.
         """
         at, why = self._record_start(self.marks.log), Walk.BLANK
-        while at < limit and why is Walk.BLANK and (file := self.log.files.file_at(at)) is not None:
+        while at < limit and why is Walk.BLANK and (file := self.log.file_at(at)) is not None:
             first, view = file.first_offset, file.view[: file.wrote]
             end, why = self.log.walk(view, at - first, limit - first)
             view.release()

@@ -2,7 +2,8 @@
 
 A plain broker keeps records one after the other in `commitlog/`. A member of a DLedger group keeps them in
 `dledger-<selfId>/data/`, each behind the 48 bytes of its entry's header (docs/protocol/dledger.md, sections 1.1 to
-1.3). Readers of files recognize a header by itself, so they need no settings.
+1.3). Readers of files recognize a header by itself, so they need no settings. A member that was a plain broker before
+has both: its offsets continue those of the files in `commitlog/` (section 8.5).
 """
 
 import struct
@@ -19,9 +20,23 @@ _BLANK: Final = struct.Struct(">ii")
 
 
 def log_directory(root: Path) -> Path:
-    """Return the directory of a store's log files, whether it exists or not."""
+    """Return the directory of a store's log files, whether it exists or not.
+
+    Of a mixed log, that of its entries: see `files_in`.
+    """
     members = [path for path in sorted(root.glob("dledger-*/data")) if path.is_dir()]
     return members[0] if members else root / "commitlog"
+
+
+def files_in(directory: Path) -> list[Path]:
+    """Return the files of the log in a directory, oldest first.
+
+    Before those with a member's entries are the files of a plain log that they continue.
+    """
+    is_members = directory.name == "data" and directory.parent.name.startswith("dledger-")
+    places = [directory.parent.parent / "commitlog", directory] if is_members else [directory]
+    found = (path for place in places if place.is_dir() for path in place.iterdir() if path.name.isdigit())
+    return sorted(found, key=lambda path: path.name)
 
 
 def log_begin(root: Path) -> int:
@@ -29,9 +44,8 @@ def log_begin(root: Path) -> int:
 
     0 without one. Below it messages are expired.
     """
-    directory = log_directory(root)
-    names = (path.name for path in directory.iterdir()) if directory.is_dir() else iter(())
-    return min((int(name) for name in names if name.isdigit()), default=0)
+    files = files_in(log_directory(root))
+    return int(files[0].name) if files else 0
 
 
 def lead_at(view: memoryview, at: int, base: int) -> int:

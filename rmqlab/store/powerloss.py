@@ -16,7 +16,7 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks
 from rmqlab.store.lock import StoreLock
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.logplaces import files_in, log_directory
 from rmqlab.store.queuefile import count_until, last_end, queue_files, written_count, written_part
 from rmqlab.store.sparse import zero_from
 
@@ -64,7 +64,7 @@ def lose_unsynced(config: StoreConfig) -> Lost:
             entries += written - kept
             if kept < written:
                 zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)
-        for path in _files(_log_directory(config)):
+        for path in files_in(_log_directory(config)):
             first = int(path.name)
             end = max(end, first + zero_from(path, max(0, marks.log - first), disk))
     finally:
@@ -112,7 +112,3 @@ def wipe_store(config: StoreConfig) -> int:
     finally:
         lock.release()
     return deleted
-
-
-def _files(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.iterdir() if path.name.isdigit()) if directory.is_dir() else []

@@ -119,7 +119,7 @@ class Puller:
                     result.buffers.append(view[run_start - file_start : run_end - file_start])
                 run_start = run_end = 0
                 if not file_start <= physical or physical + record_size > file_end:
-                    file = log.files.file_at(physical)
+                    file = log.file_at(physical)
                     if file is None or physical + record_size > file.end_offset:
                         removed = True
                         resume_at = (physical // log.files.file_size + 1) * log.files.file_size

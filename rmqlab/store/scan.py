@@ -25,7 +25,7 @@ from rmqlab.remoting.message import (
     decode_message,
 )
 from rmqlab.store.disk import Disk
-from rmqlab.store.logplaces import is_unused, lead_at
+from rmqlab.store.logplaces import files_in, is_unused, lead_at
 from rmqlab.store.sparse import data_end
 
 _HEAD: Final = struct.Struct(">ii20xq")
@@ -69,7 +69,7 @@ class LogScan:
 
         Their CRC is not checked: see `StoredMessage.is_intact`.
         """
-        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
+        for path in files_in(self.directory):
             if not path.stat().st_size:
                 continue
             with _mapped(path) as view:

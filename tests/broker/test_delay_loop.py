@@ -185,7 +185,7 @@ async def group(store: MessageStore, alarm: DueAlarm, tmp_path: pathlib.Path, nu
 async def test_a_group_decides_on_a_message_before_the_next_of_its_level_is_put(
     group: Group, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """dledger#58: the offset moves when a quorum has the message, and the next one follows at once."""
+    """dledger#58: the offset moves then, and the next one follows at once."""
     assert (len(group.decisions), group.delay.offsets) == (1, {})
     await trio.sleep(60)
     assert (len(group.decisions), group.delay.offsets) == (1, {})

@@ -86,6 +86,15 @@ def test_what_has_no_effect_is_a_remark() -> None:
     assert try_settings({"use_tls": True}) == ["no effect here: use_tls"]
 
 
+def test_settings_of_a_group_are_checked_as_those_of_its_member() -> None:
+    """Issue 16, "Bad input": a DLedger setting on a plain group, and an unknown peer."""
+    settings = {"preferred_leader_id": "n2", "is_enable_batch_push": True}
+    assert try_settings(settings) == ["no effect here: preferred_leader_id, is_enable_batch_push"]
+    assert try_settings(settings, 3) == []
+    with pytest.raises(BadSettingsError, match="preferred_leader_id: n7 is not among the members n0, n1, n2"):
+        try_settings({"preferred_leader_id": "n7"}, 3)
+
+
 @pytest.mark.parametrize(
     ("typed", "value"),
     [

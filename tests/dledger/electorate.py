@@ -64,11 +64,18 @@ class Electorate:
     """The members that were leader, by term."""
     nodes: dict[str, Node] = attrs.field(init=False)
     _events: list[tuple[int, int, Callable[[], None]]] = attrs.field(factory=list)
+    enable_batch_push: bool = False
     _count: int = 0
 
     def __attrs_post_init__(self) -> None:
         peers = {f"n{number}": f"host:{number}" for number in range(self.size)}
-        self.nodes = {peer: Node(GroupSettings(group="g", self_id=peer, peers=peers), self.chance) for peer in peers}
+        self.nodes = {
+            peer: Node(
+                GroupSettings(group="g", self_id=peer, peers=peers, enable_batch_push=self.enable_batch_push),
+                self.chance,
+            )
+            for peer in peers
+        }
 
     def run(self, duration: int) -> None:
         """Let time pass; each member ticks at each step."""

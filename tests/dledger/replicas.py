@@ -27,6 +27,8 @@ class Replicas(Electorate):
     acknowledged: dict[int, bytes] = attrs.field(factory=dict, init=False)
     """Bodies whose append succeeded, by index."""
     refused: list[AppendEntryResponse] = attrs.field(factory=list, init=False)
+    batches: list[int] = attrs.field(factory=list, init=False)
+    """Number of entries of each batch that was sent."""
 
     @classmethod
     def of(cls, root: Path, size: int, seed: int, **settings: float) -> "Replicas":
@@ -79,6 +81,7 @@ class Replicas(Electorate):
 
     def _push(self, sender: str, replication: Replication[bytes, Reply], push: Push) -> None:
         raw = push.request.encode()
+        self.batches.append(len(push.request.batch_entry))
         is_answered = [False]
 
         def give(response: PushEntryResponse | None) -> None:

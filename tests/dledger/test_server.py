@@ -2,10 +2,14 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from rmqlab.dledger.bodies import (
+    AppendEntryRequest,
+    AppendEntryResponse,
     HeartBeatRequest,
     HeartBeatResponse,
     LeadershipTransferRequest,
@@ -14,7 +18,7 @@ from rmqlab.dledger.bodies import (
     VoteRequest,
     VoteResponse,
 )
-from rmqlab.dledger.codes import DLedgerRequestCode
+from rmqlab.dledger.codes import DLedgerCode, DLedgerRequestCode
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Member, Role
@@ -163,3 +167,41 @@ def test_foreign_bytes_and_codes(group: Group) -> None:
         server.handle(DLedgerRequestCode.VOTE, b"\x00", "peer", 0)
     server.handle(DLedgerRequestCode.PULL, b"{}", "peer", 0)
     assert server.take_responses() == []
+
+
+def appended(group: Group, peer: str, **changes: Any) -> AppendEntryResponse:
+    """Send a member an APPEND, and return the response."""
+    request = msgspec.structs.replace(AppendEntryRequest(group="g", remote_id=peer, body=b"by a client"), **changes)
+    group.servers[peer].handle(DLedgerRequestCode.APPEND, request.encode(), "client", group.now)
+    group.run(3000)
+    response = group.operator.pop()
+    assert isinstance(response, AppendEntryResponse)
+    return response
+
+
+def test_a_client_appends_by_request(group: Group) -> None:
+    """dledger#62: the response is that of a quorum."""
+    group.run(10_000)
+    leader = group.leader
+    server = group.servers[leader]
+    server.prepare = lambda position, body: b"%d " % position + body[2:]
+    response = appended(group, leader)
+    assert (response.code, response.index, response.pos, response.leader_id) == (200, 0, 0, leader)
+    assert [each.store.get(0).body for each in group.servers.values()] == [b"0  a client"] * 3
+    assert group.acknowledged == []
+
+
+def test_appends_of_clients_that_are_refused(group: Group) -> None:
+    """dledger#62"""
+    group.run(10_000)
+    leader = group.leader
+    other = next(peer for peer in PEERS if peer != leader)
+    assert appended(group, other).dledger_code is DLedgerCode.NOT_LEADER
+    assert appended(group, leader, remote_id=other).dledger_code is DLedgerCode.UNKNOWN_MEMBER
+    group.servers[leader].accepts = lambda _body: False
+    refused = appended(group, leader)
+    assert (refused.dledger_code, refused.leader_id) == (DLedgerCode.UNEXPECTED_ARGUMENT, leader)
+    for body in (None, bytes(4 * 2**20 - 47)):
+        with pytest.raises(BodyError, match="APPEND without a body"):
+            appended(group, leader, body=body)
+    assert group.servers[leader].store.end_index == -1

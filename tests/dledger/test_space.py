@@ -40,7 +40,7 @@ def test_a_full_disk_refuses_appends_of_any_role_but_no_truncate(tmp_path: Path)
 
 
 def test_a_leader_with_a_full_disk_leads_on_and_refuses_appends(group: Replicas) -> None:
-    """dledger#59: nothing looks at the disk but appends, so no other member is elected (issue 287 of DLedger)."""
+    """dledger#59: no other member is elected (issue 287 of DLedger)."""
     leader = group.leader()
     term = group.nodes[leader].member.term
     fill(group, leader)
@@ -87,7 +87,7 @@ def test_a_member_with_a_full_disk_is_elected(group: Replicas) -> None:
 def test_a_follower_whose_next_entry_has_expired_begins_where_the_leader_begins(
     group: Replicas, *, is_elected_anew: bool
 ) -> None:
-    """dledger#60: there is no INSTALL in 0.3.1.2; a comparison ends with TRUNCATE at the leader's begin."""
+    """dledger#60: a comparison ends with TRUNCATE at the leader's begin."""
     leader = group.leader()
     behind, other = group.followers_of(leader)
     group.isolated.add(behind)

@@ -1,11 +1,13 @@
 """DLedger groups of brokers of both kinds, from RocketMQ's own settings."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
+from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.entry import EntryHeader
 from tests.interop import kinds, rawrequest
 from tests.interop.java import Java
@@ -41,6 +43,8 @@ class LedgerGroup:
     directory: Path
     namesrv: str
     peers: str
+    settings: Mapping[str, object] = attrs.field(factory=dict)
+    """Of all members."""
     members: dict[str, BrokerServer] = attrs.field(factory=dict)
     kinds: dict[str, str] = attrs.field(factory=dict)
     servers: dict[str, BrokerServer] = attrs.field(factory=dict)
@@ -50,7 +54,7 @@ class LedgerGroup:
         self.kinds[peer] = kind
         store = self.directory / peer / "store"
         self.members[peer] = _member(
-            kind, self.java, self.directory / peer / kind, self.namesrv, self.peers, peer, store
+            kind, self.java, self.directory / peer / kind, self.namesrv, self.peers, peer, store, self.settings
         )
 
     def start(self, *peers: str) -> None:
@@ -89,6 +93,20 @@ class LedgerGroup:
                 return read
             read += bodies
 
+    def transfer(self, leader: str, transferee: str) -> dict[str, Any]:
+        """Ask the leader to hand over, as DLedger's own tool does; its response."""
+        saved = (self.directory / leader / "store" / f"dledger-{leader}" / "currterm").read_text()
+        address = dict(each.split("-", 1) for each in self.peers.split(";"))[leader]
+        return rawrequest.dledger(
+            address,
+            DLedgerRequestCode.LEADERSHIP_TRANSFER,
+            group=BROKER_NAME,
+            remoteId=leader,
+            transferId=leader,
+            transfereeId=transferee,
+            term=int(saved.partition("currTerm=")[2].split()[0]),
+        )
+
     def wait_same(self) -> None:
         """Wait until all running members serve the same number of messages in queue 0."""
 
@@ -116,13 +134,13 @@ def _whole_entries(raw: bytes, first: int) -> bytes:
 
 @contextlib.contextmanager
 def ledger_group(
-    java: Java, directory: Path, member_kinds: Sequence[str], *, nameserver: str = "ours"
+    java: Java, directory: Path, member_kinds: Sequence[str], *, nameserver: str = "ours", **settings: object
 ) -> Iterator[LedgerGroup]:
     """A nameserver and a group, none of whose members runs yet."""
     ports = [free_port() for _ in member_kinds]
     peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports))
     with kinds.nameserver(nameserver, java, directory) as running:
-        group = LedgerGroup(java, directory, running.address, peers)
+        group = LedgerGroup(java, directory, running.address, peers, settings)
         for number, kind in enumerate(member_kinds):
             group.put(f"n{number}", kind)
         try:
@@ -132,7 +150,16 @@ def ledger_group(
                 member.kill()
 
 
-def _member(kind: str, java: Java, directory: Path, namesrv: str, peers: str, peer: str, store: Path) -> BrokerServer:
+def _member(
+    kind: str,
+    java: Java,
+    directory: Path,
+    namesrv: str,
+    peers: str,
+    peer: str,
+    store: Path,
+    settings: Mapping[str, object],
+) -> BrokerServer:
     """A member that is not started yet."""
     values: dict[str, object] = {
         **FILES,
@@ -143,6 +170,7 @@ def _member(kind: str, java: Java, directory: Path, namesrv: str, peers: str, pe
         "dLegerGroup": BROKER_NAME,
         "dLegerPeers": peers,
         "dLegerSelfId": peer,
+        **settings,
     }
     if kind == "ours":
         return OurMember(directory, namesrv, settings=values)

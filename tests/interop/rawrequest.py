@@ -60,6 +60,13 @@ def _exactly(data: bytes, length: int) -> bytes:
     return data
 
 
+def dledger(address: str, code: int, **members: object) -> dict[str, Any]:
+    """A request to the port of a DLedger member: the JSON of its response's body."""
+    answer = ask(address, code, {}, json.dumps(members).encode())
+    body: dict[str, Any] = json.loads(answer.body)
+    return body | {"header code": answer.code}
+
+
 def route_of(namesrv: str, topic: str) -> dict[str, dict[int, str]]:
     """Broker name to {broker id: address} as this nameserver believes.
 

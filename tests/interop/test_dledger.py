@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rawrequest
+from tests.interop import kinds, rawrequest
 from tests.interop.java import Java
-from tests.interop.ledgergroup import LedgerGroup, ledger_group
+from tests.interop.ledgergroup import FILES, LedgerGroup, ledger_group
+from tests.interop.server import BROKER_NAME
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
@@ -94,3 +95,56 @@ def test_files_are_read_by_the_other_kind(java: Java, tmp_path: Path) -> None:
             assert bodies[-1] == b"after the exchange"
         group.stop(*ALL)
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+@pytest.mark.long
+def test_leadership_moves_between_both_kinds_and_batches_reach_them(java: Java, tmp_path: Path) -> None:
+    """dledger#12, #21, #22, #38: request 51005 to either kind, then a catch-up."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours"), enableBatchPush="true") as group:
+        group.start(*ALL)
+        led: list[str] = []
+        while led.count("real") < 1 or led[-1] != "ours":
+            assert len(led) < MOST_TURNS
+            leader = group.leader()
+            transferee = next(peer for peer in ALL if group.kinds[peer] != group.kinds[leader])
+            response = group.transfer(leader, transferee)
+            assert (response["header code"], response["code"]) == (200, 200), response
+            assert group.leader() == transferee
+            led.append(group.kinds[transferee])
+            behind = next(peer for peer in ALL if group.kinds[peer] != group.kinds[transferee])
+            group.kill(behind)
+            send_some(group, group.leader(), *(b"%d under %d" % (number, len(led)) for number in range(60)))
+            group.start(behind)
+            leader = group.leader()
+            group.wait_same()
+            assert group.bodies(behind) == group.bodies(leader)
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("former", ["ours", "real"])
+def test_a_group_continues_a_plain_log(former: str, java: Java, tmp_path: Path) -> None:
+    """dledger#56: each member starts on a copy of one plain broker's store."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
+        plain = kinds.broker(former, java, tmp_path / "plain", group.namesrv, role="ASYNC_MASTER", settings=FILES)
+        with plain:
+            old = [b"old %d" % number + bytes(20_000) for number in range(90)]
+            for body in old:
+                assert rawrequest.send(plain.address, BROKER_NAME, body).code == rawrequest.SUCCESS
+            plain.stop()
+        for peer in ALL:
+            shutil.copytree(plain.store, tmp_path / peer / "store")
+        group.start(*ALL)
+        for turn in range(2):
+            leader = group.leader()
+            send_some(group, leader, *(b"new %d.%d" % (turn, number) + bytes(20_000) for number in range(30)))
+            group.wait_same()
+            for peer in ALL:
+                bodies = group.bodies(peer)
+                assert (bodies[: len(old)], bodies) == (old, group.bodies(leader))
+            group.stop(*ALL)
+            if not turn:
+                group.start(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+        assert len(group.entries("n0")) > 2**20

@@ -105,7 +105,7 @@ async def test_a_wiped_member_gets_log_and_queues_again(group: Trio) -> None:
 
 
 async def test_a_member_whose_next_message_has_expired_begins_where_its_leader_begins(group: Trio) -> None:
-    """dledger#60: log, queues and offsets are those of the leader; what is older is gone."""
+    """dledger#60: log, queues and offsets are those of the leader."""
     await group.start(*ALL)
     leader = await group.leader()
     assert (await group.send(leader, b"old")).code == ResponseCode.SUCCESS

@@ -16,6 +16,8 @@ from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.dledger.groupstore import group_log
 from rmqlab.broker.dledger.membership import LogFollower
 from rmqlab.broker.dledger.putter import decide
+from rmqlab.dledger.bodies import AppendEntryRequest, AppendEntryResponse
+from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.pipeline.commitlogs import find_logs, log_files, stretches
 from rmqlab.remoting.batch import Batch, BatchItem
@@ -260,7 +262,7 @@ def test_a_full_disk_refuses_puts_and_appends(open_member: Open, monkeypatch: py
     assert member.put(b"x").is_stored
 
 
-def test_a_store_of_the_other_form_is_refused(open_member: Open, tmp_path: Path) -> None:
+def test_the_store_of_a_member_is_refused_to_a_plain_broker(open_member: Open) -> None:
     """Issue 16, bad input: one line, and nothing touched."""
     member = open_member("member")
     member.lead()
@@ -268,8 +270,20 @@ def test_a_store_of_the_other_form_is_refused(open_member: Open, tmp_path: Path)
     member.store.close()
     with pytest.raises(StoreError, match="this store is of a DLedger group"):
         MessageStore.open(small_config(member.root), now_millis=ManualClock())
-    plain = MessageStore.open(small_config(tmp_path / "plain"), now_millis=ManualClock())
-    plain.put(new_message())
-    plain.close()
-    with pytest.raises(StoreError, match="this store is of a plain broker"):
-        open_member("plain")
+
+
+def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) -> None:
+    """dledger#62: RocketMQ stores any bytes, and stops dispatch at them."""
+    member = open_member("member")
+    member.lead()
+    member.put(b"first")
+    record = bytes(member.store.message_at(48) or b"")
+    server = member.log.server
+    for body in (b"no record", record[:-1], record + b"x", record):
+        request = AppendEntryRequest(group="g", remote_id="n0", body=body)
+        server.handle(DLedgerRequestCode.APPEND, request.encode(), cast("Any", "client"), member.now[0])
+    member.work()
+    codes = [response.code for _, response in server.take_responses() if isinstance(response, AppendEntryResponse)]
+    assert sorted(codes) == [200, 411, 411, 411]
+    assert bodies(member) == [b"first", b"first"]
+    assert member.store.dispatch_behind_bytes == 0
