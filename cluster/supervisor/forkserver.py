@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
+from rmqlab.cluster.supervisor.rehearsal import rehearse
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
@@ -210,12 +211,12 @@ def _execute(birth: SpawnRequest) -> int:
 
 
 def preload(module: str) -> None:
-    """Import modules for children.
+    """Import a module for children, and rehearse their start.
 
     A failed import is reported by the child that needs it.
     """
     try:
-        importlib.import_module(module)
+        rehearse(importlib.import_module(module))
     except Exception:  # noqa: BLE001 -- logged here, and by the child with its node's name
         traceback.print_exc()
     gc.collect()

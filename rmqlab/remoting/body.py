@@ -175,6 +175,7 @@ def name_in(names: Sequence[str], given: object) -> str | None:
 
 
 _write = msgspec.json.Encoder().encode
+_LEAVES = frozenset({str, int, bool})
 
 
 @functools.cache
@@ -189,6 +190,8 @@ def _key(key: object, *, bare: bool) -> str:
 
 
 def _compact(value: object, *, bare: bool) -> str:
+    if type(value) in _LEAVES:  # most values; the abstract class Mapping is slow to check
+        return _write(value).decode()
     if isinstance(value, msgspec.Struct) and not _is_plain(type(value)):
         pairs = [(name, getattr(value, attribute)) for attribute, name in _members(type(value))]
         return "{" + ",".join(f'"{name}":{_compact(item, bare=bare)}' for name, item in pairs if item is not None) + "}"

@@ -1,0 +1,61 @@
+"""What every node does once at its start, done before the fork.
+
+Converters, codecs and decoders are built at their first use, and stay. A child that builds them takes the time and the
+memory for itself; built before the fork, all children share them.
+"""
+
+import contextlib
+import encodings.idna  # noqa: F401 -- imported by Python when the first address is checked
+import os
+from types import ModuleType
+
+from rmqlab.faults.process import faults_of_process
+from rmqlab.faults.rules import NodeRules
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfigSerializeWrapper
+from rmqlab.remoting.body import Body
+from rmqlab.runtime.clock import ClockSettings, RatedClock
+from rmqlab.runtime.control import (
+    CONTROL,
+    Event,
+    Hello,
+    Message,
+    Ready,
+    RulesSet,
+    SetRules,
+    Snapshot,
+    SnapshotRequest,
+    Stopping,
+)
+from rmqlab.runtime.settings import SettingsError
+
+FACTS = {"fact": [{"fact": ["", 0, 0.5, True, None, b"", ()]}]}
+"""A value of each type that facts have."""
+NO_RULES = NodeRules().to_plain()
+MESSAGES: tuple[Message, ...] = (
+    Hello("", 0), Ready(FACTS), Stopping(), Event(0, "", FACTS), SnapshotRequest(0), Snapshot(0, FACTS),
+    SetRules(0, NO_RULES), RulesSet(0),
+)  # fmt: skip
+BODIES: tuple[type[Body], ...] = (
+    ConsumerOffsets, DataVersion, DelayOffsets, KVTable, RegisterBrokerBody, SubscriptionGroupWrapper,
+    TopicConfigSerializeWrapper,
+)  # fmt: skip
+"""The bodies of a broker's files, of its registration, and of a slave's copies."""
+
+
+def rehearse(module: ModuleType) -> None:
+    """Do what a node of this module does first; nothing of it has an effect."""
+    faults_of_process(RatedClock(ClockSettings.starting_now()), NO_RULES)
+    decoder = CONTROL.decoder()
+    for message in MESSAGES:
+        decoder.feed(CONTROL.encode(message))
+    for _ in decoder.messages():
+        pass
+    for body in BODIES:
+        body.decode(b"{}").encode_pretty()
+    if (load_config := getattr(module, "load_config", None)) is not None:
+        with contextlib.suppress(SettingsError):  # some settings have no defaults
+            load_config(os.devnull)
