@@ -1,4 +1,7 @@
-"""Consumer offsets: show them at master and slaves, reset them (mqadmin consumerProgress, resetOffsetByTime)."""
+"""Consumer offsets: show them at master and slaves, and reset them.
+
+The model is mqadmin's resetOffsetByTime.
+"""
 
 from collections.abc import Mapping
 
@@ -63,7 +66,10 @@ class OffsetReset:
 
 
 async def show_offsets(operator: Operator, group: str, topic: str | None = None) -> GroupOffsets:
-    """Return the offsets of a group at every broker. OperationError for a group that is unknown and has none."""
+    """Return the offsets of a group at every broker.
+
+    OperationError for a group that is unknown and has none.
+    """
     group = group_name(group)
     committed: dict[MessageQueue, dict[int, int]] = {}
     unreachable = {}

@@ -242,7 +242,10 @@ async def _take_measure(context: StepContext, argument: tuple[str, str], label: 
 
 
 def _member(facts: Mapping[Any, Any], key: str) -> Any:
-    """Return a member of a node's facts. The keys of some maps, such as queue ids, are numbers."""
+    """Return a member of a node's facts.
+
+    The keys of some maps, such as queue ids, are numbers.
+    """
     return facts.get(key, facts.get(int(key)) if key.isdecimal() else None)
 
 

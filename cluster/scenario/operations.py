@@ -1,4 +1,6 @@
-"""Scenario actions that do what operators do (`rmqlab.cluster.operate`): their arguments and checks.
+"""Scenario actions that do what operators do: their arguments and checks.
+
+The operations are those of `rmqlab.cluster.operate`.
 
 create-topic = TOPIC or {topic, queues, read_queues, write_queues, permission, brokers}
 update-topic = {topic, ...}                      the same keys
@@ -35,7 +37,10 @@ from rmqlab.faults import near_miss
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """An argument of one of these actions: plain values, and the names in it that are checked before the run."""
+    """An argument of one of these actions.
+
+    It has plain values, and the names that are checked before the run.
+    """
 
     text: str
     """The argument as the run's record has it."""
@@ -55,7 +60,10 @@ class Operation:
 
 
 async def operate(supervisor: Supervisor, verb: str, operation: Operation) -> None:
-    """Do an operation on a cluster, and record its result. OperationError if it was not done."""
+    """Do an operation on a cluster, and record its result.
+
+    OperationError if it was not done.
+    """
     brokers = [node for node in supervisor.nodes.values() if node.kind is NodeKind.BROKER]
     connection = Connection(
         namesrv_addr=supervisor.namesrv_addr,

@@ -78,6 +78,7 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
             "state": "TRANSFER",
             "verdict": None,
             "trouble": None,
+            "metadata": None,
         }
     ]
 

@@ -108,7 +108,7 @@ async def create(
     from_min: FromMin = None,
     notify: Notify = None,
 ) -> groups.ChangedGroup:
-    """Create a consumer group at all masters, with RocketMQ's defaults for what is left out."""
+    """Create a consumer group at all masters; other settings are RocketMQ's defaults."""
     change = groups.GroupChange.of(
         group,
         broker_id=broker_id,
@@ -163,7 +163,10 @@ async def delete(
     *,
     offsets: Annotated[bool, typer.Option("--offsets", help="Delete its offsets, too.")] = False,
 ) -> groups.DeletedGroup:
-    """Delete a consumer group at all masters, with its retry and dead-letter topics. Does not ask."""
+    """Delete a consumer group at all masters, with its retry and dead-letter topics.
+
+    Does not ask.
+    """
     return await groups.delete_group(operator, group, drop_offsets=offsets)
 
 
