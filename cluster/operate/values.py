@@ -100,7 +100,8 @@ def parse_time(value: str | int, now_millis: int) -> int:
 def _date(text: str) -> dt.datetime:
     if (theirs := _MQADMIN_TIME.fullmatch(text)) is not None:  # mqadmin's yyyy-MM-dd#HH:mm:ss:SSS
         text = f"{theirs[1]}T{theirs[2]}.{theirs[3]}"
-    return dt.datetime.fromisoformat(text).astimezone()
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.astimezone()
 
 
 @attrs.frozen
