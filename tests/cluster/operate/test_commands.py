@@ -3,7 +3,6 @@
 import base64
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -58,7 +57,7 @@ class Lab:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A master and a slave, with the topic `orders`: three messages in its one queue."""
-    home: Path = tmp_path_factory.mktemp("home")
+    home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMQLAB_HOME", str(home))
         options = ("--role", "ASYNC_MASTER", "--detach", "--json", "--set", "brokerFastFailureEnable=false")
@@ -202,7 +201,7 @@ def test_a_group_is_created_reset_and_deleted(lab: Lab, topic: str) -> None:
 
     deleted = lab.json("groups", "delete", "shop", "--offsets")
     assert (deleted["brokers"], deleted["offsets_deleted"], deleted["members"]) == (["broker-a"], True, 0)
-    assert "unknown group 'shop'" in lab.error("offsets", "show", "shop")
+    assert "unknown group 'shop'" in lab.error("groups", "lag", "shop")
 
 
 def test_the_lag_of_a_group_that_consumed(lab: Lab) -> None:
