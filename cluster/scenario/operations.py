@@ -74,7 +74,7 @@ async def operate(supervisor: Supervisor, verb: str, operation: Operation) -> No
     run = ACTIONS[verb].run
     async with open_operator(connection) as operator:
         if operation.target:
-            result: object = [await run(operator, target=target, **operation.values) for target in targets]
+            result: object = [one for at in targets for one in await run(operator, target=at, **operation.values)]
         else:
             result = await run(operator, **operation.values)
     supervisor.record("", "operated", operation=f"{verb} {operation}", result=as_json(result))
@@ -197,7 +197,7 @@ class OperatorAction:
 
     read: Callable[[Any], Operation]
     """ValueError or TypeError for an invalid argument."""
-    run: Callable[..., Awaitable[object]]
+    run: Callable[..., Awaitable[Any]]
 
 
 ACTIONS: Mapping[str, OperatorAction] = {

@@ -133,10 +133,15 @@ def _has_offsets(ours: Mapping[Any, Any] | None, theirs: Mapping[Any, Any] | Non
     if ours is None or theirs is None or LEFT_OUT in ours or LEFT_OUT in theirs:
         return None
     return all(
-        isinstance(mine := ours.get(key, {}).get(queue), int) and mine >= offset
-        for key, queues in theirs.items()
-        for queue, offset in queues.items()
+        _at_least(_map(ours, key), queue, offset)
+        for key in theirs
+        for queue, offset in (_map(theirs, key) or {}).items()
     )
+
+
+def _at_least(offsets: Mapping[Any, Any] | None, queue: object, least: object) -> bool:
+    offset = (offsets or {}).get(queue)
+    return isinstance(offset, int) and isinstance(least, int) and offset >= least
 
 
 def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) -> dict[str, list[str]]:
@@ -234,7 +239,7 @@ def _list(facts: object, key: str) -> list[Any]:
     return part if isinstance(part, list) else []
 
 
-def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
+def _map(facts: object, key: object) -> Mapping[Any, Any] | None:
     """Return a member of a node's facts if it is a map; else None."""
     part = facts.get(key) if isinstance(facts, Mapping) else None
     return part if isinstance(part, Mapping) else None
