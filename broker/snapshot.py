@@ -11,6 +11,7 @@ from typing import TypeVar
 from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
+from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.runtime.bounds import LEFT_OUT
 
 K = TypeVar("K")
@@ -45,6 +46,11 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "nameservers": sorted(broker.registration.registered),
         "queues": len(store.queues.table),
         "topics": len(broker.topics.topics),
+        "topic_names": [*islice(reversed(broker.topics.topics), MOST_ENTRIES)],  # the newest ones
+        "metadata_versions": {
+            "topics": _version(broker.topics.data_version),
+            "groups": _version(broker.subscriptions.data_version),
+        },
         "consumers": _oldest(broker.consumers.groups, lambda group: len(group.members)),
         "producers": _oldest(broker.producers.groups, len),
         "consumer_groups": len(broker.consumers.groups),
@@ -70,6 +76,10 @@ def _oldest(table: Mapping[K, V], shown: Callable[[V], object]) -> dict[K | str,
     if len(table) > MOST_ENTRIES:
         kept[LEFT_OUT] = len(table) - MOST_ENTRIES
     return kept
+
+
+def _version(version: DataVersion) -> list[int]:
+    return [version.timestamp, version.counter]
 
 
 def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:

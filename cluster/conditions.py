@@ -10,6 +10,8 @@ route-gone TARGET          no running nameserver has it
 slave-caught-up TARGET     each running slave of the target's group has the master's whole log
 slave-connected TARGET     the master has a connection from each slave of the group
 slave-in-sync TARGET       each has reported, and is near enough for a SYNC_MASTER to wait for it
+metadata-synced TARGET     each running slave of the target's group has the master's topics, groups and offsets
+topic-known TARGET TOPIC   the nodes, brokers or nameservers, have this topic in their tables
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,8 +24,11 @@ from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.faults import near_miss
+from rmqlab.remoting.names import topic_fault
 
 Document = Mapping[str, Any]
+TOPIC_KNOWN = "topic-known"
+"""The condition that needs a topic beside its target."""
 
 
 class UnknownConditionError(Exception):
@@ -42,10 +47,15 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     """Parse a condition. UnknownConditionError or UnknownTargetError if it is invalid."""
     name, *targets = words or [""]
     known = [node for node in nodes if node.kind is not NodeKind.WORKLOAD] if not targets else list(nodes)
-    judge = _JUDGES.get(name)
+    text = " ".join([name, *targets])
+    if name == TOPIC_KNOWN:
+        judge: Judge | None = _knows_topic(_topic_of(targets))
+    else:
+        judge = _JUDGES.get(name)
     if judge is None:
+        known_names = [*_JUDGES, TOPIC_KNOWN]
         raise UnknownConditionError(
-            f"no condition {name!r}{near_miss(name, _JUDGES)}; conditions: {', '.join(_JUDGES)}"
+            f"no condition {name!r}{near_miss(name, known_names)}; conditions: {', '.join(known_names)}"
         )
     if len(targets) > 1 or (not targets and name != "ready"):
         raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {len(targets)}")
@@ -53,9 +63,22 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     for node in found:
         if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
             raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
+        if name == TOPIC_KNOWN and node.kind is NodeKind.WORKLOAD:
+            raise UnknownConditionError(f"{node.name} is a workload: {name} needs a broker or nameserver")
         if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
             raise UnknownConditionError(f"{node.name} has no slave: {name} would never be true")
-    return Condition(" ".join([name, *targets]), lambda document: judge(document, found))
+    return Condition(text, lambda document: judge(document, found))
+
+
+def _topic_of(words: list[str]) -> str:
+    """Remove the topic from the words after `topic-known`, and return it."""
+    if len(words) != 2:
+        text = f"topic-known needs a target and a topic, such as: topic-known broker-a-s orders; got {len(words)} words"
+        raise UnknownConditionError(text)
+    topic = words.pop()
+    if (fault := topic_fault(topic)) is not None:
+        raise UnknownConditionError(f"topic-known: {fault}")
+    return topic
 
 
 Judge = Callable[[Document, list[Node]], bool]
@@ -133,6 +156,18 @@ def _in_sync(document: Document, targets: list[Node]) -> bool:
     return bool(rows) and all(row["inSync"] for row in rows)
 
 
+def _metadata_synced(document: Document, targets: list[Node]) -> bool:
+    rows = _rows(document, targets)
+    return bool(rows) and all(row["metadata"] is not None and all(row["metadata"].values()) for row in rows)
+
+
+def _knows_topic(topic: str) -> Judge:
+    def judge(document: Document, targets: list[Node]) -> bool:
+        return all(topic in (_entry(document, node).get("topic_names") or ()) for node in targets)
+
+    return judge
+
+
 _JUDGES: dict[str, Judge] = {
     "ready": _in_state(NodeState.READY),
     "stopped": _in_state(NodeState.STOPPED),
@@ -146,6 +181,7 @@ _JUDGES: dict[str, Judge] = {
     "slave-caught-up": _caught_up,
     "slave-connected": _connected,
     "slave-in-sync": _in_sync,
+    "metadata-synced": _metadata_synced,
 }
-_OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync"})
+_OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync", "metadata-synced"})
 _OF_BROKERS = _OF_SLAVES | {"is-master", "route-has", "route-gone"}

@@ -18,6 +18,8 @@ from rmqlab.runtime.channel import Channel
 
 TOPICS_IN_AN_EVENT = 50
 """Topics named in one event; the count is of all."""
+TOPICS_IN_A_SNAPSHOT = 500
+"""Topics named in a snapshot: the newest ones."""
 
 Emit = Callable[..., None]
 
@@ -89,4 +91,5 @@ class Nameserver:
         return {
             "routes": routes,
             "topics": len(self.routes.queues),
+            "topic_names": [*islice(reversed(self.routes.queues), TOPICS_IN_A_SNAPSHOT)],
         }

@@ -1,4 +1,6 @@
-"""Consumer groups: list, create, update, delete, lag (mqadmin updateSubGroup, deleteSubGroup, consumerProgress).
+"""Consumer groups: list, create, update, delete, lag.
+
+The model is mqadmin's updateSubGroup, deleteSubGroup, consumerProgress.
 
 `create_group` and `update_group` are mqadmin's updateSubGroup in two, as for topics. A created group has the defaults
 of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false unless told otherwise.
@@ -32,7 +34,7 @@ _WIRE_NAMES = {
 
 @attrs.frozen(kw_only=True)
 class GroupChange:
-    """A change of a group's settings; None keeps a value. InvalidOperationError for invalid ones."""
+    """A change of a group's settings; None keeps a value."""
 
     group: str = attrs.field(converter=group_name)
     consume: bool | None = None
@@ -156,7 +158,10 @@ class GroupLag:
 
 
 async def list_groups(operator: Operator) -> list[Group]:
-    """Return the groups of all brokers; of a broker name without a master, those of its slave."""
+    """Return the groups of all brokers.
+
+    Of a broker name without a master, those of its slave.
+    """
     places: dict[str, list[GroupAt]] = {}
     for data in await operator.brokers():
         table = await operator.groups.groups(data.broker_addrs[min(data.broker_addrs)])
@@ -171,7 +176,10 @@ def is_system_group(group: str) -> bool:
 
 
 async def create_group(operator: Operator, change: GroupChange, scope: Scope = EVERYWHERE) -> ChangedGroup:
-    """Create a group at the masters of a scope. OperationError if one of them has it already."""
+    """Create a group at the masters of a scope.
+
+    OperationError if one of them has it already.
+    """
     masters = await operator.masters(scope)
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     if has := [one.broker for one in masters.found if change.group in tables[one.address]]:
@@ -184,7 +192,7 @@ async def create_group(operator: Operator, change: GroupChange, scope: Scope = E
 async def update_group(
     operator: Operator, change: GroupChange, scope: Scope = EVERYWHERE, *, creates: bool = False
 ) -> ChangedGroup:
-    """Change a group at the masters of a scope that have it, and keep its other values.
+    """Change a group at the masters that have it, and keep its other values.
 
     OperationError for an unknown group; with `creates` it is created, as by mqadmin.
     """
@@ -203,7 +211,7 @@ async def update_group(
 
 
 async def delete_group(operator: Operator, group: str, *, drop_offsets: bool = False) -> DeletedGroup:
-    """Delete a group at every master that has it, and its retry and dead-letter topics.
+    """Delete a group at all masters, and its retry and dead-letter topics.
 
     OperationError for an unknown group, or one of RocketMQ's own. Its offsets stay, unless `drop_offsets`.
     """
@@ -235,7 +243,10 @@ async def delete_group(operator: Operator, group: str, *, drop_offsets: bool = F
 
 
 async def group_lag(operator: Operator, group: str, topic: str | None = None) -> GroupLag:
-    """Return how far a group is behind in each queue. OperationError for an unknown group."""
+    """Return how far a group is behind in each queue.
+
+    OperationError for an unknown group.
+    """
     await check_group(operator, group)
     stats = await consume_stats(operator, group, topic)
     return _lag_of(group, await count_members(operator, group), stats)
@@ -263,7 +274,10 @@ async def consume_stats(operator: Operator, group: str, topic: str | None = None
 
 
 async def count_members(operator: Operator, group: str) -> int:
-    """Return the number of a group's members that are online at the first broker of its route."""
+    """Return the number of a group's members that are online.
+
+    The first broker of the group's route is asked.
+    """
     try:
         return len((await operator.groups.consumer_connection(group)).connection_set)
     except NoRouteError:

@@ -1,4 +1,7 @@
-"""Single messages (mqadmin queryMsgById, queryMsgByUniqueKey, queryMsgByKey, queryMsgByOffset)."""
+"""Single messages, by id, unique key, key, or queue and offset.
+
+The model is mqadmin's queryMsgById, queryMsgByUniqueKey, queryMsgByKey, queryMsgByOffset.
+"""
 
 import base64
 import json
@@ -74,7 +77,9 @@ def body_json(body: bytes) -> str | None:
 
 
 async def message_by_id(operator: Operator, message_id: str, at: str = "") -> StoredAt:
-    """Return the message of an offset message id, from the broker that it names or from another copy (`at`).
+    """Return the message of an offset message id.
+
+    It is read from the broker that the id names, or from another copy (`at`).
 
     OperationError if the name server does not list that broker, so that no foreign address is connected to.
     """
@@ -102,7 +107,10 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
 
 
 async def message_by_unique_key(operator: Operator, topic: str, key: str) -> StoredAt:
-    """Return the message that its producer gave this id. OperationError if there is none."""
+    """Return the message that its producer gave this id.
+
+    OperationError if there is none.
+    """
     await find_route(operator, topic)
     message = await query_by_unique_key(operator.client, topic, key)
     if message is None:
@@ -113,7 +121,10 @@ async def message_by_unique_key(operator: Operator, topic: str, key: str) -> Sto
 async def messages_by_key(
     operator: Operator, topic: str, key: str, *, count: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
 ) -> list[StoredAt]:
-    """Return the messages with a key, stored within a time in ms, in the order of storing."""
+    """Return the messages with a key, in the order of storing.
+
+    They were stored between `begin` and `end`, in ms.
+    """
     if not key or " " in key:
         raise InvalidOperationError(f"key {key!r}: expected one key without spaces, which separate keys")
     await find_route(operator, topic)
@@ -124,7 +135,9 @@ async def messages_by_key(
 async def messages_at(
     operator: Operator, queue: MessageQueue, offset: int, *, count: int = 1, at: str = ""
 ) -> list[StoredAt]:
-    """Return the messages of a queue from an offset on, from its master or from another copy (`at`).
+    """Return the messages of a queue from an offset on.
+
+    They are read from the queue's master, or from another copy (`at`).
 
     OperationError if the queue has none there.
     """

@@ -1,4 +1,6 @@
-"""Write permission of a broker at the name servers (mqadmin wipeWritePerm, addWritePerm).
+"""Write permission of a broker at the name servers.
+
+The model is mqadmin's wipeWritePerm and addWritePerm.
 
 Producers avoid a broker without it; consumers read on. A registration that changes a topic's queues, and a restart of
 the broker, bring it back.
@@ -23,7 +25,10 @@ class WritePermission:
 
 
 async def wipe_write_perm(operator: Operator, broker: str) -> WritePermission:
-    """Remove the write permission of a broker name from all routes. OperationError for an unknown one."""
+    """Remove the write permission of a broker name from all routes.
+
+    OperationError for an unknown one.
+    """
     await _check(operator, broker)
     return WritePermission(broker=broker, can_write=False, topics=await operator.admin.wipe_write_perm(broker))
 

@@ -1,4 +1,4 @@
-"""A connection to a cluster for operations, and the brokers that a name or target means."""
+"""A connection to a cluster for operations, and the brokers of targets."""
 
 import contextlib
 import re
@@ -31,7 +31,10 @@ def _real_millis() -> int:
 
 @attrs.frozen(kw_only=True)
 class Connection:
-    """Where the cluster is, and the account to use there. InvalidOperationError for an invalid one."""
+    """Where the cluster is, and the account to use there.
+
+    InvalidOperationError for an invalid one.
+    """
 
     namesrv_addr: str
     """`host:port`, several joined by `;`."""
@@ -52,7 +55,10 @@ class Connection:
             raise InvalidOperationError(fault)
 
     def config(self) -> ClientConfig:
-        """Return the settings of a client. Its time-outs are real seconds, whatever the rate of the running clock."""
+        """Return the settings of a client.
+
+        Its time-outs are real seconds, whatever the rate of the running clock.
+        """
         account = Credentials(self.access_key, self.secret_key) if self.access_key else None
         seconds = real_seconds(TIMEOUT)
         return ClientConfig(
@@ -143,7 +149,10 @@ class Masters:
 
 
 def select_brokers(info: ClusterInfo, scope: Scope) -> list[BrokerData]:
-    """Return the brokers of a scope, sorted by name. OperationError for unknown names, or if there is none."""
+    """Return the brokers of a scope, sorted by name.
+
+    OperationError for unknown names, or if there is none.
+    """
     table = info.broker_addr_table
     for name in scope.brokers:
         if name not in table:
@@ -172,7 +181,10 @@ def list_brokers(info: ClusterInfo) -> list[BrokerAt]:
 
 
 def find_broker(target: str, brokers: Iterable[BrokerAt]) -> BrokerAt:
-    """Return the broker of a target such as `broker-a:slave`. OperationError if there is none."""
+    """Return the broker of a target such as `broker-a:slave`.
+
+    OperationError if there is none.
+    """
     known = list(brokers)
     name, _, role = target.partition(":")
     of_name = [one for one in known if one.broker == name]

@@ -1,4 +1,7 @@
-"""Settings of brokers and name servers (mqadmin getBrokerConfig, updateBrokerConfig, get- and updateNamesrvConfig)."""
+"""Settings of brokers and name servers.
+
+The model is mqadmin's getBrokerConfig, updateBrokerConfig, getNamesrvConfig, updateNamesrvConfig.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +34,9 @@ class ChangedSetting:
 
 
 async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()) -> list[SettingsAt]:
-    """Return the settings of a broker, or of all name servers for `namesrv`: those with these keys, or all.
+    """Return settings of a broker, or of all name servers for `namesrv`.
+
+    Those with these keys, or all.
 
     OperationError for an unknown target or key.
     """
@@ -80,7 +85,7 @@ async def _read(operator: Operator, target: str) -> list[SettingsAt]:
 
 
 def _is_same(asked: str, value: str) -> bool:
-    """Return True if a server that was asked for one text can print the other: TRUE and true, 07 and 7."""
+    """Return True if both texts mean one value: TRUE and true, 07 and 7."""
     if asked.isdecimal() and value.isdecimal():
         return int(asked) == int(value)
     return asked.lower() == value.lower()

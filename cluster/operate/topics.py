@@ -1,4 +1,6 @@
-"""Topics: list, create, update, delete, route, status (mqadmin topicList, updateTopic, deleteTopic, topicRoute, topicStatus).
+"""Topics: list, create, update, delete, route, status.
+
+The model is mqadmin's topicList, updateTopic, deleteTopic, topicRoute, topicStatus.
 
 `create_topic` and `update_topic` are mqadmin's updateTopic in two: the one rejects a topic that exists, the other one
 that does not, and keeps what it is not told. mqadmin replaces either with its defaults.
@@ -25,7 +27,10 @@ DEFAULT_QUEUES = 8
 
 @attrs.frozen(kw_only=True)
 class TopicChange:
-    """A change of a topic's configuration; None keeps a value. InvalidOperationError for invalid ones."""
+    """A change of a topic's configuration; None keeps a value.
+
+    InvalidOperationError for invalid ones.
+    """
 
     topic: str = attrs.field(converter=topic_name)
     read_queues: int | None = None
@@ -138,7 +143,10 @@ class RouteAt:
 
 @attrs.frozen(kw_only=True)
 class QueueBounds:
-    """The offsets of a queue, and when its last message was stored (ms; 0 if it is empty)."""
+    """The offsets of a queue, and when its last message was stored.
+
+    The time is in ms; 0 if the queue is empty.
+    """
 
     topic: str
     broker: str
@@ -175,7 +183,10 @@ async def list_topics(operator: Operator) -> Topics:
 
 
 async def create_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
-    """Create a topic at the masters of a scope. OperationError if one of them has it already."""
+    """Create a topic at the masters of a scope.
+
+    OperationError if one of them has it already.
+    """
     masters = await operator.masters(scope)
     tables = {one.address: await _configs(operator, one) for one in masters.found}
     if has := [one.broker for one in masters.found if change.topic in tables[one.address]]:
@@ -188,7 +199,7 @@ async def create_topic(operator: Operator, change: TopicChange, scope: Scope = E
 
 
 async def update_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
-    """Change a topic at the masters of a scope that have it, and keep its other values.
+    """Change a topic at the masters that have it, and keep its other values.
 
     OperationError for an unknown topic, or if a broker that the scope names lacks it.
     """
@@ -234,7 +245,10 @@ async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
 
 
 async def topic_route(operator: Operator, topic: str) -> list[RouteAt]:
-    """Return the route of a topic, by broker name. OperationError for an unknown topic."""
+    """Return the route of a topic, by broker name.
+
+    OperationError for an unknown topic.
+    """
     route = await find_route(operator, topic)
     brokers = {data.broker_name: data for data in route.broker_datas}
     return [
@@ -253,7 +267,10 @@ async def topic_route(operator: Operator, topic: str) -> list[RouteAt]:
 
 
 async def topic_status(operator: Operator, topic: str) -> list[QueueBounds]:
-    """Return the bounds of every queue of a topic. OperationError for an unknown topic."""
+    """Return the bounds of every queue of a topic.
+
+    OperationError for an unknown topic.
+    """
     await find_route(operator, topic)
     return queue_bounds(await operator.admin.topic_stats(topic))
 
@@ -276,7 +293,10 @@ def queue_bounds(table: TopicStatsTable) -> list[QueueBounds]:
 
 
 async def find_route(operator: Operator, topic: str) -> TopicRouteData:
-    """Return the route of a topic. OperationError for an unknown one, with the near miss."""
+    """Return the route of a topic.
+
+    OperationError for an unknown one, with the near miss.
+    """
     try:
         return await operator.admin.topic_route(topic_name(topic))
     except NoRouteError:
@@ -284,7 +304,10 @@ async def find_route(operator: Operator, topic: str) -> TopicRouteData:
 
 
 def _near_topics(topics: list[str], topic: str) -> list[str]:
-    """Return the topics that a user can mean: no retry or dead-letter topics, unless one was given."""
+    """Return the topics that a user can mean.
+
+    Retry and dead-letter topics are left out, unless one was given.
+    """
     prefixes = (RETRY_PREFIX, DLQ_PREFIX)
     return [
         one for one in topics if topic.startswith(prefixes) or not (one.startswith(prefixes) or is_system_topic(one))

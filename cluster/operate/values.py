@@ -1,4 +1,4 @@
-"""Checks and parses the arguments of operations: names, numbers, permissions, times. Pure.
+"""Checks and parses the arguments of operations. Pure.
 
 Each function returns the value, or raises InvalidOperationError.
 """
@@ -55,7 +55,10 @@ def parse_number(text: str | int, what: str, least: int = 0, most: int = INT64) 
 
 
 def parse_permission(value: str | int) -> int:
-    """Return the bits of a permission: a number from 0 to 7, letters such as `rw`, or `none`."""
+    """Return the bits of a permission.
+
+    It is a number from 0 to 7, letters such as `rw`, or `none`.
+    """
     text = str(value).strip().lower()
     if not isinstance(value, bool):
         if text == "none":
@@ -97,7 +100,8 @@ def parse_time(value: str | int, now_millis: int) -> int:
 def _date(text: str) -> dt.datetime:
     if (theirs := _MQADMIN_TIME.fullmatch(text)) is not None:  # mqadmin's yyyy-MM-dd#HH:mm:ss:SSS
         text = f"{theirs[1]}T{theirs[2]}.{theirs[3]}"
-    return dt.datetime.fromisoformat(text).astimezone()
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.astimezone()
 
 
 @attrs.frozen
@@ -144,7 +148,10 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 
 def checked_settings(changes: dict[str, str]) -> dict[str, str]:
-    """Return settings of a change; none may contain a line break, which would begin another setting."""
+    """Return settings of a change.
+
+    None may contain a line break: it would begin another setting.
+    """
     if not changes:
         raise InvalidOperationError("no setting is given: expected KEY=VALUE, such as slaveReadEnable=true")
     for key, value in changes.items():

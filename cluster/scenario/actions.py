@@ -28,7 +28,8 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
-from rmqlab.cluster.scenario.operations import READERS, Operation, operate
+from rmqlab.cluster.scenario.operations import ACTIONS as OPERATOR_ACTIONS
+from rmqlab.cluster.scenario.operations import Operation, OperatorAction, operate
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
@@ -164,11 +165,11 @@ def _verb_of(action: NodeAction[Any]) -> Verb:
     return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
 
 
-def _verb_of_operation(name: str, read: Callable[[Any], Operation]) -> Verb:
+def _verb_of_operator(name: str, action: OperatorAction) -> Verb:
     async def run(context: StepContext, operation: Operation, _label: str) -> None:
         await operate(context.cluster.supervisor, name, operation)
 
-    return Verb(read, run, "operation")
+    return Verb(action.read, run, "operation")
 
 
 async def _apply(context: StepContext, fault: Fault, label: str) -> None:
@@ -242,7 +243,10 @@ async def _take_measure(context: StepContext, argument: tuple[str, str], label: 
 
 
 def _member(facts: Mapping[Any, Any], key: str) -> Any:
-    """Return a member of a node's facts. The keys of some maps, such as queue ids, are numbers."""
+    """Return a member of a node's facts.
+
+    The keys of some maps, such as queue ids, are numbers.
+    """
     return facts.get(key, facts.get(int(key)) if key.isdecimal() else None)
 
 
@@ -259,5 +263,5 @@ VERBS: Mapping[str, Verb] = {
     "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
-    **{name: _verb_of_operation(name, read) for name, read in READERS.items()},
+    **{name: _verb_of_operator(name, action) for name, action in OPERATOR_ACTIONS.items()},
 }

@@ -1,4 +1,6 @@
-"""Scenario actions that do what operators do (`rmqlab.cluster.operate`): their arguments, checks and runs.
+"""Scenario actions that do what operators do: their arguments and checks.
+
+The operations are those of `rmqlab.cluster.operate`.
 
 create-topic = TOPIC or {topic, queues, read_queues, write_queues, permission, brokers}
 update-topic = {topic, ...}                      the same keys
@@ -10,7 +12,7 @@ wipe-write-perm, add-write-perm = BROKER
 set-config = {target, settings}
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -35,10 +37,15 @@ from rmqlab.faults import near_miss
 
 @attrs.frozen(kw_only=True)
 class Operation:
-    """An argument of one of these actions. What it names is checked before the run."""
+    """An argument of one of these actions.
+
+    It has plain values, and the names that are checked before the run.
+    """
 
     text: str
     """The argument as the run's record has it."""
+    values: Mapping[str, Any]
+    """Keyword arguments of the action's function."""
     makes_topic: str = ""
     deletes_topic: str = ""
     needs_topic: str = ""
@@ -47,23 +54,29 @@ class Operation:
     """Broker names."""
     target: str = ""
     """A target that means brokers."""
-    run: Callable[[Operator, Supervisor], Any] = attrs.field(repr=False, eq=False)
-    """Coroutine function that returns the result."""
 
     def __str__(self) -> str:
         return self.text
 
 
 async def operate(supervisor: Supervisor, verb: str, operation: Operation) -> None:
-    """Do an operation on a cluster, and record its result. OperationError if it was not done."""
+    """Do an operation on a cluster, and record its result.
+
+    OperationError if it was not done.
+    """
     brokers = [node for node in supervisor.nodes.values() if node.kind is NodeKind.BROKER]
     connection = Connection(
         namesrv_addr=supervisor.namesrv_addr,
         nodes={node.name: node.address for node in brokers},
         now_millis=supervisor.clock.wall_millis,
     )
+    targets = [node.address for node in supervisor.find(operation.target)] if operation.target else []
+    run = ACTIONS[verb].run
     async with open_operator(connection) as operator:
-        result = await operation.run(operator, supervisor)
+        if operation.target:
+            result: object = [one for at in targets for one in await run(operator, target=at, **operation.values)]
+        else:
+            result = await run(operator, **operation.values)
     supervisor.record("", "operated", operation=f"{verb} {operation}", result=as_json(result))
 
 
@@ -71,43 +84,30 @@ async def operate(supervisor: Supervisor, verb: str, operation: Operation) -> No
 
 
 def _create_topic(value: Any) -> Operation:
-    given = {"topic": value} if isinstance(value, str) else value
-    change, scope, text = _topic_change(given)
-    return Operation(
-        text=text,
-        makes_topic=change.topic,
-        brokers=scope.brokers,
-        run=lambda operator, _: topics.create_topic(operator, change, scope),
-    )
+    change, scope = _topic_change({"topic": value} if isinstance(value, str) else value)
+    values = {"change": change, "scope": scope}
+    return Operation(text=_text(value), values=values, makes_topic=change.topic, brokers=scope.brokers)
 
 
 def _update_topic(value: Any) -> Operation:
-    change, scope, text = _topic_change(value)
+    change, scope = _topic_change(value)
     if change.is_empty:
-        raise InvalidOperationError(
-            f"nothing to change at topic {change.topic}: give a number of queues or a permission"
-        )
-    return Operation(
-        text=text,
-        needs_topic=change.topic,
-        brokers=scope.brokers,
-        run=lambda operator, _: topics.update_topic(operator, change, scope),
-    )
+        raise InvalidOperationError("nothing to change: expected queues, read_queues, write_queues or permission")
+    values = {"change": change, "scope": scope}
+    return Operation(text=_text(value), values=values, needs_topic=change.topic, brokers=scope.brokers)
 
 
-def _topic_change(value: Any) -> tuple[topics.TopicChange, Scope, str]:
+def _topic_change(value: Any) -> tuple[topics.TopicChange, Scope]:
     keys = ("topic", "queues", "read_queues", "write_queues", "permission", "brokers")
     table = _table(value, keys, 'such as {topic = "orders", queues = 4}')
-    scope = Scope(brokers=_names(table.pop("brokers", ()), "brokers"))
+    scope = Scope(brokers=_names(table.pop("brokers", []), "brokers"))
     topic = _required(table, "topic")
-    return topics.TopicChange.of(topic, **table), scope, _text(value)
+    return topics.TopicChange.of(topic, **table), scope
 
 
 def _delete_topic(value: Any) -> Operation:
     topic = topic_name(_word(value, "a topic"))
-    return Operation(
-        text=topic, deletes_topic=topic, needs_topic=topic, run=lambda operator, _: topics.delete_topic(operator, topic)
-    )
+    return Operation(text=topic, values={"topic": topic}, deletes_topic=topic, needs_topic=topic)
 
 
 # ---- groups and offsets ----------------------------------------------------------------------------------
@@ -118,31 +118,22 @@ _FLAGS = ("consume", "broadcast", "from_min", "notify")
 
 def _update_group(value: Any) -> Operation:
     table = _table(value, ("group", *_NUMBERS, *_FLAGS, "brokers"), 'such as {group = "shop", broker_id = 1}')
-    scope = Scope(brokers=_names(table.pop("brokers", ()), "brokers"))
+    scope = Scope(brokers=_names(table.pop("brokers", []), "brokers"))
     group = _required(table, "group")
     for flag in _FLAGS:
         _check_flag(table, flag)
     change = groups.GroupChange.of(group, **table)
     if change.is_empty:
-        raise InvalidOperationError(
-            f"nothing to change at group {group}: expected one of {', '.join(_NUMBERS + _FLAGS)}"
-        )
-    return Operation(
-        text=_text(value),
-        group=group,
-        brokers=scope.brokers,
-        run=lambda operator, _: groups.update_group(operator, change, scope, creates=True),
-    )
+        raise InvalidOperationError(f"nothing to change: expected one of {', '.join(_NUMBERS + _FLAGS)}")
+    values = {"change": change, "scope": scope, "creates": True}
+    return Operation(text=_text(value), values=values, group=group, brokers=scope.brokers)
 
 
 def _delete_group(value: Any) -> Operation:
     table = _table({"group": value} if isinstance(value, str) else value, ("group", "offsets"), 'such as "shop"')
-    group, drop = group_name(_required(table, "group")), _check_flag(table, "offsets")
-    return Operation(
-        text=_text(value),
-        group=group,
-        run=lambda operator, _: groups.delete_group(operator, group, drop_offsets=drop),
-    )
+    group = group_name(_required(table, "group"))
+    values = {"group": group, "drop_offsets": _check_flag(table, "offsets")}
+    return Operation(text=_text(value), values=values, group=group)
 
 
 def _reset_offset(value: Any) -> Operation:
@@ -151,73 +142,75 @@ def _reset_offset(value: Any) -> Operation:
     group, topic = group_name(_required(table, "group")), topic_name(_required(table, "topic"))
     if ("time" in table) == ("offset" in table):
         raise InvalidOperationError("expected either time or offset")
-    only_back, run = _check_flag(table, "only_back"), _reset_run(table, group, topic)
-    if only_back and "offset" in table:
+    if "offset" in table and "only_back" in table:
         raise InvalidOperationError("only_back needs time")
-    return Operation(text=_text(value), group=group, needs_topic=topic, run=run)
-
-
-def _reset_run(table: Mapping[str, Any], group: str, topic: str) -> Callable[[Operator, Supervisor], Any]:
-    if "offset" in table:
-        offset = parse_number(table["offset"], "offset")
-        queue: QueueAt | None = parse_queue_at(_word(table["queue"], "a queue")) if "queue" in table else None
-        return lambda operator, _: offsets.reset_to_offset(operator, group, topic, offset, queue)
-    if "queue" in table:
+    if "time" in table and "queue" in table:
         raise InvalidOperationError("queue needs offset: to a time, all queues of the topic are reset")
-    parse_time(table["time"], 0)  # rejects an invalid one before the run
-    only_back = bool(table.get("only_back"))
+    if "time" in table:
+        parse_time(table["time"], 0)  # rejects an invalid one before the run
+    _check_flag(table, "only_back")
+    if "offset" in table:
+        table["offset"] = parse_number(table["offset"], "offset")
+    if "queue" in table:
+        table["queue"] = parse_queue_at(_word(table["queue"], "a queue"))
+    values = {"group": group, "topic": topic, **table}
+    return Operation(text=_text(value), values=values, group=group, needs_topic=topic)
 
-    def run(operator: Operator, _supervisor: Supervisor) -> Any:
-        time = parse_time(table["time"], operator.connection.now_millis())
-        return offsets.reset_to_time(operator, group, topic, time, only_back=only_back)
 
-    return run
+async def _reset(
+    operator: Operator,
+    *,
+    group: str,
+    topic: str,
+    time: str | int | None = None,
+    only_back: bool = False,
+    offset: int = 0,
+    queue: QueueAt | None = None,
+) -> offsets.OffsetReset:
+    if time is None:
+        return await offsets.reset_to_offset(operator, group, topic, offset, queue)
+    timestamp = parse_time(time, operator.connection.now_millis())
+    return await offsets.reset_to_time(operator, group, topic, timestamp, only_back=only_back)
 
 
 # ---- brokers ---------------------------------------------------------------------------------------------
 
 
-def _wipe_write_perm(value: Any) -> Operation:
+def _broker_name(value: Any) -> Operation:
     broker = _word(value, "a broker name")
-    return Operation(
-        text=broker, brokers=(broker,), run=lambda operator, _: permissions.wipe_write_perm(operator, broker)
-    )
-
-
-def _add_write_perm(value: Any) -> Operation:
-    broker = _word(value, "a broker name")
-    return Operation(
-        text=broker, brokers=(broker,), run=lambda operator, _: permissions.add_write_perm(operator, broker)
-    )
+    return Operation(text=broker, values={"broker": broker}, brokers=(broker,))
 
 
 def _set_config(value: Any) -> Operation:
     example = 'such as {target = "broker-a", settings = {slaveReadEnable = true}}'
     table = _table(value, ("target", "settings"), example)
     target, given = _required(table, "target"), table.get("settings")
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(given, Mapping):
         raise InvalidOperationError(f"settings: expected a table of RocketMQ's keys, {example}")
     changes = checked_settings({key: _setting_text(one) for key, one in given.items()})
-
-    async def run(operator: Operator, supervisor: Supervisor) -> Any:
-        nodes = supervisor.find(target)
-        return [one for node in nodes for one in await settings.set_settings(operator, node.address, changes)]
-
-    return Operation(text=_text(value), target=target, run=run)
+    return Operation(text=_text(value), values={"changes": changes}, target=target)
 
 
-READERS: Mapping[str, Callable[[Any], Operation]] = {
-    "create-topic": _create_topic,
-    "update-topic": _update_topic,
-    "delete-topic": _delete_topic,
-    "update-group": _update_group,
-    "delete-group": _delete_group,
-    "reset-offset": _reset_offset,
-    "wipe-write-perm": _wipe_write_perm,
-    "add-write-perm": _add_write_perm,
-    "set-config": _set_config,
+@attrs.frozen
+class OperatorAction:
+    """An action: it parses its argument, and runs."""
+
+    read: Callable[[Any], Operation]
+    """ValueError or TypeError for an invalid argument."""
+    run: Callable[..., Awaitable[Any]]
+
+
+ACTIONS: Mapping[str, OperatorAction] = {
+    "create-topic": OperatorAction(_create_topic, topics.create_topic),
+    "update-topic": OperatorAction(_update_topic, topics.update_topic),
+    "delete-topic": OperatorAction(_delete_topic, topics.delete_topic),
+    "update-group": OperatorAction(_update_group, groups.update_group),
+    "delete-group": OperatorAction(_delete_group, groups.delete_group),
+    "reset-offset": OperatorAction(_reset_offset, _reset),
+    "wipe-write-perm": OperatorAction(_broker_name, permissions.wipe_write_perm),
+    "add-write-perm": OperatorAction(_broker_name, permissions.add_write_perm),
+    "set-config": OperatorAction(_set_config, settings.set_settings),
 }
-"""Parsers of the actions' arguments. They raise ValueError or TypeError."""
 
 
 def problems_of(
@@ -233,8 +226,6 @@ def problems_of(
     if operation.needs_topic and topics_known and operation.needs_topic not in topics_known:
         topic = operation.needs_topic
         yield f"no workload and no step before makes topic {topic!r}{near_miss(topic, topics_known)}"
-    if operation.makes_topic and operation.makes_topic in topics_known:
-        yield f"topic {operation.makes_topic!r} exists by then: update-topic changes it"
     if operation.group and groups_known and operation.group not in groups_known:
         yield f"no workload consumes as group {operation.group!r}{near_miss(operation.group, groups_known)}"
 
@@ -264,7 +255,7 @@ def _word(value: Any, what: str) -> str:
 
 
 def _names(value: Any, key: str) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise TypeError(f"{key} = {value!r}: expected an array of broker names")
     return tuple(value)
 

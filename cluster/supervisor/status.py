@@ -46,6 +46,7 @@ def live_entry(node: Node, facts: Facts) -> Document:
             "ha": facts.get("ha"),
             "dledger": facts.get("dledger"),
             "queues": facts.get("queues"),
+            "topic_names": facts.get("topic_names"),
             "delayed": facts.get("delayed"),
             "half_messages": facts.get("half_messages"),
             "unserved": facts.get("unserved"),
@@ -54,7 +55,7 @@ def live_entry(node: Node, facts: Facts) -> Document:
             **_actual_role(node, facts),
         }
     if node.kind is NodeKind.NAMESERVER:
-        return {key: facts.get(key) for key in ("routes", "topics", "unserved", "internal_errors")}
+        return {key: facts.get(key) for key in ("routes", "topics", "topic_names", "unserved", "internal_errors")}
     return dict(facts)
 
 
@@ -107,9 +108,40 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "state": link and link.get("state"),
                 "verdict": (_map(facts.get(slave.name), "ha") or {}).get("verdict"),
                 "trouble": _trouble_of(slave, known),
+                "metadata": metadata_synced(known, facts.get(slave.name)),
             }
         )
     return rows
+
+
+def metadata_synced(master: Facts, slave: Facts) -> dict[str, bool | None] | None:
+    """Return which of its master's tables a slave has; None if unknown.
+
+    Topics and groups are equal if their versions are. Offsets are, if none of the slave's is behind the master's; that
+    is unknown if a snapshot leaves some out.
+    """
+    ours, theirs = _map(slave, "metadata_versions"), _map(master, "metadata_versions")
+    if ours is None or theirs is None:
+        return None
+    return {
+        **{kind: ours.get(kind) == theirs.get(kind) for kind in ("topics", "groups")},
+        "offsets": _has_offsets(_map(slave, "consumer_offsets"), _map(master, "consumer_offsets")),
+    }
+
+
+def _has_offsets(ours: Mapping[Any, Any] | None, theirs: Mapping[Any, Any] | None) -> bool | None:
+    if ours is None or theirs is None or LEFT_OUT in ours or LEFT_OUT in theirs:
+        return None
+    return all(
+        _at_least(_map(ours, key), queue, offset)
+        for key in theirs
+        for queue, offset in (_map(theirs, key) or {}).items()
+    )
+
+
+def _at_least(offsets: Mapping[Any, Any] | None, queue: object, least: object) -> bool:
+    offset = (offsets or {}).get(queue)
+    return isinstance(offset, int) and isinstance(least, int) and offset >= least
 
 
 def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) -> dict[str, list[str]]:
@@ -207,7 +239,7 @@ def _list(facts: object, key: str) -> list[Any]:
     return part if isinstance(part, list) else []
 
 
-def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
+def _map(facts: object, key: object) -> Mapping[Any, Any] | None:
     """Return a member of a node's facts if it is a map; else None."""
     part = facts.get(key) if isinstance(facts, Mapping) else None
     return part if isinstance(part, Mapping) else None

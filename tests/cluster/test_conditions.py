@@ -78,6 +78,7 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
             "state": "TRANSFER",
             "verdict": None,
             "trouble": None,
+            "metadata": None,
         }
     ]
 
@@ -165,6 +166,56 @@ def test_states_are_judged_per_target() -> None:
     assert not is_cluster_ready(status)
     assert holds("ready", document())
     assert is_cluster_ready(document())
+
+
+def metadata(topics: int, offsets: dict[str, Any], groups: int = 1) -> dict[str, Any]:
+    return {"metadata_versions": {"topics": [7, topics], "groups": [7, groups]}, "consumer_offsets": offsets}
+
+
+@pytest.mark.parametrize(
+    ("slave", "expected"),
+    [
+        (metadata(3, {"orders@shop": {0: 5}}), True),
+        (metadata(3, {"orders@shop": {0: 9}, "orders@own": {0: 1}}), True),
+        (metadata(2, {"orders@shop": {0: 5}}), False),
+        (metadata(3, {"orders@shop": {0: 5}}, groups=2), False),
+        (metadata(3, {"orders@shop": {0: 4}}), False),
+        (metadata(3, {"orders@shop": {1: 9}}), False),
+        (metadata(3, {}), False),
+        (metadata(3, {"orders@shop": {0: 5}, "...": 70}), False),
+        ({"metadata_versions": 7, "consumer_offsets": {}}, False),
+        (metadata(3, {"orders@shop": 5}), False),
+        (None, False),
+    ],
+)
+def test_metadata_is_synced_if_topics_groups_and_offsets_are(slave: Facts, expected: bool) -> None:  # noqa: FBT001
+    """What is unknown, or left out of a snapshot, is never taken for synced."""
+    master = metadata(3, {"orders@shop": {0: 5}})
+    assert holds("metadata-synced broker-a", document({"broker-a": master, "broker-a-s": slave})) is expected
+
+
+def test_a_topic_is_known_if_every_named_node_has_it() -> None:
+    knows, other = {"topic_names": ["x", "orders"]}, {"topic_names": ["x"]}
+    status = document({"broker-a": knows, "broker-a-s": other, "namesrv-1": knows, "namesrv-2": None})
+    assert holds("topic-known broker-a:master orders", status)
+    assert holds("topic-known namesrv-1 orders", status)
+    assert not holds("topic-known broker-a-s orders", status)
+    assert not holds("topic-known namesrv-2 orders", status)
+    assert holds("topic-known broker-a-s x", status)
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("topic-known broker-a", "topic-known needs a target and a topic, such as: topic-known broker-a-s orders"),
+        ("topic-known broker-a orders more", "needs a target and a topic"),
+        ("topic-known broker-a or/ders", "topic-known: topic 'or/ders' has a character other than"),
+        ("metadata-synced", "metadata-synced needs one target"),
+    ],
+)
+def test_a_condition_on_metadata_that_makes_no_sense_is_told(condition: str, says: str) -> None:
+    with pytest.raises(UnknownConditionError, match=says):
+        parse_condition(condition.split(), NODES)
 
 
 @pytest.mark.parametrize("condition", ["", "redy", "route-gone", "ready broker-a broker-a-s"])

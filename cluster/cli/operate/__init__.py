@@ -1,1 +1,1 @@
-"""Commands of operators: topics, groups, offsets, write permissions, messages, settings."""
+"""Commands of operators on topics, groups, offsets, messages and settings."""

@@ -1,4 +1,7 @@
-"""Makes a command of an operation: it adds the options of the connection, runs it, and prints the result."""
+"""Makes a command of an operation.
+
+It adds the options of the connection, runs the operation, and prints its result.
+"""
 
 import inspect
 import time

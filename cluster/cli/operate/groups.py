@@ -8,6 +8,8 @@ from rich.text import Text
 from rmqlab.cluster.cli.operate.command import Brokers, Cluster, Lines, operation, operator_app
 from rmqlab.cluster.cli.operate.rows import table_of, time_text, without_master_lines
 from rmqlab.cluster.operate import groups
+from rmqlab.cluster.operate.errors import InvalidOperationError
+from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.runtime.printable import printable
 
@@ -60,12 +62,17 @@ def _deleted(result: groups.DeletedGroup) -> Lines:
     yield from without_master_lines(result.without_master)
 
 
-def _lags(result: list[groups.GroupLag]) -> Lines:
-    if len(result) != 1 or not result[0].queues:
-        rows = ((one.group, one.members, f"{one.tps:.1f}", one.lag if one.queues else None) for one in result)
+Lags = tuple[list[groups.GroupLag], bool]
+"""Groups, and whether the queues of the only one are shown."""
+
+
+def _lags(result: Lags) -> Lines:
+    found, has_queues = result
+    if not has_queues:
+        rows = ((one.group, one.members, f"{one.tps:.1f}", one.lag if one.queues else None) for one in found)
         yield table_of("GROUP|>MEMBERS|>PER SECOND|>LAG", rows)
         return
-    (one,) = result
+    (one,) = found
     queues = (
         (
             f"{queue.topic}@{queue.broker}:{queue.queue}",
@@ -108,7 +115,7 @@ async def create(
     from_min: FromMin = None,
     notify: Notify = None,
 ) -> groups.ChangedGroup:
-    """Create a consumer group at all masters, with RocketMQ's defaults for what is left out."""
+    """Create a consumer group at all masters; other settings are RocketMQ's defaults."""
     change = groups.GroupChange.of(
         group,
         broker_id=broker_id,
@@ -163,16 +170,23 @@ async def delete(
     *,
     offsets: Annotated[bool, typer.Option("--offsets", help="Delete its offsets, too.")] = False,
 ) -> groups.DeletedGroup:
-    """Delete a consumer group at all masters, with its retry and dead-letter topics. Does not ask."""
+    """Delete a consumer group at all masters, with its retry and dead-letter topics.
+
+    Does not ask.
+    """
     return await groups.delete_group(operator, group, drop_offsets=offsets)
 
 
 @groups_app.command("lag")
-@operation(_lags)
+@operation(_lags, lambda result: as_json(result[0]))
 async def lag(
     operator: Operator,
     group: Annotated[str | None, typer.Argument(help="The group; all groups, if absent.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-) -> list[groups.GroupLag]:
+) -> Lags:
     """Show how far consumer groups are behind; of one group, in each queue."""
-    return [await groups.group_lag(operator, group, topic)] if group else await groups.all_lags(operator)
+    if group is not None:
+        return [await groups.group_lag(operator, group, topic)], True
+    if topic is not None:
+        raise InvalidOperationError("--topic needs a group")
+    return await groups.all_lags(operator), False

@@ -21,7 +21,7 @@ def _changed(result: permissions.WritePermission) -> Lines:
 
 @operation(_changed)
 async def wipe_write_perm(operator: Operator, broker: BrokerName) -> permissions.WritePermission:
-    """Let producers avoid a broker name: remove its write permission at all name servers."""
+    """Let producers avoid a broker: remove its write permission at all name servers."""
     return await permissions.wipe_write_perm(operator, broker)
 
 

@@ -10,7 +10,10 @@ from rmqlab.runtime.printable import printable
 
 
 def table_of(columns: str, rows: Iterable[Iterable[object]]) -> Table:
-    """Return a table with these columns, separated by `|`. A column whose title begins with `>` is right-aligned."""
+    """Return a table with these columns, separated by `|`.
+
+    A column whose title begins with `>` is right-aligned.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in columns.split("|"):
         justify = "right" if title.startswith(">") else "left"
@@ -21,7 +24,10 @@ def table_of(columns: str, rows: Iterable[Iterable[object]]) -> Table:
 
 
 def time_text(millis: int) -> str:
-    """Return a time in this machine's zone; `-` for 0, and the number for one that no calendar has."""
+    """Return a time in this machine's zone; `-` for 0.
+
+    A time that no calendar has is returned as a number.
+    """
     if millis <= 0:
         return "-"
     try:

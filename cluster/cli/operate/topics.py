@@ -30,7 +30,10 @@ def _listed(result: topics.Topics) -> Lines:
 
 
 def _rows(topic: str, brokers: tuple[topics.TopicAt, ...]) -> list[tuple[object, ...]]:
-    """Return a row for each broker of a topic; one without details for a topic that no reachable broker has."""
+    """Return a row for each broker of a topic.
+
+    A topic that no reachable broker has gets one row without details.
+    """
     rows: list[tuple[object, ...]] = [
         (topic, at.broker, at.read_queues, at.write_queues, permission_text(at.permission)) for at in brokers
     ]
@@ -118,7 +121,7 @@ async def update(
     cluster: Cluster = "",
     brokers: Brokers = None,
 ) -> topics.ChangedTopic:
-    """Change queues or permission of a topic at the masters that have it; the rest stays."""
+    """Change queues or permission of a topic at all masters that have it."""
     change = topics.TopicChange.of(
         topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
     )
