@@ -11,14 +11,18 @@ from urllib.parse import parse_qs
 import attrs
 import msgspec
 
+from rmqlab.cluster.conditions import CONDITIONS
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
 from rmqlab.faults import fault_of, near_miss
+from rmqlab.runtime.bounds import cut_text
 
 Schema = dict[str, Any]
 
 MOST_WAIT_SECONDS = 3600.0
 _MOST_FIELDS = 50
+_LONGEST_NAME = 100
+"""Characters of an invalid field's name in the response."""
 _PLACE = re.compile(r" - at \$\.?(.*)$")
 _MISSING = re.compile(r"missing required field (.*)$")
 
@@ -111,6 +115,7 @@ def parse_body(body: bytes, kind: Input) -> Mapping[str, Any]:
 
 def invalid(message: str, *, field: str | None = None) -> NoReturn:
     """Reject a request because of a value."""
+    field = None if field is None else cut_text(field, _LONGEST_NAME)
     reject(422, "invalid_value", message if field is None else f"{field}: {message}", field=field)
 
 
@@ -137,7 +142,13 @@ class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     condition: Annotated[
         _Name,
-        msgspec.Meta(description="As `rmqlab wait` has it.", examples=["route-gone broker-a:master"]),
+        msgspec.Meta(
+            description="As `rmqlab wait` has it.",
+            examples=["route-gone broker-a:master"],
+            extra_json_schema={
+                "pattern": rf"^(ready|({'|'.join(CONDITIONS)}) [\w.:-]+)$"
+            },  # not checked: see its errors
+        ),
     ]
     seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST_WAIT_SECONDS, description="Real seconds.")] = 60.0
 
