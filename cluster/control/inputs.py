@@ -77,8 +77,9 @@ class FaultValues:
         for name in ("type", "kind"):
             if not isinstance(given.get(name, ""), str):
                 invalid("Expected str", field=name)
-        fault_of(given)
-        return {**given}
+        values = {name: _whole(value) for name, value in given.items()}
+        fault_of(values)
+        return values
 
     def schema(self) -> Schema:
         return {"oneOf": fault_schemas()}
@@ -117,6 +118,11 @@ def invalid(message: str, *, field: str | None = None) -> NoReturn:
     """Reject a request because of a value."""
     field = None if field is None else cut_text(field, _LONGEST_NAME)
     reject(422, "invalid_value", message if field is None else f"{field}: {message}", field=field)
+
+
+def _whole(value: Any) -> Any:
+    """Return 2 for 2.0, as in JSON Schema."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _lists_of(kind: Input | None) -> Sequence[str]:

