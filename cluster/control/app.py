@@ -58,9 +58,9 @@ class ControlApp:
     endpoints: Sequence[Endpoint] = ENDPOINTS
 
     def admit(self, head: Head) -> Admitted:
-        """Return the endpoint of a request before its body is read. `Rejected` with what to send instead.
+        """Return the endpoint of a request before its body is read.
 
-        Without the token, a response says nothing about the cluster.
+        `Rejected` with the response to send instead. Without the token, a response says nothing about the cluster.
         """
         if (host := head.header("host")) is None:
             reject(400, "no_host", "expected one header Host")

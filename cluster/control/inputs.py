@@ -1,4 +1,4 @@
-"""What endpoints accept: fields as typed classes, which also give their JSON Schema.
+"""Fields that endpoints accept, as typed classes that give their JSON Schema.
 
 A value that does not fit is rejected with the name of its field.
 """
@@ -33,7 +33,10 @@ class Input(Protocol):
     """A kind of body or query."""
 
     def parse(self, given: Any, *, is_text: bool) -> Any:
-        """Return the arguments. `is_text`: values come from a query. Rejected with status 422 if they do not fit."""
+        """Return the arguments. Rejected with status 422 if they do not fit.
+
+        `is_text`: the values come from a query.
+        """
         ...
 
     def schema(self) -> Schema:
@@ -86,7 +89,7 @@ class FaultValues:
 
 
 def parse_query(text: str, kind: Input | None) -> Mapping[str, Any]:
-    """Return the arguments of a query; a field that is a list may be given several times."""
+    """Return the arguments of a query. A list may be given several times."""
     try:
         given = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as exc:

@@ -1,4 +1,7 @@
-"""The OpenAPI document, made from the table of endpoints. It says nothing about the cluster."""
+"""Makes the OpenAPI document from the table of endpoints.
+
+It says nothing about the cluster: it is served without a token.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

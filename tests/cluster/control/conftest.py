@@ -1,4 +1,4 @@
-"""A control API over streams in memory, and a client that sends bytes as a test wants them."""
+"""A control API over streams in memory, and a client that sends any bytes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,10 @@ def request_bytes(
     host: str = "127.0.0.1:8080",
     **headers: str,
 ) -> bytes:
-    """Return a request; `body` is sent as JSON unless it is bytes. Headers have `_` for `-`."""
+    """Return a request. Headers have `_` for `-`.
+
+    `body` is sent as JSON unless it is bytes.
+    """
     data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
     fields = {
         "Host": host,

@@ -75,7 +75,7 @@ def test_addresses_and_our_own_names_are_hosts(host: str) -> None:
     "host", [None, "", "evil.example", "127.0.0.1.evil.example:80", "localhost.evil", "[evil]", "::1"]
 )
 def test_other_names_are_no_hosts(host: str | None) -> None:
-    """A page of evil.example can let that name point at 127.0.0.1; its requests then carry the name."""
+    """A page of evil.example can let that name point at 127.0.0.1."""
     assert not ACCESS.accepts_host(host)
 
 

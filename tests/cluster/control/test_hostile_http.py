@@ -1,4 +1,4 @@
-"""Clients of the control API that send too much, too little, too slowly, or do not read."""
+"""Clients that send too much, too little, too slowly, or do not read."""
 
 from typing import Any
 
@@ -210,7 +210,7 @@ async def test_events_are_sent_as_they_become_known_and_a_silent_stream_has_comm
         received += await stream.receive_some()
     await wait_all_tasks_blocked()
     api.supervisor.record("broker-a", "command", command="line\nbreak")
-    received = await stream.receive_some()
+    received = bytes(await stream.receive_some())
     assert b'\r\ndata: {"at": ' in received
     assert b'"command": "line\\nbreak"}\n\n' in received
     assert b":\n\n" in await stream.receive_some()
