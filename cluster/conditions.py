@@ -185,3 +185,6 @@ _JUDGES: dict[str, Judge] = {
 }
 _OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync", "metadata-synced"})
 _OF_BROKERS = _OF_SLAVES | {"is-master", "route-has", "route-gone"}
+
+CONDITIONS = tuple(_JUDGES)
+"""The names of all conditions."""

@@ -1,4 +1,4 @@
-"""JSON documents for programs, as `--json` prints them and the control API sends them."""
+"""Encodes JSON documents for `--json` and the control API."""
 
 import json
 import math

@@ -21,6 +21,7 @@ from rmqlab.cluster.cli.commands import LazyCommand
 from rmqlab.cluster.cli.terms import JSON_VERSION
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
+from rmqlab.cluster.control.__main__ import endpoint_table
 from rmqlab.cluster.scenario.actions import VERBS
 from rmqlab.cluster.scenario.model import Expectation, Scenario, Step
 from rmqlab.cluster.scenario.waits import parse_wait
@@ -163,6 +164,10 @@ def test_the_table_of_actions_is_the_one_that_the_code_prints() -> None:
     assert action_table() in text_of(DOCS / "command-line.md"), "insert what `python -m rmqlab.cluster.actions` prints"
 
 
+def test_the_table_of_endpoints_is_the_one_that_the_code_prints() -> None:
+    assert endpoint_table() in text_of(DOCS / "control-api.md"), "insert what `python -m rmqlab.cluster.control` prints"
+
+
 # ---- faults --------------------------------------------------------------------------------------------------
 
 
@@ -259,7 +264,7 @@ def test_the_version_of_events_is_that_of_the_journal() -> None:
 
 
 def test_the_members_of_a_cluster_are_listed() -> None:
-    assert members_of("Cluster") == {"name", "namesrv_addr", "nodes", "moved", *UP_KEYS}
+    assert members_of("Cluster") == {"name", "namesrv_addr", "nodes", "moved", "control", "url", "token", *UP_KEYS}
 
 
 def test_the_members_of_a_status_and_its_nodes_are_listed() -> None:

@@ -241,7 +241,10 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def up_document(document: Document) -> Document:
-    """Return what `up --json` prints, from the document of the start: the nodes and their addresses."""
+    """Return what `up --json` prints: the nodes and their addresses.
+
+    `document` is that of the start (`rmqlab.cluster.supervisor.serve.WhenReady`).
+    """
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
     more = {key: document[key] for key in ("control", "moved") if document.get(key)}
     return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **more}

@@ -1,4 +1,4 @@
-"""Who may use the control API: its address, its token, and the names that a request may call it by.
+"""Address, token and host names of the control API.
 
 The token keeps out other users of the machine. The check of `Host` keeps out web pages that let a name of theirs point
 at this machine (DNS rebinding).
@@ -24,7 +24,7 @@ _MOST_PORT = 65535
 
 
 class ControlAddressError(ValueError):
-    """The address or the token for the control API is invalid. The text says what was expected."""
+    """The address or the token is invalid. The text says what was expected."""
 
 
 @attrs.frozen
@@ -49,13 +49,19 @@ class ControlAccess:
         return {"url": self.url, "token": self.token}
 
     def accepts_token(self, authorization: str | None) -> bool:
-        """Return True for `Bearer TOKEN`. The time does not depend on how much of the token is right."""
+        """Return True for `Bearer TOKEN`.
+
+        The time does not depend on how much of the token is right.
+        """
         scheme, _, token = (authorization or "").partition(" ")
         given, expected = token.strip().encode("utf-8", "surrogateescape"), self.token.encode()
         return hmac.compare_digest(given, expected) and scheme.lower() == "bearer"
 
     def accepts_host(self, host: str | None) -> bool:
-        """Return True for a header `Host` with an IP address, `localhost`, or the host of `--control`."""
+        """Return True if a header `Host` has a name of this server.
+
+        An IP address, `localhost`, or the host of `--control`.
+        """
         if host is None:
             return False
         name = _host_of(host)
@@ -63,9 +69,9 @@ class ControlAccess:
 
 
 def parse_control_address(text: str) -> ControlAddress:
-    """Return the address of `HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`. Without a host, it is 127.0.0.1.
+    """Parse `HOST:PORT`, `[IPv6]:PORT`, `:PORT` or `PORT`. ControlAddressError.
 
-    ControlAddressError.
+    Without a host, it is 127.0.0.1.
     """
     host, colon, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
@@ -75,7 +81,10 @@ def parse_control_address(text: str) -> ControlAddress:
 
 
 def chosen_token() -> str:
-    """Return the token of $RMQLAB_CONTROL_TOKEN, else a random one. ControlAddressError for one that is too weak."""
+    """Return the token of $RMQLAB_CONTROL_TOKEN, else a random one.
+
+    ControlAddressError for one that is too short, or cannot be in a header.
+    """
     token = os.environ.get(TOKEN_VARIABLE)
     if token is None:
         return secrets.token_urlsafe(_TOKEN_BYTES)

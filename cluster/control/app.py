@@ -58,9 +58,9 @@ class ControlApp:
     endpoints: Sequence[Endpoint] = ENDPOINTS
 
     def admit(self, head: Head) -> Admitted:
-        """Return the endpoint of a request before its body is read. `Rejected` with what to send instead.
+        """Return the endpoint of a request before its body is read.
 
-        Without the token, a response says nothing about the cluster.
+        `Rejected` with the response to send instead. Without the token, a response says nothing about the cluster.
         """
         if (host := head.header("host")) is None:
             reject(400, "no_host", "expected one header Host")
@@ -109,13 +109,13 @@ class ControlApp:
             case Rejected():
                 return exc.response
             case UnknownTargetError():
-                return error_response(422, "unknown_target", text, field="target" if "target" in arguments else None)
+                return error_response(404, "unknown_target", text, field="target" if "target" in arguments else None)
             case UnknownConditionError():
                 return error_response(422, "unknown_condition", text, field="condition")
             case FaultError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():
-                return error_response(422, "invalid_value", text, field="metric" if arguments.get("metric") else None)
+                return error_response(404, "not_found", text, field="metric" if arguments.get("metric") else None)
             case NotFoundError():
                 return error_response(404, "not_found", text)
             case WrongStateError():

@@ -1,4 +1,4 @@
-"""An entry of the table of endpoints, and the search for the one that a request means."""
+"""Entries of the table of endpoints, and the lookup by method and path."""
 
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence

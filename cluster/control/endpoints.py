@@ -1,4 +1,7 @@
-"""The table of endpoints. Actions follow from `rmqlab.cluster.actions.table`: a new one appears by itself."""
+"""The table of endpoints.
+
+Every action of `rmqlab.cluster.actions.table` has one.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What endpoints accept: fields as typed classes, which also give their JSON Schema.
+"""Fields that endpoints accept, as typed classes that give their JSON Schema.
 
 A value that does not fit is rejected with the name of its field.
 """
@@ -11,14 +11,18 @@ from urllib.parse import parse_qs
 import attrs
 import msgspec
 
+from rmqlab.cluster.conditions import CONDITIONS
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
 from rmqlab.faults import fault_of, near_miss
+from rmqlab.runtime.bounds import cut_text
 
 Schema = dict[str, Any]
 
 MOST_WAIT_SECONDS = 3600.0
 _MOST_FIELDS = 50
+_LONGEST_NAME = 100
+"""Characters of an invalid field's name in the response."""
 _PLACE = re.compile(r" - at \$\.?(.*)$")
 _MISSING = re.compile(r"missing required field (.*)$")
 
@@ -29,7 +33,10 @@ class Input(Protocol):
     """A kind of body or query."""
 
     def parse(self, given: Any, *, is_text: bool) -> Any:
-        """Return the arguments. `is_text`: values come from a query. Rejected with status 422 if they do not fit."""
+        """Return the arguments. Rejected with status 422 if they do not fit.
+
+        `is_text`: the values come from a query.
+        """
         ...
 
     def schema(self) -> Schema:
@@ -73,15 +80,16 @@ class FaultValues:
         for name in ("type", "kind"):
             if not isinstance(given.get(name, ""), str):
                 invalid("Expected str", field=name)
-        fault_of(given)
-        return {**given}
+        values = {name: _whole(value) for name, value in given.items()}
+        fault_of(values)
+        return values
 
     def schema(self) -> Schema:
         return {"oneOf": fault_schemas()}
 
 
 def parse_query(text: str, kind: Input | None) -> Mapping[str, Any]:
-    """Return the arguments of a query; a field that is a list may be given several times."""
+    """Return the arguments of a query. A list may be given several times."""
     try:
         given = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
     except ValueError as exc:
@@ -111,7 +119,13 @@ def parse_body(body: bytes, kind: Input) -> Mapping[str, Any]:
 
 def invalid(message: str, *, field: str | None = None) -> NoReturn:
     """Reject a request because of a value."""
+    field = None if field is None else cut_text(field, _LONGEST_NAME)
     reject(422, "invalid_value", message if field is None else f"{field}: {message}", field=field)
+
+
+def _whole(value: Any) -> Any:
+    """Return 2 for 2.0, as in JSON Schema."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _lists_of(kind: Input | None) -> Sequence[str]:
@@ -137,7 +151,13 @@ class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     condition: Annotated[
         _Name,
-        msgspec.Meta(description="As `rmqlab wait` has it.", examples=["route-gone broker-a:master"]),
+        msgspec.Meta(
+            description="As `rmqlab wait` has it.",
+            examples=["route-gone broker-a:master"],
+            extra_json_schema={
+                "pattern": rf"^(ready|({'|'.join(CONDITIONS)}) [\w.:-]+)$"
+            },  # not checked: see its errors
+        ),
     ]
     seconds: Annotated[float, msgspec.Meta(ge=0, le=MOST_WAIT_SECONDS, description="Real seconds.")] = 60.0
 

@@ -24,7 +24,7 @@ class CannotJudgeError(Exception):
 
 
 async def judge(directory: Path, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return what `rmqlab check --json` prints for a directory. CannotJudgeError, TooSlowError."""
+    """Return what `rmqlab check --json` prints. CannotJudgeError, TooSlowError."""
     options = [part for metric in metrics for part in ("--metric", metric)]
     command = [sys.executable, "-m", "rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory)]
     with trio.fail_after(real_seconds(CHECK_SECONDS)):

@@ -1,4 +1,7 @@
-"""The OpenAPI document, made from the table of endpoints. It says nothing about the cluster."""
+"""Makes the OpenAPI document from the table of endpoints.
+
+It says nothing about the cluster: it is served without a token.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +23,7 @@ _REFERENCE = "#/components/schemas/{name}"
 _STATUSES: Mapping[int, str] = {
     400: "The request is not valid HTTP or JSON, or its Host is missing.",
     401: "The token is missing or wrong.",
-    404: "No such path, fault, topic or group.",
+    404: "No such path, target, fault, metric, topic or group.",
     405: "The path has no such method.",
     408: "The request was not complete in time.",
     409: "The node is in a state in which this is impossible; `possible` lists what is possible.",

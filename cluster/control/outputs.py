@@ -1,4 +1,6 @@
-"""What endpoints return: documents as typed classes, for the OpenAPI document (docs/json.md describes each member).
+"""Documents that endpoints return, as typed classes for the OpenAPI document.
+
+docs/json.md describes each member.
 
 New members can be added at any time, so these classes list the members that a client can rely on.
 """

@@ -58,7 +58,9 @@ async def route(namesrv_addr: str, topic: str) -> Document:
 
 
 async def groups(namesrv_addr: str) -> Document:
-    """Return the consumer groups of all masters, with the settings of the first that has them."""
+    """Return the consumer groups of all masters.
+
+    The settings are those of the first master that has the group."""
     return {"groups": await _ask(namesrv_addr, _groups)}
 
 
@@ -82,7 +84,7 @@ async def _groups(client: Client) -> list[Document]:
 
 
 async def offsets(namesrv_addr: str, group: str, topic: str | None) -> Document:
-    """Return the offsets of a group, and how many messages it has not consumed. NotFoundError."""
+    """Return the offsets of a group, and its lag in messages. NotFoundError."""
     stats = await _ask(namesrv_addr, lambda client: GroupAdmin(client).consume_stats(group, topic))
     queues = [
         {

@@ -1,6 +1,6 @@
-"""Serves HTTP/1.1 on trio, with h11. A connection carries one request, as on the command socket.
+"""Serves HTTP/1.1 on trio, with h11.
 
-Everything that a client sends or leaves unread has a limit: bytes of head and body, seconds for the request and for
+A connection carries one request, as on the command socket. Everything that a client sends or leaves unread has a limit: bytes of head and body, seconds for the request and for
 each part of the response, connections, streams. A client that closes its connection cancels its request.
 """
 
@@ -171,7 +171,10 @@ class _Connection:
             raise GoneError from None
 
     async def _cancel_at_end(self, scope: trio.CancelScope) -> None:
-        """Cancel the request when the client closes the connection. What it sends meanwhile is dropped."""
+        """Cancel the request when the client closes the connection.
+
+        Bytes that it sends meanwhile are dropped.
+        """
         while await self.stream.receive_some(CHUNK):
             pass
         scope.cancel()
@@ -190,7 +193,10 @@ class _Connection:
                 await self._send_response(error_response(503, "too_many_streams", text))
 
     async def _reject(self, response: Response) -> None:
-        """Send an error to a client that may still be sending, and read what it sends: else it would miss the error."""
+        """Send an error to a client that may still be sending.
+
+        Read what it sends: closing a socket with unread bytes resets it, and the error is lost.
+        """
         await self._send_response(response)
         with trio.move_on_after(real_seconds(self.server.limits.linger_seconds)):
             await self.stream.send_eof()

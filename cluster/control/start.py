@@ -1,4 +1,4 @@
-"""Starts the control API of a cluster: listens, writes the file with address and token, serves."""
+"""Starts the control API of a cluster."""
 
 import contextlib
 import socket
@@ -30,7 +30,10 @@ class ControlApi:
     _listening: socket.socket
 
     async def serve(self, cluster: Cluster, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve a cluster until cancelled. The file with address and token exists meanwhile."""
+        """Serve a cluster until cancelled.
+
+        The file with address and token exists meanwhile.
+        """
         path = cluster.supervisor.directory.control_path
         write_access(path, self.access)
         try:

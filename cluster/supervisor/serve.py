@@ -108,7 +108,9 @@ async def _serve(
 
 @contextlib.asynccontextmanager
 async def _listening(control: str | None) -> AsyncIterator["ControlApi | None"]:
-    """Listen for the control API before any node starts. UpFailedError if that is impossible."""
+    """Listen for the control API. UpFailedError.
+
+    Before any node starts: an address that is taken must not cost a start."""
     if control is None:
         yield None
         return

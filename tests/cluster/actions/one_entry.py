@@ -106,6 +106,15 @@ async def use_random_faults(cluster: Any) -> None:
     assert cluster.faults == []
 
 
+def use_control_api() -> None:
+    from rmqlab.cluster.control.endpoints import ENDPOINTS
+    from rmqlab.cluster.control.openapi import openapi_document
+
+    (endpoint,) = (endpoint for endpoint in ENDPOINTS if endpoint.path == "/v1/actions/cut-off")
+    assert (endpoint.method, endpoint.name) == ("POST", "cut_off")
+    assert openapi_document()["paths"]["/v1/actions/cut-off"]["post"]["summary"] == "Cut nodes off."
+
+
 async def use_everything_else() -> None:
     from rmqlab.cluster.lab import open_cluster
     from rmqlab.cluster.supervisor.commandserver import serve_commands
@@ -126,4 +135,5 @@ if __name__ == "__main__":
     assert os.environ["RMQLAB_HOME"]
     add_entry()
     use_blocking_api()
+    use_control_api()
     trio.run(use_everything_else)

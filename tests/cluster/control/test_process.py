@@ -1,0 +1,217 @@
+"""`rmqlab up --control`, with requests generated from its OpenAPI document."""
+
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import stat
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, cast
+
+import attrs
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from typer.testing import CliRunner
+
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.control.endpoints import ENDPOINTS
+from rmqlab.cluster.control.openapi import openapi_document
+
+SECONDS = 60
+NAME = "controlled"
+
+
+@attrs.frozen
+class Lab:
+    """A cluster with a control API, and how to reach it."""
+
+    url: str
+    token: str
+    directory: pathlib.Path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, method=method, data=data, headers=self.headers)
+        try:
+            with urllib.request.urlopen(request, timeout=SECONDS) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+
+def rmqlab(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments, prog_name="rmqlab")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RMQLAB_HOME", str(home))
+        done = rmqlab("up", "-n", NAME, "--detach", "--json", "--control", "127.0.0.1:0")
+        assert done.exit_code == 0, done.stderr
+        control = json.loads(done.stdout)["control"]
+        yield Lab(**control, directory=home / NAME)
+        assert json.loads(rmqlab("status", "-n", NAME, "--json").stdout)["internal_errors"] == {}
+        assert rmqlab("down", "-n", NAME).exit_code == 0
+        assert not (home / NAME / "control.json").exists()
+
+
+def test_address_and_token_are_in_a_private_file(lab: Lab) -> None:
+    path = lab.directory / "control.json"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_text()) == {"url": lab.url, "token": lab.token}
+    assert lab.token not in rmqlab("status", "-n", NAME, "--json").stdout
+    assert not any(lab.token.encode() in path.read_bytes() for path in lab.directory.rglob("*.log"))
+
+
+schema = schemathesis.openapi.from_dict(openapi_document())
+OPERATIONS: dict[str, Any] = {found.ok().label: found.ok() for found in cast("Any", schema.get_all_operations())}
+STREAMS = {f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS if endpoint.is_stream}
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("label", sorted(OPERATIONS.keys() - STREAMS))
+def test_generated_requests_get_what_the_document_says(lab: Lab, label: str, mode: GenerationMode) -> None:
+    """Valid requests are accepted, invalid ones rejected; each response fits.
+
+    Targets may be unknown. Which texts name a request of RocketMQ is not in the schema of faults.
+    """
+    beyond = [positive_data_acceptance] if label == "POST /v1/faults" else []
+
+    @settings(
+        max_examples=3, derandomize=True, suppress_health_check=[*HealthCheck], database=None, phases=[Phase.generate]
+    )
+    @given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
+    def check(case: Any) -> None:
+        case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
+
+    check()
+
+
+def test_every_action_does_what_its_command_does(lab: Lab) -> None:
+    """Each response is that of the document, and each action is tried."""
+    tried = []
+
+    def act(name: str, target: str, status: int = 200) -> Any:
+        case = OPERATIONS[f"POST /v1/actions/{name}"].Case(body={"target": target}, media_type="application/json")
+        response = case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS)
+        assert response.status_code == status, response.text
+        tried.append(name)
+        return response.json()
+
+    assert act("kill", "broker-a:master")[0]["state"] == "killed"
+    assert act("kill", "broker-a:master", 409)["error"]["possible"][0]["state"] == "killed"
+    assert lab.ask("POST", "/v1/wait", {"condition": "route-gone broker-a"})[0] == 200
+    assert act("start", "broker-a")[0]["state"] == "ready"
+    assert act("pause", "broker-a-s")[0]["state"] == "paused"
+    assert act("resume", "broker-a-s")[0]["state"] == "ready"
+    assert act("restart", "namesrv-1")[0]["state"] == "ready"
+    assert act("stop", "broker-a-s")[0]["state"] == "stopped"
+    assert act("wipe", "broker-a-s")[0]["deleted_files"] > 0
+    act("start", "broker-a-s")
+    assert lab.ask("POST", "/v1/wait", {"condition": "slave-caught-up broker-a"})[0] == 200
+    assert act("promote", "broker-a-s")[0]["other_masters"][0]["name"] == "broker-a"
+    assert act("demote", "broker-a-s")[0]["role"] == "SLAVE"
+    assert "lost" in act("power-loss", "broker-a-s")[0]
+    act("start", "broker-a-s")
+    assert act("isolate", "broker-a-s")["type"] == "isolate"
+    assert len(lab.ask("DELETE", "/v1/faults")[1]) == 1
+    assert {*tried} == {*ACTIONS}, "try the new action here, too"
+
+
+def test_two_clients_at_once_are_like_two_commands(lab: Lab) -> None:
+    """Of two starts one wins, the other gets 409, and there is one process."""
+    for _ in range(3):
+        assert lab.ask("POST", "/v1/actions/kill", {"target": "broker-a-s"})[0] == 200
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(lab.ask, "POST", "/v1/actions/start", {"target": "broker-a-s"}) for _ in range(2)]
+        assert sorted(one.result()[0] for one in asked) == [200, 409]
+        _, status = lab.ask("GET", "/v1/status")
+        assert [node["state"] for node in status["nodes"]] == ["ready"] * 3
+    spawned = [event for event in events(lab, "last=100000&follow=false") if event["kind"] == "node_spawned"]
+    ended = [event for event in events(lab, "last=100000&follow=false") if event.get("pid") and "end" in event]
+    assert len(spawned) - len(ended) == 3
+
+
+def events(lab: Lab, query: str) -> list[Any]:
+    request = urllib.request.Request(f"{lab.url}/v1/events?{query}", headers=lab.headers)
+    with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        assert response.headers["Content-Type"] == "text/event-stream"
+        return [json.loads(line.removeprefix(b"data: ")) for line in response if line.startswith(b"data: ")]
+
+
+def test_events_arrive_while_the_cluster_runs(lab: Lab) -> None:
+    host = lab.url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=SECONDS)
+    connection.request("GET", "/v1/events?last=0", headers=lab.headers)
+    response = connection.getresponse()
+    assert lab.ask("POST", "/v1/actions/pause", {"target": "broker-a"})[0] == 200
+    kinds = set[str]()
+    while "node_paused" not in kinds:
+        line = response.readline()
+        if line.startswith(b"data: "):
+            kinds.add(json.loads(line.removeprefix(b"data: "))["kind"])
+    connection.close()
+    assert lab.ask("POST", "/v1/actions/resume", {"target": "broker-a"})[0] == 200
+
+
+def test_topics_groups_offsets_and_the_judgement_are_those_of_the_cluster(lab: Lab) -> None:
+    assert lab.ask("POST", "/v1/wait", {"condition": "route-has broker-a"})[0] == 200
+    made = rmqlab("produce", "-n", NAME, "-t", "orders", "--count", "20", "--rate-per-second", "0")
+    assert made.exit_code == 0, made.output
+    assert rmqlab("consume", "-n", NAME, "-t", "orders", "-g", "shop", "--count", "20").exit_code == 0
+    assert "orders" in lab.ask("GET", "/v1/topics")[1]["topics"]
+    route = lab.ask("GET", "/v1/topics/orders")[1]
+    assert route["queues"][0]["broker"] == "broker-a"
+    assert set(route["brokers"]["broker-a"]) == {"0", "1"}
+    groups = {group["group"]: group for group in lab.ask("GET", "/v1/groups")[1]["groups"]}
+    assert groups["shop"]["brokers"] == ["broker-a"]
+    offsets = lab.ask("GET", "/v1/offsets?group=shop&topic=orders")[1]
+    assert sum(queue["broker_offset"] for queue in offsets["queues"]) == 20
+    assert offsets["lag"] == sum(queue["lag"] for queue in offsets["queues"]) == 0
+    assert lab.ask("GET", "/v1/topics/nothing")[0] == 404
+    assert lab.ask("GET", "/v1/offsets?group=nobody")[0] == 404
+    status, judgement = lab.ask("GET", "/v1/check?metric=lost")
+    assert (status, [*judgement["findings"]]) == (200, ["lost"])
+    status, document = lab.ask("GET", "/v1/check?metric=lots")
+    assert (status, document["error"]["field"]) == (404, "metric")
+    assert "did you mean lost?" in document["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("x", "--control x: expected HOST:PORT, such as 127.0.0.1:0"), ("127.0.0.1:99999", "the port is 0 to 65535")],
+)
+def test_an_invalid_address_is_rejected_before_anything_starts(lab: Lab, address: str, words: str) -> None:
+    done = rmqlab("up", "-n", "other", "--detach", "--control", address)
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert not (lab.directory.parent / "other").exists()
+
+
+def test_a_taken_address_is_one_line_and_nothing_is_left(lab: Lab) -> None:
+    done = rmqlab("up", "-n", "other", "--detach", "--control", lab.url.removeprefix("http://"))
+    assert done.exit_code == 1
+    assert done.stderr.splitlines() == [f"rmqlab: --control {lab.url.removeprefix('http://')}: Address already in use"]
+    assert (
+        "is not running" in rmqlab("status", "-n", "other").stderr
+        or "no cluster" in rmqlab("status", "-n", "other").stderr
+    )
+
+
+def test_up_on_a_running_cluster_leaves_its_control_api_alone(lab: Lab) -> None:
+    assert rmqlab("up", "-n", NAME, "--detach").exit_code == 1
+    assert (lab.directory / "control.json").exists()
+    assert lab.ask("GET", "/v1/faults") == (200, [])
