@@ -1,39 +1,32 @@
 """The commands that start and stop a cluster: up, down."""
 
-import contextlib
+import importlib
 import shutil
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import attrs
 import cattrs
 import typer
 
-from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.live.subject import OwnCluster
-from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
-from rmqlab.cluster.cli.progress import Progress, working
-from rmqlab.cluster.cli.tables import render_up
+from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
     Name,
     command,
-    console,
     directory_of,
     error_text,
     fail,
-    live_console,
     misused,
     print_json,
 )
-from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
+from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
-from rmqlab.cluster.supervisor.serve import UpFailedError, run_detached, run_foreground
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
@@ -44,7 +37,6 @@ from rmqlab.cluster.supervisor.topology import (
     node_names,
     place,
 )
-from rmqlab.runtime.logfile import log_to_file
 from rmqlab.runtime.settings import snake
 
 DEFAULT_REPLICAS = 3
@@ -110,18 +102,30 @@ def up(
     try:
         if detach:
             with working(f"starting {node_count(spec)} nodes"):
-                document = run_detached(spec, directory)
+                document = run_detached(spec, directory, (lambda: None) if as_json else _import_views)
             if as_json:
                 print_json(up_document(document))
             else:
-                console.print(render_up(document))
+                _show_up(document)
         else:
-            is_live = not plain and not as_json and is_terminal(live_console)
-            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
-            if not as_json:
-                _print_if_possible("stopped")
+            from rmqlab.cluster.cli.foreground import run_here  # noqa: PLC0415 -- a detached cluster needs none of it
+
+            run_here(spec, directory, plain=plain, as_json=as_json)
     except (UpFailedError, NoPlaceError) as exc:
         fail(str(exc))
+
+
+def _import_views() -> None:
+    """Import what shows the cluster, while it starts."""
+    importlib.import_module("rmqlab.cluster.cli.tables")
+    importlib.import_module("rmqlab.cluster.cli.screen")
+
+
+def _show_up(document: Document) -> None:
+    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see `_import_views`
+    from rmqlab.cluster.cli.tables import render_up  # noqa: PLC0415
+
+    console.print(render_up(document))
 
 
 def down(
@@ -229,59 +233,3 @@ def up_document(document: Document) -> Document:
 def node_count(spec: ClusterSpec) -> int:
     """Return how many nodes a cluster begins with."""
     return sum(map(len, node_names(spec)))
-
-
-def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Supervise the cluster until it ends; show the progress of its start."""
-    progress = Progress()
-    count = node_count(spec)
-
-    def started(cluster: Cluster) -> None:
-        lives = cluster.supervisor.processes.lives
-
-        def how_far() -> str:
-            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
-
-        progress.begin(how_far)
-
-    async def when_ready(cluster: Cluster) -> None:
-        progress.end()
-        await ready(cluster)
-
-    try:
-        directory.create()
-        log_to_file(directory.supervisor_log)
-        run_foreground(spec, directory, when_ready, started=started)
-    finally:
-        progress.end()
-
-
-async def _show_live(cluster: Cluster) -> None:
-    """Print the nodes, which stay on the terminal, and show the live view."""
-    document = await cluster.status()
-    console.print(render_up(document))
-    try:
-        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
-    finally:
-        _print_if_possible("\nstopping all nodes ...")
-
-
-def _print_if_possible(text: str) -> None:
-    """Print a line; ignore that the terminal was closed."""
-    with contextlib.suppress(OSError):
-        console.print(text)
-
-
-async def _follow(cluster: Cluster) -> None:
-    console.print(render_up(await cluster.status()))
-    console.print("\nCtrl-C stops it. Events:", style="dim")
-    async with cluster.events.follow() as events:
-        async for event in events:
-            console.print(render_event(event.as_json()))
-
-
-async def _follow_as_json(cluster: Cluster) -> None:
-    print_json(up_document(await cluster.status()))
-    async with cluster.events.follow() as events:
-        async for event in events:
-            print_json(event.as_json())
