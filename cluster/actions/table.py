@@ -62,6 +62,7 @@ class NodeActions:
         doing="starting",
         needs=(Liveness.ENDED,),
         leaves=Liveness.RUNNING,
+        takes_settings=True,
         key="s",
     )
     stop: NodeAction[None] = NodeAction(
@@ -97,6 +98,7 @@ class NodeActions:
         doing="restarting",
         needs=(Liveness.RUNNING, Liveness.ENDED),
         leaves=Liveness.RUNNING,
+        takes_settings=True,
     )
     promote: NodeAction[tuple[str, ...]] = NodeAction(
         run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),

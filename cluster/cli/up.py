@@ -3,7 +3,6 @@
 import importlib
 import shutil
 import sys
-import tomllib
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ import cattrs
 import typer
 
 from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
@@ -27,19 +27,20 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_setti
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
+from rmqlab.cluster.supervisor.nodesettings import sets_to_try
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
     MASTER_SLAVE,
     ClusterSpec,
     Placement,
-    check_spec,
     node_names,
     place,
 )
-from rmqlab.runtime.settings import snake
 
 DEFAULT_REPLICAS = 3
+_COUNTS = {"groups", "slaves", "replicas", "nameservers"}
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
 
 
@@ -64,10 +65,14 @@ def up(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Add a broker setting to those of the last start; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="[TARGET:]KEY=VALUE",
+            help="Add a setting of all brokers, or of a broker or a group, to those of the last start; repeatable.",
+        ),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a broker setting; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="[TARGET:]KEY", help="Remove such a setting; repeatable.")
     ] = None,
     *,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
@@ -91,6 +96,11 @@ def up(
         "single_address": single_address,
     }
     directory = directory_of(name)
+    if directory.is_up():
+        fail(
+            f"cluster {directory.path.name} is already up: `rmqlab add`, `rmqlab remove` and `rmqlab restart NODE --set"
+            " KEY=VALUE` change it while it runs, `rmqlab down` stops it"
+        )
     spec = build_spec(
         directory,
         {key: value for key, value in given.items() if value is not None},
@@ -159,10 +169,13 @@ def build_spec(
         if record is None and directory.path.parent != home():
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
-        kept = _without(before.broker_settings, unset)
-        spec = attrs.evolve(before, **_of_mode(given, before, record), broker_settings={**kept, **settings})
+        spec = attrs.evolve(before, **_of_mode(given, before, record), **_settings(before, settings, unset))
+        if _COUNTS & given.keys():  # the nodes are those of the numbers again
+            spec = attrs.evolve(spec, added=(), removed=())
         check_spec(spec)
-        place(spec, Placement(subnet=1))  # reject too many nodes now, not after the first have started
+        place(
+            spec, Placement(subnet=None if spec.single_address else 1)
+        )  # reject too many nodes now, not after the first have started
     except (ValueError, cattrs.BaseValidationError) as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
@@ -187,11 +200,16 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
     return options
 
 
-def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+def _settings(before: ClusterSpec, more: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+    """Return the settings of the last start, of all brokers and of single ones, with more and without those."""
+    flat = dict(before.broker_settings)
+    flat |= {f"{target}:{key}": value for target, given in before.node_settings.items() for key, value in given.items()}
     for key in unset:
-        if snake(key) not in settings:
-            misused(f"--unset {key}: not set; set are: {', '.join(settings) or 'none'}")
-    return {key: value for key, value in settings.items() if key not in map(snake, unset)}
+        if spelled(key) not in flat:
+            misused(f"--unset {key}: not set; set are: {', '.join(flat) or 'none'}")
+    kept = {key: value for key, value in flat.items() if key not in map(spelled, unset)}
+    of_all, of_targets = split_settings({**kept, **more})
+    return {"broker_settings": of_all, "node_settings": of_targets}
 
 
 def _try(spec: ClusterSpec) -> None:
@@ -200,27 +218,11 @@ def _try(spec: ClusterSpec) -> None:
     End the program if it rejects them.
     """
     try:
-        for remark in try_settings(spec.broker_settings):
-            print(error_text(remark), file=sys.stderr)
+        for settings in sets_to_try(spec):
+            for remark in try_settings(settings):
+                print(error_text(remark), file=sys.stderr)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse `key=value`.
-
-    The key may be in camelCase; a value that is not a TOML scalar is a string.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
-    try:
-        parsed = tomllib.loads(f"value = {value}")
-    except (ValueError, RecursionError):
-        return snake(key.strip()), value
-    if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
-        return snake(key.strip()), parsed["value"]
-    return snake(key.strip()), value  # a date, a list or several lines: brokers take them as text
 
 
 def up_document(document: Document) -> Document:

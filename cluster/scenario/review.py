@@ -13,13 +13,13 @@ from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.roles import led_by_first
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
     NodeKind,
     Placement,
     UnknownTargetError,
-    check_spec,
     find_targets,
     nodes_of,
     place,
@@ -27,6 +27,7 @@ from rmqlab.cluster.supervisor.topology import (
 )
 from rmqlab.faults import FaultError
 
+_EMPTY = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
 BEGIN, END = "begin", "end"
 """Labels that every scenario has without a step."""
 
@@ -66,7 +67,7 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
 
 
 def _placement(scenario: Scenario, *, is_single: bool) -> Placement:
-    return place(scenario.cluster, Placement(subnet=None if is_single or scenario.cluster.single_address else 1))
+    return place(scenario.cluster, _EMPTY if not (is_single or scenario.cluster.single_address) else Placement())
 
 
 def _review_workload(
