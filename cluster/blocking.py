@@ -27,7 +27,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_ever
 from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
@@ -141,14 +141,11 @@ class BlockingCluster(NodeActions):
 
         `findings()["lost"].value == 0`, `findings().verdict is Verdict.HOLDS`.
         """
-        nodes = self._cluster.supervisor.nodes.values()
-        stores = {
-            node.name: store_config(self.directory, node.name).store_path_root_dir
-            for node in nodes
-            if node.kind is NodeKind.BROKER
-        }
         journals, surveys = survey_journals(self.directory.journal_dir)
-        return judge_run(merge_entries(*journals), stores, surveys)
+        entries = merge_entries(*journals)
+        names = brokers_ever(self._cluster.supervisor.placement, {entry.node for entry in entries})
+        stores = {name: store_config(self.directory, name).store_path_root_dir for name in names}
+        return judge_run(entries, stores, surveys)
 
     # ---- acting on it ------------------------------------------------------------------------------------
 

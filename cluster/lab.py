@@ -51,6 +51,7 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
+from rmqlab.runtime.process import allow_many_files
 
 R = TypeVar("R")
 
@@ -259,6 +260,7 @@ async def open_cluster(
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
+    allow_many_files()  # a control channel for each node
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
         forks = host.start_forks([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)

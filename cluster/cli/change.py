@@ -73,7 +73,7 @@ def remove(
 
 def _add(name: str, kind: str, of: str, settings: list[str] | None, *, as_json: bool) -> None:
     given = parse_settings(settings or [])
-    document = command(name, "add", kind=kind, name=of, settings=given)
+    document = command(name, "add", kind=kind, of=of, settings=given)
     if as_json:
         print_json(document)
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.action import NodeAction, liveness_of
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
@@ -171,9 +171,11 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
         target = arguments.get("target")
         if not isinstance(target, str):
             raise BadQuestionError(f"{action.name}: the target must be a text")
-        if settings := arguments.get("settings"):
-            await cluster.change_settings(target, _settings(settings))
         names = {node.name for node in cluster.supervisor.find(target)}
+        if (settings := arguments.get("settings")) and action.takes_settings:
+            states = {liveness_of(cluster.supervisor.life(name).state) for name in names}
+            if states <= {*action.needs}:  # else the action fails, and must have changed nothing
+                await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
 
     return act
@@ -186,7 +188,7 @@ def _settings(given: Any) -> Mapping[str, Any]:
 
 
 async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    kind, name, settings = (arguments.get(key) or "" for key in ("kind", "name", "settings"))
+    kind, name, settings = (arguments.get(key) or "" for key in ("kind", "of", "settings"))
     if not isinstance(kind, str) or not isinstance(name, str):
         raise BadQuestionError("add: the kind and the name must be texts")
     added = await growth.add(cluster.supervisor, kind, name, _settings(settings or {}))

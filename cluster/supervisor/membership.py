@@ -17,6 +17,7 @@ from rmqlab.cluster.supervisor.topology import (
     broker_name_of,
     find_targets,
     group_name,
+    is_broker,
     near_target,
     node_names,
     place,
@@ -95,7 +96,7 @@ def _names(spec: ClusterSpec, placement: Placement, kind: str, name: str) -> tup
     match kind:
         case "nameserver":
             return (
-                _former(name, {each for each in former if not _is_broker(each)}) if name else _next_server(placement),
+                _former(name, {each for each in former if not is_broker(each)}) if name else _next_server(placement),
             )
         case "group":
             return _group(spec, placement, former, name)
@@ -110,10 +111,11 @@ def _group(spec: ClusterSpec, placement: Placement, former: Iterable[str], name:
     if name in present:
         raise WrongStateError(f"{name} is a group of this cluster already: `add slave {name}` adds a slave to it")
     if name:
-        groups = {seat_of(each)[0] for each in former if _is_broker(each)} - present
+        groups = {seat_of(each)[0] for each in former if is_broker(each)} - present
         _former(name, groups)
-        return tuple(each for each in former if _is_broker(each) and seat_of(each)[0] == name)
-    known = {seat_of(each)[0] for each in placement.slots if _is_broker(each)}
+        members = [each for each in former if is_broker(each) and seat_of(each)[0] == name]
+        return tuple(sorted(members, key=lambda each: seat_of(each)[1]))
+    known = {seat_of(each)[0] for each in placement.slots if is_broker(each)}
     fresh = next(group for group in map(group_name, range(len(known) + 1)) if group not in known)
     return tuple(broker_name_of(spec, fresh, number) for number in range(spec.slaves + 1))
 
@@ -121,7 +123,7 @@ def _group(spec: ClusterSpec, placement: Placement, former: Iterable[str], name:
 def _slave(spec: ClusterSpec, placement: Placement, former: Iterable[str], name: str) -> str:
     brokers = node_names(spec)[1]
     groups = {seat_of(each)[0] for each in brokers}
-    slaves = {each for each in former if _is_broker(each) and seat_of(each)[1] and seat_of(each)[0] in groups}
+    slaves = {each for each in former if is_broker(each) and seat_of(each)[1] and seat_of(each)[0] in groups}
     if spec.mode == DLEDGER:
         raise WrongStateError(
             "the members of a DLedger group are fixed (dLegerPeers): add a group, or start a cluster with --replicas"
@@ -130,7 +132,7 @@ def _slave(spec: ClusterSpec, placement: Placement, former: Iterable[str], name:
         raise WrongStateError(f"{name} is a node of this cluster already: expected a group")
     if name not in groups:
         return _former(name, slaves, groups)
-    taken = {seat_of(each)[1] for each in placement.slots if _is_broker(each) and seat_of(each)[0] == name}
+    taken = {seat_of(each)[1] for each in placement.slots if is_broker(each) and seat_of(each)[0] == name}
     return broker_name_of(spec, name, next(number for number in range(1, len(taken) + 2) if number not in taken))
 
 
@@ -138,21 +140,13 @@ def _former(name: str, former: Collection[str], others: Collection[str] = ()) ->
     """Return the name of a removed node. UnknownTargetError for any other."""
     if name not in former:
         known = sorted({*former, *others})
-        expected = f"expected one of {', '.join(known)}" if known else "none was removed; leave the name out"
-        raise UnknownTargetError(f"unknown name {name!r}{near_target(name, known)}; {expected}")
+        expected = f"; expected one of {', '.join(known)}" if known else "; none was removed: leave the name out"
+        raise UnknownTargetError(f"unknown name {name!r}{near_target(name, known) or expected}")
     return name
 
 
 def _next_server(placement: Placement) -> str:
     return next(f"namesrv-{n}" for n in range(1, len(placement.slots) + 2) if f"namesrv-{n}" not in placement.slots)
-
-
-def _is_broker(name: str) -> bool:
-    try:
-        seat_of(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _all_names(spec: ClusterSpec) -> set[str]:

@@ -8,7 +8,7 @@ clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` ov
 import difflib
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -219,6 +219,16 @@ def seat_of(broker: str) -> tuple[str, int]:
     if found["slave"] is None:
         return found["group"], 0
     return found["group"], int(found["slave"] or 1)
+
+
+def is_broker(name: str) -> bool:
+    """Return True for the name of a broker of a cluster."""
+    return _BROKER_NAME.fullmatch(name) is not None
+
+
+def brokers_ever(placement: Placement, seen: Collection[str]) -> list[str]:
+    """Return the brokers that a run has or had: of all that had an address, those with these names."""
+    return [name for name in placement.slots if is_broker(name) and name in seen]
 
 
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
