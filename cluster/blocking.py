@@ -27,7 +27,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_ever
 from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
@@ -141,14 +141,11 @@ class BlockingCluster(NodeActions):
 
         `findings()["lost"].value == 0`, `findings().verdict is Verdict.HOLDS`.
         """
-        nodes = self._cluster.supervisor.nodes.values()
-        stores = {
-            node.name: store_config(self.directory, node.name).store_path_root_dir
-            for node in nodes
-            if node.kind is NodeKind.BROKER
-        }
         journals, surveys = survey_journals(self.directory.journal_dir)
-        return judge_run(merge_entries(*journals), stores, surveys)
+        entries = merge_entries(*journals)
+        names = brokers_ever(self._cluster.supervisor.placement, {entry.node for entry in entries})
+        stores = {name: store_config(self.directory, name).store_path_root_dir for name in names}
+        return judge_run(entries, stores, surveys)
 
     # ---- acting on it ------------------------------------------------------------------------------------
 
@@ -170,6 +167,28 @@ class BlockingCluster(NodeActions):
     def heal_all(self) -> list[ActiveFault]:
         """End all faults; return those that were in force."""
         return self._call(self._cluster.heal_all)
+
+    # ---- changing it ------------------------------------------------------------------------------------
+
+    def add_group(self, name: str = "", settings: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Add a master and its slaves, or a removed group by its name; return the names when all are ready."""
+        return self._call(self._cluster.add_group, name, settings)
+
+    def add_slave(self, group: str, settings: Mapping[str, Any] | None = None) -> str:
+        """Add a slave to a group; return its name when it is ready. It then catches up with its master."""
+        return self._call(self._cluster.add_slave, group, settings)
+
+    def add_nameserver(self, name: str = "") -> str:
+        """Add a nameserver; return its name when it listens. Brokers register there within 30 s."""
+        return self._call(self._cluster.add_nameserver, name)
+
+    def remove(self, target: str) -> tuple[str, ...]:
+        """Stop nodes and take them out of the cluster; return their names. Their data stay on disk."""
+        return self._call(self._cluster.remove, target)
+
+    def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Change settings of brokers from their next start on; return the brokers' names."""
+        return self._call(self._cluster.change_settings, target, settings)
 
     # ---- workloads ------------------------------------------------------------------------------
 

@@ -92,7 +92,9 @@ def _in_state(state: NodeState) -> Judge:
 
 
 def _entry(document: Document, node: Node) -> Mapping[str, Any]:
-    entry: Mapping[str, Any] = next(entry for entry in document["nodes"] if entry["name"] == node.name)
+    """Return the entry of a node; one without a state if it was removed meanwhile."""
+    removed = {"state": "", "broker_id": None}
+    entry: Mapping[str, Any] = next((entry for entry in document["nodes"] if entry["name"] == node.name), removed)
     return entry
 
 

@@ -20,23 +20,27 @@ import trio
 import rmqlab
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
+from rmqlab.cluster.changes import ClusterChanges
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
+from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import Place, addresses_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.roles import changes_of
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_names, node_settings
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, node_names
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
@@ -48,6 +52,7 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
+from rmqlab.runtime.process import allow_many_files
 
 R = TypeVar("R")
 
@@ -116,10 +121,11 @@ class Workload:
 
 
 @attrs.define(eq=False)
-class Cluster(NodeActions):
+class Cluster(NodeActions, ClusterChanges):
     """A running cluster.
 
-    Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`.
+    Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`; `rmqlab.cluster.changes` has
+    the methods that add and remove nodes.
     """
 
     supervisor: Supervisor
@@ -255,6 +261,7 @@ async def open_cluster(
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
+    allow_many_files()  # a control channel for each node
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
         forks = host.start_forks([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
@@ -275,6 +282,7 @@ async def open_cluster(
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
+                supervisor.try_settings = host.try_settings
                 async with _supervised(supervisor, host):
                     cluster = Cluster(supervisor)
                     started(cluster)
@@ -289,7 +297,8 @@ async def open_cluster(
                     supervisor.record("", "cluster_ready")
                     yield cluster
                 roles = changes_of(supervisor.nodes.values())
-                place.write_record(attrs.evolve(fresh, roles=roles, clock_millis=clock.wall_millis()))
+                kept = attrs.evolve(fresh, spec=supervisor.spec, placement=supervisor.placement, roles=roles)
+                place.write_record(attrs.evolve(kept, clock_millis=clock.wall_millis()))
         finally:
             forks.close()
 
@@ -366,7 +375,7 @@ async def _check_settings(spec: ClusterSpec, host: Host) -> None:
     """
     try:
         check_spec(spec)
-        remarks = await host.try_settings(spec.broker_settings, spec.group_members)
+        remarks = await growth.try_all(spec, host.try_settings)
     except ValueError as exc:
         raise BadSettingsError(f"broker_settings: {exc}") from None
     for remark in remarks:

@@ -95,6 +95,8 @@ class NodeAction(Generic[R]):
     targets: Targets = Targets.PROCESSES
     sets_role: str | None = None
     """`master` or `slave`: the role of a broker afterwards, which it must not have before. None: as before."""
+    takes_settings: bool = False
+    """True for a start, before which settings can be changed."""
     undo: str | None = None
     """Method that undoes it. Random faults choose among the actions that have one."""
     key: str | None = None

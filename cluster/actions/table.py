@@ -63,6 +63,7 @@ class NodeActions:
         doing="starting",
         needs=(Liveness.ENDED,),
         leaves=Liveness.RUNNING,
+        takes_settings=True,
         key="s",
     )
     stop: NodeAction[None] = NodeAction(
@@ -98,6 +99,7 @@ class NodeActions:
         doing="restarting",
         needs=(Liveness.RUNNING, Liveness.ENDED),
         leaves=Liveness.RUNNING,
+        takes_settings=True,
     )
     promote: NodeAction[tuple[str, ...]] = NodeAction(
         run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),

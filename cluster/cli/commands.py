@@ -48,6 +48,10 @@ COMMANDS = {
     "power-loss": Entry(ACTION, "Kill, then erase what was not yet synced to disk; `start` recovers the rest."),
     "wipe": Entry(ACTION, "Kill, then delete the store: the next `start` finds an empty disk."),
     "isolate": Entry(ACTION, "Cut a node off: packets from and to it vanish."),
+    "add": Entry(f"{_CLI}.change:add_app", "Add a group, a slave or a nameserver to a running cluster."),
+    "remove": Entry(
+        f"{_CLI}.change:remove", "Stop nodes and take them out of a running cluster; their data stay on disk."
+    ),
     "fault": Entry(f"{_CLI}.fault:fault_app", "Put a fault in force."),
     "faults": Entry(f"{_CLI}.fault:faults", "List the faults in force."),
     "heal": Entry(f"{_CLI}.fault:heal", "End faults."),

@@ -31,6 +31,7 @@ from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import try_settings
+from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import MODES, PROFILES
 from rmqlab.simulation.child import ChildEndedError
@@ -205,7 +206,8 @@ def _run_once(
         scenario = load_scenario(path)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)
-        try_settings(played.cluster.broker_settings, played.cluster.group_members)
+        for settings in sets_to_try(played.cluster):
+            try_settings(settings, played.cluster.group_members)
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:

@@ -1,9 +1,8 @@
 """The commands that start and stop a cluster: up, down."""
 
-import contextlib
+import importlib
 import shutil
 import sys
-import tomllib
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
@@ -11,43 +10,37 @@ import attrs
 import cattrs
 import typer
 
-from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.live.subject import OwnCluster
-from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
-from rmqlab.cluster.cli.progress import Progress, working
-from rmqlab.cluster.cli.tables import render_up
+from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
     Name,
     command,
-    console,
     directory_of,
     error_text,
     fail,
-    live_console,
     misused,
     print_json,
 )
-from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
+from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
-from rmqlab.cluster.supervisor.serve import UpFailedError, WhenReady, run_detached, run_foreground
+from rmqlab.cluster.supervisor.nodesettings import sets_to_try
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
     MASTER_SLAVE,
     ClusterSpec,
     Placement,
-    check_spec,
     node_names,
     place,
 )
-from rmqlab.runtime.logfile import log_to_file
-from rmqlab.runtime.settings import snake
 
 DEFAULT_REPLICAS = 3
+_COUNTS = {"groups", "slaves", "replicas", "nameservers"}
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
 
 
@@ -72,10 +65,14 @@ def up(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Add a broker setting to those of the last start; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="[TARGET:]KEY=VALUE",
+            help="Add a setting of all brokers, or of a broker or a group, to those of the last start; repeatable.",
+        ),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a broker setting; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="[TARGET:]KEY", help="Remove such a setting; repeatable.")
     ] = None,
     control: Annotated[
         str | None,
@@ -103,6 +100,11 @@ def up(
         "single_address": single_address,
     }
     directory = directory_of(name)
+    if directory.is_up():
+        fail(
+            f"cluster {directory.path.name} is already up: `rmqlab add`, `rmqlab remove` and `rmqlab restart NODE --set"
+            " KEY=VALUE` change it while it runs, `rmqlab down` stops it"
+        )
     spec = build_spec(
         directory,
         {key: value for key, value in given.items() if value is not None},
@@ -116,18 +118,31 @@ def up(
     try:
         if detach:
             with working(f"starting {node_count(spec)} nodes"):
-                document = run_detached(spec, directory, control=control)
+                meanwhile = (lambda: None) if as_json else _import_views
+                document = run_detached(spec, directory, control=control, meanwhile=meanwhile)
             if as_json:
                 print_json(up_document(document))
             else:
-                console.print(render_up(document))
+                _show_up(document)
         else:
-            is_live = not plain and not as_json and is_terminal(live_console)
-            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow, control)
-            if not as_json:
-                _print_if_possible("stopped")
+            from rmqlab.cluster.cli.foreground import run_here  # noqa: PLC0415 -- a detached cluster needs none of it
+
+            run_here(spec, directory, plain=plain, as_json=as_json, control=control)
     except (UpFailedError, NoPlaceError) as exc:
         fail(str(exc))
+
+
+def _import_views() -> None:
+    """Import what shows the cluster, while it starts."""
+    importlib.import_module("rmqlab.cluster.cli.tables")
+    importlib.import_module("rmqlab.cluster.cli.screen")
+
+
+def _show_up(document: Document) -> None:
+    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see `_import_views`
+    from rmqlab.cluster.cli.tables import render_up  # noqa: PLC0415
+
+    console.print(render_up(document))
 
 
 def down(
@@ -161,10 +176,13 @@ def build_spec(
         if record is None and directory.path.parent != home():
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
-        kept = _without(before.broker_settings, unset)
-        spec = attrs.evolve(before, **_of_mode(given, before, record), broker_settings={**kept, **settings})
+        spec = attrs.evolve(before, **_of_mode(given, before, record), **_settings(before, settings, unset))
+        if _COUNTS & given.keys():  # the nodes are those of the numbers again
+            spec = attrs.evolve(spec, added=(), removed=())
         check_spec(spec)
-        place(spec, Placement(subnet=1))  # reject too many nodes now, not after the first have started
+        place(
+            spec, Placement(subnet=None if spec.single_address else 1)
+        )  # reject too many nodes now, not after the first have started
     except (ValueError, cattrs.BaseValidationError) as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
@@ -189,11 +207,16 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
     return options
 
 
-def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+def _settings(before: ClusterSpec, more: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+    """Return the settings of the last start, of all brokers and of single ones, with more and without those."""
+    flat = dict(before.broker_settings)
+    flat |= {f"{target}:{key}": value for target, given in before.node_settings.items() for key, value in given.items()}
     for key in unset:
-        if snake(key) not in settings:
-            misused(f"--unset {key}: not set; set are: {', '.join(settings) or 'none'}")
-    return {key: value for key, value in settings.items() if key not in map(snake, unset)}
+        if spelled(key) not in flat:
+            misused(f"--unset {key}: not set; set are: {', '.join(flat) or 'none'}")
+    kept = {key: value for key, value in flat.items() if key not in map(spelled, unset)}
+    of_all, of_targets = split_settings({**kept, **more})
+    return {"broker_settings": of_all, "node_settings": of_targets}
 
 
 def _try(spec: ClusterSpec) -> None:
@@ -202,8 +225,9 @@ def _try(spec: ClusterSpec) -> None:
     End the program if it rejects them.
     """
     try:
-        for remark in try_settings(spec.broker_settings, spec.group_members):
-            print(error_text(remark), file=sys.stderr)
+        for settings in sets_to_try(spec):
+            for remark in try_settings(settings, spec.group_members):
+                print(error_text(remark), file=sys.stderr)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")
 
@@ -223,23 +247,6 @@ def _check_control(address: str) -> None:
         misused(f"--control {exc}")
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse `key=value`.
-
-    The key may be in camelCase; a value that is not a TOML scalar is a string.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
-    try:
-        parsed = tomllib.loads(f"value = {value}")
-    except (ValueError, RecursionError):
-        return snake(key.strip()), value
-    if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
-        return snake(key.strip()), parsed["value"]
-    return snake(key.strip()), value  # a date, a list or several lines: brokers take them as text
-
-
 def up_document(document: Document) -> Document:
     """Return what `up --json` prints: the nodes and their addresses.
 
@@ -253,58 +260,3 @@ def up_document(document: Document) -> Document:
 def node_count(spec: ClusterSpec) -> int:
     """Return how many nodes a cluster begins with."""
     return sum(map(len, node_names(spec)))
-
-
-def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady, control: str | None) -> None:
-    """Supervise the cluster until it ends; show the progress of its start."""
-    progress = Progress()
-    count = node_count(spec)
-
-    def started(cluster: Cluster) -> None:
-        lives = cluster.supervisor.processes.lives
-
-        def how_far() -> str:
-            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
-
-        progress.begin(how_far)
-
-    async def when_ready(cluster: Cluster, document: Document) -> None:
-        progress.end()
-        await ready(cluster, document)
-
-    try:
-        directory.create()
-        log_to_file(directory.supervisor_log)
-        run_foreground(spec, directory, when_ready, started=started, control=control)
-    finally:
-        progress.end()
-
-
-async def _show_live(cluster: Cluster, document: Document) -> None:
-    """Print the nodes, which stay on the terminal, and show the live view."""
-    console.print(render_up(document))
-    try:
-        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
-    finally:
-        _print_if_possible("\nstopping all nodes ...")
-
-
-def _print_if_possible(text: str) -> None:
-    """Print a line; ignore that the terminal was closed."""
-    with contextlib.suppress(OSError):
-        console.print(text)
-
-
-async def _follow(cluster: Cluster, document: Document) -> None:
-    console.print(render_up(document))
-    console.print("\nCtrl-C stops it. Events:", style="dim")
-    async with cluster.events.follow() as events:
-        async for event in events:
-            console.print(render_event(event.as_json()))
-
-
-async def _follow_as_json(cluster: Cluster, document: Document) -> None:
-    print_json(up_document(document))
-    async with cluster.events.follow() as events:
-        async for event in events:
-            print_json(event.as_json())

@@ -143,14 +143,14 @@ def _link_rules(active: ActiveFault, fault: LinkFault, node: Node, nodes: Sequen
             peers = [peer for peer in nodes if peer != node and peer.name in others]
             yield from _rules_between(active.id, fault, node, peers, is_outbound=is_outbound)
             if other in (OUTSIDE, ANYONE) and not _is_single(nodes):
-                network = node.host.rpartition(".")[0] + "."
+                subnets = tuple(dict.fromkeys(each.host.rpartition(".")[0] + "." for each in nodes))
                 yield LinkRule(
                     id=active.id,
                     fault=fault,
                     node=node.name,
                     is_outbound=is_outbound,
                     ports=_ports(fault, [node]),
-                    not_in=network,
+                    not_in=subnets,
                 )
 
 

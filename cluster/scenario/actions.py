@@ -10,6 +10,9 @@ mark = LABEL                                      label this moment
 probe = TARGET                                    send a message directly to a broker, and record its reply
 transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
 resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
+add = "group", "slave GROUP" or "nameserver"      add nodes to the cluster, and wait until they are ready
+remove = TARGET or [TARGETS]                      stop nodes and take them out of the cluster; `broker-b:*` is a group
+change-settings = {target = TARGET, KEY = VALUE}  settings of brokers from their next start on
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 create-topic, update-group, ...                   what operators do: see `rmqlab.cluster.scenario.operations`
 """
@@ -33,7 +36,9 @@ from rmqlab.cluster.scenario.operations import Operation, OperatorAction, operat
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
+from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
+from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.worker import in_thread
@@ -82,7 +87,8 @@ class Verb:
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `random-faults`, `label`, `measure` or `operation`: how the review checks the argument."""
+    """How the review checks the argument: `targets`, `workloads`, `fault`, `random-faults`, `label`, `measure`,
+    `addition`, `settings` or `operation`."""
     targets: Targets = Targets.PROCESSES
     """The processes that it accepts, if it takes targets."""
     leaves_fault: bool = False
@@ -150,6 +156,27 @@ def _measure(value: Any) -> tuple[str, str]:
     return words[0], words[1]
 
 
+def _addition(value: Any) -> tuple[str, str]:
+    kind, *names = value.split() if isinstance(value, str) else [""]
+    if kind not in KINDS or len(names) > 1 or (kind == "slave" and not names):
+        raise ValueError(f'{value!r}: expected "group", "slave broker-a" or "nameserver"{near_miss(kind, KINDS)}')
+    return kind, " ".join(names)
+
+
+@attrs.frozen
+class SettingsChange:
+    """The argument of `change-settings`."""
+
+    target: str
+    settings: Mapping[str, Any]
+
+
+def _settings_change(value: Any) -> SettingsChange:
+    if not isinstance(value, Mapping) or not isinstance(value.get("target"), str) or len(value) < 2:
+        raise TypeError(f'expected a table such as {{target = "broker-a-s", slave_read_enable = true}}, got {value!r}')
+    return SettingsChange(value["target"], {key: item for key, item in value.items() if key != "target"})
+
+
 def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
     """Return one name or several as a tuple."""
     return (argument,) if isinstance(argument, str) else argument
@@ -191,6 +218,19 @@ async def _heal(context: StepContext, label: str, _label: str) -> None:
         return
     for fault in context.faults.pop(label, []):
         await context.cluster.heal(fault)
+
+
+async def _add(context: StepContext, added: tuple[str, str], _label: str) -> None:
+    await growth.add(context.cluster.supervisor, *added)
+
+
+async def _remove(context: StepContext, targets: tuple[str, ...], _label: str) -> None:
+    for target in targets:
+        await context.cluster.remove(target)
+
+
+async def _change_settings(context: StepContext, change: SettingsChange, _label: str) -> None:
+    await context.cluster.change_settings(change.target, change.settings)
 
 
 async def _start_workload(context: StepContext, name: str, _label: str) -> None:
@@ -262,6 +302,9 @@ VERBS: Mapping[str, Verb] = {
     "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
     "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
+    "add": Verb(_addition, _add, "addition"),
+    "remove": Verb(_names, _remove, "targets", Targets.NODES),
+    "change-settings": Verb(_settings_change, _change_settings, "settings", Targets.BROKERS),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
     **{name: _verb_of_operator(name, action) for name, action in OPERATOR_ACTIONS.items()},
 }

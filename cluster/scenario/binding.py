@@ -125,7 +125,7 @@ def _check_type(path: Path, value: object, expected: Any) -> None:
 
 def _cluster(scenario: Table) -> ClusterSpec:
     table = Table.of(scenario.values.get("cluster", {}), ("cluster",))
-    table.only(*(field.name for field in attrs.fields(ClusterSpec) if field.name != "name"))
+    table.only(*(field.name for field in attrs.fields(ClusterSpec) if field.name not in ("name", "added", "removed")))
     given: dict[str, Any] = {}
     types = {field.name: field.type for field in attrs.fields(ClusterSpec)}
     for key, value in table.values.items():
@@ -135,6 +135,8 @@ def _cluster(scenario: Table) -> ClusterSpec:
         except (ValueError, TypeError) as exc:
             raise BindingError(("cluster", key), str(exc.args[0])) from None
         given[key] = value
+    for target, settings in given.get("node_settings", {}).items():
+        _check_type(("cluster", "node_settings", target), settings, Mapping)
     return ClusterSpec(name="scenario", **given)
 
 

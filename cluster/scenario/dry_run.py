@@ -13,15 +13,28 @@ import attrs
 from rmqlab.cluster.actions.action import Liveness, NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.scenario.actions import SettingsChange, names_of
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.operations import Operation, problems_of
 from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
+from rmqlab.cluster.supervisor.membership import addition, removal, without
+from rmqlab.cluster.supervisor.nodesettings import set_for
 from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
-from rmqlab.cluster.supervisor.roles import demoted, promoted
+from rmqlab.cluster.supervisor.roles import demoted, led_by_first, promoted
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
-from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
+from rmqlab.cluster.supervisor.topology import (
+    ClusterSpec,
+    Node,
+    Placement,
+    UnknownTargetError,
+    nodes_of,
+    place,
+)
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWERLESS}
+UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
+"""Addresses of a cluster that is never started."""
 _ASKING = ("sent", "delivered", "ended")
 
 
@@ -31,6 +44,10 @@ class DryRun:
 
     scenario: Scenario
     nodes: Sequence[Node]
+    placement: Placement = UNUSED
+    spec: ClusterSpec = attrs.field(init=False)
+    ever: dict[str, Node] = attrs.field(init=False)
+    """All nodes that the cluster has at any time, by name."""
     _liveness: dict[str, Liveness] = attrs.field(factory=dict, init=False)
     """States of nodes that steps have changed; the others run."""
     _ended_as: dict[str, str] = attrs.field(factory=dict, init=False)
@@ -47,6 +64,8 @@ class DryRun:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
         self._topics = {topic_of(workload) for workload in self.scenario.workloads if workload.is_early}
         self.slaves = {node.name for node in self.nodes if node.is_slave}
+        self.spec, self.placement = self.scenario.cluster, place(self.scenario.cluster, self.placement)
+        self.ever = {node.name: node for node in self.nodes}
 
     def check_wait(self, step: Step) -> Iterator[str]:
         """Yield the errors of a step's condition."""
@@ -69,6 +88,13 @@ class DryRun:
             yield from self._not_started(argument)
         elif isinstance(argument, Operation):
             yield from self._operate(argument)
+        elif verb == "add":
+            yield from self._add(*argument)
+        elif verb == "remove":
+            for target in names_of(argument):
+                yield from self._remove(target)
+        elif verb == "change-settings":
+            yield from self._change_settings(argument)
         elif verb in ACTIONS:
             yield from self._act(ACTIONS[verb], (argument,) if isinstance(argument, str) else argument)
 
@@ -82,6 +108,39 @@ class DryRun:
                 yield from self._change_role(action.sets_role, node)
             if action.leaves is not None:
                 self._liveness[node], self._ended_as[node] = action.leaves, action.ended_as
+
+    def _add(self, kind: str, name: str) -> Iterator[str]:
+        try:
+            grown = addition(self.spec, self.placement, kind, name)
+        except (UnknownTargetError, WrongStateError) as exc:
+            yield str(exc)
+            return
+        self.spec, self.placement = grown.spec, grown.placement
+        added = [node for node in led_by_first(nodes_of(self.spec, self.placement)) if node.name in grown.names]
+        self.nodes = [*self.nodes, *added]
+        self.ever |= {node.name: node for node in added}
+        self.slaves |= {node.name for node in added if node.is_slave}
+
+    def _remove(self, target: str) -> Iterator[str]:
+        try:
+            names = {node.name for node in removal(target, self.nodes)}
+        except (UnknownTargetError, WrongStateError) as exc:
+            yield str(exc)
+            return
+        for name in sorted(names - self._unsure):
+            if self._liveness.get(name) is Liveness.PAUSED:
+                yield f"{name} is paused: resume or kill it before"
+            self._liveness.pop(name, None)
+        self.spec = without(self.spec, names)
+        self.nodes = [node for node in self.nodes if node.name not in names]
+
+    def _change_settings(self, change: SettingsChange) -> Iterator[str]:
+        names = [node.name for node in find_targets(change.target, self.nodes)]
+        changed = attrs.evolve(self.spec, node_settings=set_for(self.spec, names, change.settings))
+        try:
+            check_spec(changed)
+        except ValueError as exc:
+            yield str(exc)
 
     def _elected(self, targets: Sequence[str]) -> set[str]:
         """Return the members of the targets' DLedger groups.

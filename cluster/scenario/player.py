@@ -10,7 +10,7 @@ import trio
 from rmqlab.cluster.conditions import Condition
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
 from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError
-from rmqlab.cluster.scenario.actions import VERBS, StepContext
+from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, StepContext
 from rmqlab.cluster.scenario.model import Scenario, Step
 from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
 from rmqlab.cluster.scenario.waits import parse_wait
@@ -155,7 +155,9 @@ async def make_whole(cluster: Cluster) -> None:
 
 def _plain(argument: Any) -> str:
     if isinstance(argument, tuple):
-        return " ".join(map(str, argument))
+        return " ".join(map(str, filter(None, argument)))
+    if isinstance(argument, SettingsChange):
+        return " ".join([argument.target, *(f"{key}={value}" for key, value in argument.settings.items())])
     if isinstance(argument, RandomFaults):
         return describe_random(argument)
     return describe_fault(fault_values(argument)) if isinstance(argument, Fault) else str(argument)

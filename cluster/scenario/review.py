@@ -9,11 +9,12 @@ from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.actions import VERBS, names_of
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.bounds import review_expectation
-from rmqlab.cluster.scenario.dry_run import DryRun
+from rmqlab.cluster.scenario.dry_run import UNUSED, DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.roles import led_by_first
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
@@ -21,7 +22,6 @@ from rmqlab.cluster.supervisor.topology import (
     NodeKind,
     Placement,
     UnknownTargetError,
-    check_spec,
     nodes_of,
     place,
     workload_host,
@@ -49,11 +49,11 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     names = [workload.name for workload in scenario.workloads]
     for index, workload in enumerate(scenario.workloads):
         _review_workload(scenario, nodes, names, index, ("workload", index), workload.nameservers)
-    latest, dry_run = 0.0, DryRun(scenario, nodes)
+    latest, dry_run = 0.0, DryRun(scenario, nodes, _placement(scenario, is_single=is_single))
     for index, step in enumerate(scenario.steps):
         latest = _review_step(scenario, step, ("step", index), dry_run.nodes, latest)
         _try_step(dry_run, step, ("step", index))
-    known = ScenarioTargets(scenario, nodes, frozenset(dry_run.slaves))
+    known = ScenarioTargets(scenario, [*dry_run.ever.values()], frozenset(dry_run.slaves))
     labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
     for index, expectation in enumerate(scenario.expectations):
         review_expectation(expectation, ("expect", index), labels, known)
@@ -67,7 +67,7 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
 
 
 def _placement(scenario: Scenario, *, is_single: bool) -> Placement:
-    return place(scenario.cluster, Placement(subnet=None if is_single or scenario.cluster.single_address else 1))
+    return place(scenario.cluster, UNUSED if not (is_single or scenario.cluster.single_address) else Placement())
 
 
 def _review_workload(
@@ -164,6 +164,9 @@ def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> I
         case "operation" if argument.target:
             find_targets(argument.target, nodes)
             known.check_target(action.verb, Targets.BROKERS, argument.target)
+        case "settings":
+            find_targets(argument.target, nodes)
+            known.check_target(action.verb, verb.targets, argument.target)
         case "fault":
             check_playable(argument, _processes(scenario, nodes))
         case "random-faults":

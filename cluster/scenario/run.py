@@ -31,7 +31,7 @@ from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.ports import has_loopback_network
-from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.cluster.supervisor.topology import brokers_ever
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
@@ -384,8 +384,8 @@ class _Record:
         record = self.directory.cluster.read_record()
         if record is None or not entries:
             return {}
-        brokers = [node for node in record.nodes() if node.kind is NodeKind.BROKER]
-        return {node.name: self.directory.store(node.name) for node in brokers}
+        names = brokers_ever(record.placement, {entry.node for entry in entries})
+        return {name: self.directory.store(name) for name in names}
 
     @staticmethod
     def _find(

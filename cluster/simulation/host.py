@@ -32,6 +32,7 @@ T = TypeVar("T")
 
 SUPERVISOR_PID = 1
 SUBNET = 1
+MORE_SUBNETS = (2, 3, 4, 5)
 NETWORK = "127.1"
 MEMORY_BYTES = 24 * 2**30
 """Physical memory of the simulated machine: RocketMQ's own assumption where it is unknown."""
@@ -81,7 +82,12 @@ class SimulatedHost:
     @contextmanager
     def placed(self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
         self.surroundings.root = directory.path
-        yield Place(place(spec, record.placement if record else Placement(network=NETWORK, subnet=SUBNET)))
+        yield Place(
+            place(
+                spec,
+                record.placement if record else Placement(network=NETWORK, subnet=SUBNET, more_subnets=MORE_SUBNETS),
+            )
+        )
 
     def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- a host's form
         return self.supervisor.guest.clock

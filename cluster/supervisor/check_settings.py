@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqlab.cluster.supervisor.topology import toml_text
+from rmqlab.cluster.supervisor.nodesettings import toml_text
 from rmqlab.runtime.validators import line_fault, shown
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")

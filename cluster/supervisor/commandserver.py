@@ -6,12 +6,14 @@ from typing import Any
 
 import trio
 
-from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.action import NodeAction, liveness_of
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
 from rmqlab.cluster.supervisor.nodelink import unexpected
@@ -37,7 +39,7 @@ class BadQuestionError(Exception):
     """The arguments of a command are invalid in a way that no command line sends."""
 
 
-_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError)
+_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -170,9 +172,36 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
         if not isinstance(target, str):
             raise BadQuestionError(f"{action.name}: the target must be a text")
         names = {node.name for node in cluster.supervisor.find(target)}
+        if (settings := arguments.get("settings")) and action.takes_settings:
+            states = {liveness_of(cluster.supervisor.life(name).state) for name in names}
+            if states <= {*action.needs}:  # else the action fails, and must have changed nothing
+                await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
 
     return act
+
+
+def _settings(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise BadQuestionError("settings must be a map of texts")
+    return given
+
+
+async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    kind, name, settings = (arguments.get(key) or "" for key in ("kind", "of", "settings"))
+    if not isinstance(kind, str) or not isinstance(name, str):
+        raise BadQuestionError("add: the kind and the name must be texts")
+    added = await growth.add(cluster.supervisor, kind, name, _settings(settings or {}))
+    nodes = (await cluster.status())["nodes"]
+    return [{**node, "uninformed": [*added.uninformed]} for node in nodes if node["name"] in added.names]
+
+
+async def _remove(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    target = arguments.get("target")
+    if not isinstance(target, str):
+        raise BadQuestionError("remove: the target must be a text")
+    directory = cluster.supervisor.directory
+    return [{"name": name, "data_dir": str(directory.data_dir(name))} for name in await cluster.remove(target)]
 
 
 async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
@@ -263,6 +292,8 @@ async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> 
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
     **{name: _handler_of(action) for name, action in ACTIONS.items()},
+    "add": _add,
+    "remove": _remove,
     "fault": _fault,
     "faults": _faults,
     "heal": _heal,

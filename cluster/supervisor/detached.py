@@ -1,7 +1,7 @@
 """A detached supervisor as a process.
 
 Command line: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`.
-`rmqlab.cluster.supervisor.serve.run_detached` starts it. It reports the result of the start through the pipe FD, then
+`rmqlab.cluster.supervisor.detach.run_detached` starts it. It reports the result of the start through the pipe FD, then
 serves until it is stopped.
 """
 
@@ -27,8 +27,9 @@ def main() -> None:
 
     from rmqlab.cluster.lab import Cluster  # noqa: PLC0415
     from rmqlab.cluster.supervisor.children import ForkServer  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.detach import UpFailedError  # noqa: PLC0415
     from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415
-    from rmqlab.cluster.supervisor.serve import UpFailedError, run_foreground  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.serve import run_foreground  # noqa: PLC0415
     from rmqlab.cluster.supervisor.status import Document  # noqa: PLC0415
     from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415
     from rmqlab.runtime.logfile import log_to_file  # noqa: PLC0415

@@ -165,6 +165,11 @@ class ClusterDirectory:
         if (record := self.read_record()) is not None:
             self.write_record(attrs.evolve(record, roles=roles))
 
+    def change_nodes(self, spec: ClusterSpec, placement: Placement) -> None:
+        """Replace specification and addresses in the record, so that the next start keeps them."""
+        if (record := self.read_record()) is not None:
+            self.write_record(attrs.evolve(record, spec=spec, placement=placement))
+
     def write_record(self, record: Record) -> None:
         import cattrs  # noqa: PLC0415 -- as above
 

@@ -175,6 +175,7 @@ class ForkLoop:
             selector.close()
             for end in (self.connection, *self._wakeup):
                 end.close()
+            gc.enable()
             live(birth, parent)
         finally:  # a child must never return into its parent's loop
             os._exit(1)
@@ -219,7 +220,6 @@ def preload(module: str) -> None:
         rehearse(importlib.import_module(module))
     except Exception:  # noqa: BLE001 -- logged here, and by the child with its node's name
         traceback.print_exc()
-    gc.collect()
     gc.freeze()  # garbage collection in a child must not write to, and so copy, shared pages
 
 
@@ -227,6 +227,7 @@ def main() -> NoReturn:
     descriptor, way, *modules = sys.argv[1:]
     is_forking = way == "fork"
     if is_forking:
+        gc.disable()  # a collection would free next to nothing, and an import causes dozens; children enable it
         trio.run(trio.lowlevel.checkpoint)  # initialize trio once, before forking
     with socket.socket(fileno=int(descriptor)) as connection:
         ForkLoop(connection, is_forking, modules if is_forking else []).serve()

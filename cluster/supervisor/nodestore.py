@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.nodesettings import node_paths, toml_text
 from rmqlab.cluster.supervisor.private_file import write_private
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, node_paths, toml_text
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.configfile import backup_path
 from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
@@ -46,12 +47,17 @@ def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str
 
 
 def write_role(directory: ClusterDirectory, node: Node) -> None:
-    """Write the role and broker id of a stopped broker into its settings file.
+    """Write the role and broker id of a stopped broker into its settings file. Errors as `change_settings`."""
+    change_settings(directory, node.name, {"broker_role": node.role, "broker_id": node.broker_id})
+
+
+def change_settings(directory: ClusterDirectory, node: str, changes: Mapping[str, Any]) -> None:
+    """Change settings in the file of a stopped node.
 
     Its other settings are kept. OSError or ValueError for a file that cannot be read; OutsideError as `write_settings`.
     """
-    settings = tomllib.loads(directory.config_path(node.name).read_text("utf-8"))
-    write_settings(directory, node.name, {**settings, "broker_role": node.role, "broker_id": node.broker_id})
+    settings = tomllib.loads(directory.config_path(node).read_text("utf-8"))
+    write_settings(directory, node, {**settings, **changes})
 
 
 def store_config(directory: ClusterDirectory, node: str) -> StoreConfig:

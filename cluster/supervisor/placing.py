@@ -2,9 +2,9 @@
 
 import contextlib
 import hashlib
-import socket
+import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import attrs
 
@@ -17,9 +17,10 @@ from rmqlab.cluster.supervisor.ports import (
     has_loopback_network,
     loopback_network,
 )
-from rmqlab.cluster.supervisor.topology import SHIFT_STEP, ClusterSpec, Placement, nodes_of, place
+from rmqlab.cluster.supervisor.topology import SHIFT_STEP, ClusterSpec, Placement, blocks_of, nodes_of, place
 
 _SUBNETS = range(1, 255)
+_MOST_MORE = 4
 _SHIFTS = range(0, 40_000, SHIFT_STEP)
 
 
@@ -58,7 +59,10 @@ def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
     is_single = spec.single_address or not has_loopback_network()
     free = _shifts(directory) if is_single else _subnets(directory)
     if record is not None and (record.placement.subnet is None) == is_single:
-        found, claim = _again(spec, directory, place(spec, record.placement), free)
+        before = place(spec, record.placement)
+        if blocks_of(before) > len(before.more_subnets):
+            before = _with_room(before, _free_subnets(directory))
+        found, claim = _again(spec, directory, before, free)
     else:
         placement, claim = _first_free(spec, directory, free)
         found = Place(placement)
@@ -70,12 +74,12 @@ def addresses_of(placement: Placement) -> str:
     """Return a short description of a placement's addresses."""
     if placement.subnet is None:
         return f"127.0.0.1 with ports shifted by {placement.shift}"
-    return f"{placement.network}.{placement.subnet}.*"
+    return ", ".join(f"{placement.network}.{subnet}.*" for subnet in _subnets_of(placement))
 
 
 def _again(
     spec: ClusterSpec, directory: ClusterDirectory, before: Placement, free: Iterable[Placement]
-) -> tuple[Place, socket.socket]:
+) -> tuple[Place, ExitStack]:
     try:
         return Place(before), _hold(spec, before, directory)
     except AddressesClaimedError as exc:
@@ -87,7 +91,7 @@ def _again(
         return Place(placement, addresses_of(before), str(exc)), claim
 
 
-def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> socket.socket:
+def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> ExitStack:
     """Claim addresses at which all ports are free.
 
     PortTakenError names the holders of taken ports.
@@ -101,38 +105,66 @@ def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) 
     return claim
 
 
-def _claim(placement: Placement, directory: ClusterDirectory) -> socket.socket:
-    try:
-        if placement.subnet is None:
-            return claim_shift(placement.shift)
-        return claim_subnet(placement.network, placement.subnet)
-    except PortTakenError as exc:
-        what = (
-            f"the addresses of cluster {directory.path.name}, {addresses_of(placement)}, are claimed by another cluster"
-        )
-        raise AddressesClaimedError(f"{what}: {exc}") from None
+def _claim(placement: Placement, directory: ClusterDirectory) -> ExitStack:
+    with ExitStack() as claims:
+        try:
+            if placement.subnet is None:
+                claims.enter_context(claim_shift(placement.shift))
+            for subnet in _subnets_of(placement):
+                claims.enter_context(claim_subnet(placement.network, subnet))
+        except PortTakenError as exc:
+            what = f"the addresses of cluster {directory.path.name}, {addresses_of(placement)}"
+            raise AddressesClaimedError(f"{what}, are claimed by another cluster: {exc}") from None
+        return claims.pop_all()
+
+
+def _subnets_of(placement: Placement) -> tuple[int, ...]:
+    """Return the numbers C of a cluster's addresses; none at a single address."""
+    return () if placement.subnet is None else (placement.subnet, *placement.more_subnets)
+
+
+def _with_room(placement: Placement, others: Iterable[int]) -> Placement:
+    """Return a placement with as many further subnets as its slots need, of these."""
+    unused = (subnet for subnet in others if subnet not in _subnets_of(placement))
+    lacking = blocks_of(placement) - len(placement.more_subnets)
+    more = tuple(itertools.islice(unused, max(lacking, 0)))
+    if len(more) < lacking:
+        raise PortTakenError("no range of addresses is left; clusters that are down keep theirs until purged")
+    return attrs.evolve(placement, more_subnets=(*placement.more_subnets, *more))
 
 
 def _first_free(
     spec: ClusterSpec, directory: ClusterDirectory, places: Iterable[Placement]
-) -> tuple[Placement, socket.socket]:
+) -> tuple[Placement, ExitStack]:
     for empty in places:
-        placement = place(spec, empty)
+        placement = _trimmed(place(spec, empty))
         with contextlib.suppress(PortTakenError):
             return placement, _hold(spec, placement, directory)
     raise PortTakenError("no address or range of ports is left; clusters that are down keep theirs until purged")
 
 
+def _trimmed(placement: Placement) -> Placement:
+    return attrs.evolve(placement, more_subnets=placement.more_subnets[: blocks_of(placement)])
+
+
 def _subnets(directory: ClusterDirectory) -> Iterator[Placement]:
     network = loopback_network()
-    recorded = {(sibling.placement.network, sibling.placement.subnet) for sibling in directory.siblings()}
+    free = _free_subnets(directory)
+    for index, subnet in enumerate(free):
+        others = (*free[index + 1 :], *free[:index])
+        yield Placement(network=network, subnet=subnet, more_subnets=others[:_MOST_MORE])
+
+
+def _free_subnets(directory: ClusterDirectory) -> list[int]:
+    """Return the numbers C that no other cluster of this home has."""
+    network = loopback_network()
+    placements = [sibling.placement for sibling in directory.siblings()]
+    recorded = {subnet for placement in placements if placement.network == network for subnet in _subnets_of(placement)}
     # The first candidate depends on the path, so that clusters of different homes rarely compete.
     digest = hashlib.sha256(str(directory.path.absolute()).encode()).digest()
     first = int.from_bytes(digest[:4], "big")
-    for step in range(len(_SUBNETS)):
-        subnet = _SUBNETS[(first + step) % len(_SUBNETS)]
-        if (network, subnet) not in recorded:
-            yield Placement(network=network, subnet=subnet)
+    candidates = (_SUBNETS[(first + step) % len(_SUBNETS)] for step in range(len(_SUBNETS)))
+    return [subnet for subnet in candidates if subnet not in recorded]
 
 
 def _shifts(directory: ClusterDirectory) -> Iterator[Placement]:

@@ -1,30 +1,24 @@
-"""Runs a supervisor as a process: in a terminal's foreground, or detached from it."""
+"""Runs a supervisor in this process, until a signal or a command ends it."""
 
 import contextlib
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import cattrs
 import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.commandserver import serve_commands
+from rmqlab.cluster.supervisor.detach import UpFailedError
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
 from rmqlab.cluster.supervisor.host import ThisMachine
-from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.logfile import open_log
 
 if TYPE_CHECKING:
     from rmqlab.cluster.control.start import ControlApi
@@ -40,10 +34,6 @@ UP_FAILURES = (
     NoPlaceError,
     BadSettingsError,
 )
-
-
-class UpFailedError(Exception):
-    """The cluster did not start; none of its processes is left."""
 
 
 async def serve_cluster(
@@ -149,44 +139,6 @@ def run_foreground(
         trio.run(serve_cluster, spec, directory, ready, started, forks, control)
     except BaseExceptionGroup as group:
         raise _known_failure(group) or group from None
-
-
-def run_detached(spec: ClusterSpec, directory: ClusterDirectory, *, control: str | None = None) -> Document:
-    """Start a supervisor in a new session, and return the document of its start.
-
-    UpFailedError if it does not start.
-    """
-    try:
-        directory.create()
-    except NoPlaceError as exc:
-        raise UpFailedError(str(exc)) from None
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
-        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control})
-        process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "rmqlab.cluster.supervisor.detached", arguments, str(writing)],
-            pass_fds=[writing],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # without a terminal, neither Ctrl-C nor hangup reaches it
-        )
-        os.close(writing)
-        try:
-            text = answer.read()
-        except KeyboardInterrupt:
-            process.terminate()
-            process.wait()
-            raise
-    if not text:
-        lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
-        raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
-    document: dict[str, Any] = json.loads(text)
-    if "error" in document:
-        process.wait()  # when it has ended, no process is left
-        raise UpFailedError(document["error"])
-    process.returncode = 0  # it outlives this process, which must not wait for it
-    return document
 
 
 def _known_failure(group: BaseExceptionGroup[BaseException]) -> UpFailedError | None:

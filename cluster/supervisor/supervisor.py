@@ -1,14 +1,12 @@
-"""The supervisor: starts, signals and stops the processes of a cluster.
-
-Their state is in `rmqlab.cluster.supervisor.processes`.
-"""
+"""Starts, signals and stops the processes of a cluster. Their state is in `rmqlab.cluster.supervisor.processes`."""
 
 import itertools
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
+import trio
 
 from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor import nodestore
@@ -48,6 +46,11 @@ SIGNAL_SECONDS = 5.0
 MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: NAMESERVER_MODULE, NodeKind.BROKER: BROKER_MODULE}
 
 
+async def _accept_all(_settings: Mapping[str, Any], _members: int) -> list[str]:
+    await trio.lowlevel.checkpoint()
+    return []
+
+
 @attrs.define(eq=False)
 class Supervisor:
     """One running cluster. Made by `rmqlab.cluster.lab.open_cluster`."""
@@ -62,10 +65,16 @@ class Supervisor:
     modules: Mapping[NodeKind, str] = MODULES
     seed: str = ""
     """Random seed of its processes; empty means unseeded."""
+    try_settings: Callable[[Mapping[str, Any], int], Awaitable[list[str]]] = _accept_all
+    """Lets a broker check settings, as `Host.try_settings`."""
     processes: Processes = attrs.field(init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     workload_settings: dict[str, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
     """The settings files of workloads. They can contain secret keys, so they exist only until they are read."""
+    pending_settings: dict[str, dict[str, Any]] = attrs.field(factory=dict, init=False)
+    """By node: settings for its next start."""
+    changing: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Held while nodes or settings are changed."""
     is_stopping: bool = attrs.field(default=False, init=False)
     """True when the whole cluster is about to stop."""
     moved: str = attrs.field(default="", init=False)
@@ -132,10 +141,12 @@ class Supervisor:
         """
         node = self.nodes[name]
         try:
+            if changes := self.pending_settings.pop(name, None):
+                await in_thread(nodestore.change_settings, self.directory, name, changes)
             await in_thread(nodestore.check_startable, self.directory, node)
             if (settings := self.workload_settings.get(name)) is not None:
                 nodestore.write_settings(self.directory, name, settings)
-        except nodestore.OutsideError as exc:
+        except (nodestore.OutsideError, OSError, ValueError) as exc:
             raise NodeFailedError(f"{name} is not started: {exc}") from None
         if (life := self.life(name)).is_alive:  # another command has started it meanwhile
             raise WrongStateError(f"{name} is {life.state} already")

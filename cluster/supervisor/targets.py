@@ -61,5 +61,10 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
     targets = {node.name for node in known} | {
         f"{group}:{role}" for group in groups for role in ("master", "slave", "*")
     }
-    close = difflib.get_close_matches(target, sorted(targets), 1)
+    return near_target(target, targets)
+
+
+def near_target(target: str, known: Iterable[str]) -> str:
+    """Return `, did you mean x?`, or nothing without a near miss."""
+    close = difflib.get_close_matches(target, sorted(known), 1)
     return f", did you mean {close[0]}?" if close else ""

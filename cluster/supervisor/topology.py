@@ -1,15 +1,13 @@
-"""The nodes of a cluster: names, addresses, ports, and settings. No I/O.
+"""The nodes of a cluster: names, addresses and ports. No I/O.
 
 Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: so an IP identifies a node, and all
 clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` overrides, C is the number of the cluster
-(`Placement.subnet`), N that of the node. On machines with 127.0.0.1 only, nodes have different ports instead.
+(`Placement.subnet`), N that of the node. Brokers that find no room there are at further numbers C of the cluster. On machines with 127.0.0.1 only, nodes have different ports instead.
 """
 
 import enum
-import json
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -27,6 +25,9 @@ NAMESERVER_SLOTS = range(1, 20)
 BROKER_SLOTS = range(20, 240)
 WORKLOAD_SLOTS = range(240, 254)
 CLAIM_SLOT = 254
+BLOCK = 256
+"""A slot from here on is in a further subnet: slot 256 + N is N of the first one, 512 + N of the second."""
+MORE_BROKER_SLOTS = tuple(block * BLOCK + n for block in range(1, 5) for n in range(1, CLAIM_SLOT))
 
 MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
 MASTER_SLAVE, DLEDGER = MODES = ("master-slave", "dledger")
@@ -36,6 +37,7 @@ FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 PROFILES = ("4.9", "hardened")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_BROKER_NAME = re.compile(r"(?P<group>broker-[a-z]+)(?:-s(?P<slave>[0-9]*)|-n(?P<member>[0-9]+))?")
 
 
 _RESERVED = frozenset(
@@ -82,6 +84,13 @@ class ClusterSpec:
     single_address: bool = False
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Additional keys of the brokers' settings files; they override the generated ones."""
+    node_settings: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+    """Keys of single brokers, over those of all, by target: `broker-a-s`, `broker-a` (the whole group),
+    `broker-a:master` and `broker-a:slave` by the planned roles."""
+    added: tuple[str, ...] = ()
+    """Names of nodes beyond the numbers above, in the order in which `add` brought them."""
+    removed: tuple[str, ...] = ()
+    """Names of nodes among those numbers that `remove` took away."""
 
     @property
     def group_members(self) -> int:
@@ -97,6 +106,8 @@ class Placement:
     """The first two numbers of all its addresses."""
     subnet: int | None = None
     """C of 127.77.C.N; None means that all nodes share 127.0.0.1."""
+    more_subnets: tuple[int, ...] = ()
+    """Further numbers C, for brokers beyond the first 220."""
     shift: int = 0
     """Added to the standard ports at a single address, so that clusters do not collide."""
     slots: Mapping[str, int] = attrs.field(factory=dict)
@@ -170,38 +181,6 @@ def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
         )
 
 
-def check_spec(spec: ClusterSpec) -> None:
-    """ValueError for settings that are valid separately, but not in combination."""
-    for key in spec.broker_settings:
-        if key in _NODES_OWN:
-            raise ValueError(f"broker setting {key}: each node has its own{_NODES_OWN[key]}")
-    if spec.mode == DLEDGER and spec.slaves % 2:
-        members = spec.slaves + 1
-        raise ValueError(
-            f"a DLedger group of {members} members: expected an odd number, for it survives the loss of no more"
-            f" members than one of {members - 1}"
-        )
-    copies, wanted = spec.slaves + 1, spec.broker_settings.get("in_sync_replicas")
-    if isinstance(wanted, int) and wanted > copies:
-        raise ValueError(
-            f"in_sync_replicas = {wanted}: a group has {copies} logs, its master's and those of its slaves"
-            f" ({spec.slaves}): no send would ever be SEND_OK"
-        )
-
-
-_NODES_OWN = {
-    "broker_role": "; say --role",
-    **dict.fromkeys(
-        ("broker_name", "broker_id", "broker_ip1", "broker_ip2", "listen_address", "listen_port"), ", from its place"
-    ),
-    **dict.fromkeys(("ha_listen_port", "fast_listen_port"), ", next to its port"),
-    "enable_dleger_commit_log": "; say --mode dledger",
-    **dict.fromkeys(("d_leger_group", "d_leger_peers", "d_leger_self_id"), ", from its place (--mode dledger)"),
-    **dict.fromkeys(("store_path_root_dir", "store_path_commit_log"), ", in the cluster's directory"),
-}
-"""Settings that must differ between brokers, by our names, and the alternative."""
-
-
 def group_name(index: int) -> str:
     """Return broker-a ... broker-z, broker-aa ..."""
     letters = ""
@@ -234,12 +213,45 @@ def starting_id(member: str) -> int:
     return int(member[1:]) + 1
 
 
+def seat_of(broker: str) -> tuple[str, int]:
+    """Return the group of a broker's name, and its number in there; number 0 is the planned master."""
+    found = _BROKER_NAME.fullmatch(broker)
+    if found is None:
+        raise ValueError(f"{broker}: expected the name of a broker, such as broker-a or broker-a-s")
+    if found["member"] is not None:
+        return found["group"], int(found["member"])
+    if found["slave"] is None:
+        return found["group"], 0
+    return found["group"], int(found["slave"] or 1)
+
+
+def is_broker(name: str) -> bool:
+    """Return True for the name of a broker of a cluster."""
+    return _BROKER_NAME.fullmatch(name) is not None
+
+
+def brokers_ever(placement: Placement, seen: Collection[str]) -> list[str]:
+    """Return the brokers that a run has or had: of all that had an address, those with these names."""
+    return [name for name in placement.slots if is_broker(name) and name in seen]
+
+
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
-    """Return the names of the nameservers, and of the brokers."""
+    """Return the names of the nameservers, and of the brokers by their groups."""
+    nameservers = [f"namesrv-{number}" for number in range(1, spec.nameservers + 1)]
     brokers = []
     for group in map(group_name, range(spec.groups)):
         brokers += [broker_name_of(spec, group, number) for number in range(spec.slaves + 1)]
-    return [f"namesrv-{number}" for number in range(1, spec.nameservers + 1)], brokers
+    if not spec.added and not spec.removed:
+        return nameservers, brokers
+    for name in spec.added:
+        names = brokers if _BROKER_NAME.fullmatch(name) else nameservers
+        if name not in names:
+            names.append(name)
+    groups = list(dict.fromkeys(seat_of(name)[0] for name in brokers))
+    brokers.sort(key=lambda name: (groups.index(seat_of(name)[0]), seat_of(name)[1]))
+    return [name for name in nameservers if name not in spec.removed], [
+        name for name in brokers if name not in spec.removed
+    ]
 
 
 def place(spec: ClusterSpec, recorded: Placement) -> Placement:
@@ -248,31 +260,39 @@ def place(spec: ClusterSpec, recorded: Placement) -> Placement:
     ValueError if there are more nodes than addresses.
     """
     slots = dict(recorded.slots)
-    for names, free, what in zip(
-        node_names(spec), (NAMESERVER_SLOTS, BROKER_SLOTS), ("nameservers", "brokers"), strict=True
-    ):
-        taken = set(slots.values())
+    taken = set(slots.values())
+    room = {
+        "nameservers": (*NAMESERVER_SLOTS,),
+        "brokers": (*BROKER_SLOTS, *(() if recorded.subnet is None else MORE_BROKER_SLOTS)),
+    }
+    for names, (what, free) in zip(node_names(spec), room.items(), strict=True):
         unused = (slot for slot in free if slot not in taken)
         for name in names:
             if name not in slots:
                 slot = next(unused, None)
                 if slot is None:
-                    raise ValueError(f"{len(names)} {what}: a cluster has room for {len(free)}")
+                    alone = " at a single address" if recorded.subnet is None else ""
+                    raise ValueError(f"{len(names)} {what}: a cluster{alone} has room for {len(free)}")
                 slots[name] = slot
     return attrs.evolve(recorded, slots=slots)
 
 
+def blocks_of(placement: Placement) -> int:
+    """Return how many further subnets the slots need."""
+    return max((slot // BLOCK for slot in placement.slots.values()), default=0)
+
+
 def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
     """Return all nodes in start order: nameservers, masters, slaves."""
-    namesrvs, _ = node_names(spec)
+    namesrvs, brokers = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
-    for number in range(spec.slaves + 1):
-        nodes += [_place_node(_broker(spec, group, number), placement) for group in map(group_name, range(spec.groups))]
-    return nodes
+    in_order = sorted(brokers, key=lambda name: seat_of(name)[1])
+    return nodes + [_place_node(_broker(spec, name), placement) for name in in_order]
 
 
-def _broker(spec: ClusterSpec, group: str, number: int) -> Node:
-    node = Node(name=broker_name_of(spec, group, number), kind=NodeKind.BROKER, host="", group=group)
+def _broker(spec: ClusterSpec, name: str) -> Node:
+    group, number = seat_of(name)
+    node = Node(name=name, kind=NodeKind.BROKER, host="", group=group)
     if spec.mode == DLEDGER:  # a slave until its group elects it
         member = member_id(number)
         return attrs.evolve(node, role="SLAVE", broker_id=starting_id(member), member_id=member)
@@ -284,7 +304,9 @@ def _place_node(node: Node, placement: Placement) -> Node:
     is_broker = node.kind is NodeKind.BROKER
     port = BROKER_PORT if is_broker else NAMESERVER_PORT
     if placement.subnet is not None:
-        return attrs.evolve(node, host=f"{placement.network}.{placement.subnet}.{slot}", port=port)
+        block, last = divmod(slot, BLOCK)
+        subnet = placement.more_subnets[block - 1] if block else placement.subnet
+        return attrs.evolve(node, host=f"{placement.network}.{subnet}.{last}", port=port)
     first = (BROKER_SLOTS if is_broker else NAMESERVER_SLOTS).start
     return attrs.evolve(node, host="127.0.0.1", port=port + placement.shift + PORT_STEP * (slot - first))
 
@@ -299,62 +321,3 @@ def workload_host(placement: Placement, index: int) -> str:
 def namesrv_addr(nodes: Iterable[Node]) -> str:
     """Return the addresses of all nameservers for clients, separated by `;`."""
     return ";".join(node.address for node in nodes if node.kind is NodeKind.NAMESERVER)
-
-
-def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:
-    """Return the paths of a node's data: the path settings of its file, by key.
-
-    All code that accesses these files uses these paths. A node rewrites its own settings file, so the paths in there
-    are only compared with these (issue 12.1).
-    """
-    match kind:
-        case NodeKind.NAMESERVER:
-            return {"kv_config_path": data_dir / "kvConfig.json", "config_store_path": data_dir / "namesrv.properties"}
-        case NodeKind.BROKER:
-            return {"store_path_root_dir": data_dir / "store"}
-        case _:
-            return {}
-
-
-def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir: Path) -> dict[str, Any]:
-    """Return the content of one node's settings file."""
-    paths = {key: str(path) for key, path in node_paths(node.kind, data_dir).items()}
-    if node.kind is NodeKind.NAMESERVER:
-        return {"listen_address": node.host, "listen_port": node.port, **paths}
-    return {
-        "broker_cluster_name": "DefaultCluster",
-        "broker_name": node.group,
-        "broker_id": node.broker_id,
-        "broker_role": node.role,
-        "namesrv_addr": namesrv_addr(nodes),
-        "broker_ip1": node.host,
-        "broker_ip2": node.host,
-        "listen_address": node.host,
-        "listen_port": node.port,
-        **paths,
-        **_group_settings(node, nodes),
-        "flush_disk_type": spec.flush,
-        **({} if spec.profile == PROFILES[0] else {"profile": spec.profile}),
-        **spec.broker_settings,
-    }
-
-
-def _group_settings(node: Node, nodes: Iterable[Node]) -> dict[str, Any]:
-    """Return the settings of a member of a DLedger group; none for other brokers."""
-    if node.member_id is None:
-        return {}
-    members = [other for other in nodes if other.group == node.group]
-    return {
-        "enable_dleger_commit_log": True,
-        "d_leger_group": node.group,
-        "d_leger_peers": ";".join(f"{each.member_id}-{each.host}:{each.group_port}" for each in members),
-        "d_leger_self_id": node.member_id,
-    }
-
-
-def toml_text(settings: Mapping[str, Any]) -> str:
-    """Return a flat TOML document.
-
-    JSON's strings, numbers and booleans are valid TOML.
-    """
-    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items())

@@ -37,8 +37,8 @@ class LinkRule:
     is_enforced_here: bool = True
     """False if the peer impairs the bytes, and the rule counts for opening connections only."""
     hosts: tuple[str, ...] = ()
-    not_in: str = ""
-    """The beginning of the addresses that the rule is not for."""
+    not_in: tuple[str, ...] = ()
+    """The beginnings of the addresses that the rule is not for."""
     addresses: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
     """Ports at which the connection is served, by either node; empty for all."""

@@ -49,7 +49,7 @@ def run_process(
     second signal ends the process at once. Known reasons not to start are printed to stderr, one line each, with exit
     status 1. The journal is closed at the end. `faults` are in effect from the beginning.
     """
-    _allow_many_files()
+    allow_many_files()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         trio.run(_run, main, config, control, name, journal, faults or NodeFaults(), clock=clock)
@@ -69,7 +69,7 @@ def run_process(
             journal.close()
 
 
-def _allow_many_files() -> None:
+def allow_many_files() -> None:
     """Raise the soft limit of open files to MANY_FILES.
 
     A broker keeps mapped files open, and a topic can have 1024 queues.

@@ -6,7 +6,8 @@ import pytest
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
-from rmqlab.cluster.supervisor.topology import ClusterSpec, check_spec
+from rmqlab.cluster.supervisor.specs import check_spec
+from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 SPEC = ClusterSpec(name="dledger", mode="dledger", slaves=2, rate=10)
 MEMBERS = {"broker-a-n0", "broker-a-n1", "broker-a-n2"}

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from rmqlab.cluster.blocking import BlockingCluster
-from rmqlab.cluster.cli.up import parse_setting
+from rmqlab.cluster.cli.settings import parse_setting
 from rmqlab.cluster.lab import open_cluster
 from rmqlab.cluster.pytest_plugin import _place, _settings_named
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings

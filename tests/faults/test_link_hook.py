@@ -145,7 +145,7 @@ async def test_an_end_under_a_blackhole_is_seen_when_it_is_healed(node: Node) ->
 
 
 async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_before_the_heal(node: Node) -> None:
-    node.play(rule("blackhole", not_in="127.77.0."))
+    node.play(rule("blackhole", not_in=("127.77.0.",)))
     channel = await node.channel()  # from outside: the system answers, we cannot help it
     with pytest.raises(RequestTimeoutError):
         await channel.request(request(ECHO), 0.2)
@@ -191,7 +191,7 @@ async def test_refused_are_new_connections_only(node: Node) -> None:
 
 
 async def test_an_outsider_who_is_refused_is_reset(node: Node) -> None:
-    node.play(rule("refuse", not_in="127.77.0."))
+    node.play(rule("refuse", not_in=("127.77.0.",)))
     with pytest.raises((ConnectError, ConnectionLostError)):
         await node.ask()
 
@@ -371,7 +371,7 @@ async def test_what_is_left_when_the_process_ends_is_closed() -> None:
     with contextlib.closing(socket.socket()) as peer:
         async with open_reactor(faults) as reactor:
             server: Server[None] = Server(reactor, Dispatcher({}, None))
-            faults.set(NodeRules(links=(rule("blackhole", not_in="10."),)).to_plain())
+            faults.set(NodeRules(links=(rule("blackhole", not_in=("10.",)),)).to_plain())
             peer.connect(server.listen(HERE, 0))
             links = reactor.links
             assert isinstance(links, LinkFaults)

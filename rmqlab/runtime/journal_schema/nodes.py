@@ -19,6 +19,17 @@ NODES = (
     EventType("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": ERROR}),
     EventType("node_ready", "supervisor", "A process does its work.", is_open=True),
     EventType(
+        "node_added",
+        "supervisor",
+        "A node was added to the running cluster; it starts next.",
+        {
+            "address": text("where it listens"),
+            "broker_name": text("of a broker: its broker name"),
+            "broker_id": count("of a broker: its broker id"),
+        },
+    ),
+    EventType("node_removed", "supervisor", "A node was taken out of the running cluster; its data stay on disk."),
+    EventType(
         "role_changed",
         "supervisor",
         "The role of a stopped broker was changed by `promote` or `demote`; it starts next.",

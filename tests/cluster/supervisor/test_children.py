@@ -20,7 +20,7 @@ import trio
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, Report, Spawned, Stopped
-from rmqlab.cluster.supervisor.topology import toml_text
+from rmqlab.cluster.supervisor.nodesettings import toml_text
 from rmqlab.runtime.clock import ClockSettings
 from rmqlab.runtime.control import CONTROL, Hello, Message, Ready, Snapshot, SnapshotRequest
 from rmqlab.runtime.mapstream import receive_messages

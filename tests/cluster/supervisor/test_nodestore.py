@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import (
     NothingToWipeError,
     OutsideError,
@@ -18,7 +19,7 @@ from rmqlab.cluster.supervisor.nodestore import (
     wipe,
     write_settings,
 )
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, Placement, node_settings, nodes_of, place
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, Placement, nodes_of, place
 from rmqlab.store.powerloss import Lost
 
 NODES = {node.name: node for node in nodes_of(ClusterSpec(), place(ClusterSpec(), Placement(subnet=1)))}

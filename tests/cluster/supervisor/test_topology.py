@@ -3,19 +3,19 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.cluster.supervisor.nodesettings import node_settings, toml_text
+from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
     BROKER_SLOTS,
+    MORE_BROKER_SLOTS,
     ClusterSpec,
     Placement,
     UnknownTargetError,
-    check_spec,
     group_name,
     namesrv_addr,
-    node_settings,
     nodes_of,
     place,
-    toml_text,
     workload_host,
 )
 
@@ -58,8 +58,8 @@ def test_a_node_keeps_its_address_when_the_cluster_grows_or_shrinks() -> None:
 
 
 def test_more_nodes_than_addresses_are_refused() -> None:
-    with pytest.raises(ValueError, match=f"room for {len(BROKER_SLOTS)}"):
-        place(ClusterSpec(groups=200), Placement(subnet=1))
+    with pytest.raises(ValueError, match=f"room for {len(BROKER_SLOTS) + len(MORE_BROKER_SLOTS)}"):
+        place(ClusterSpec(groups=700), Placement(subnet=1))
     with pytest.raises(ValueError, match="nameservers: a cluster has room for 19"):
         place(ClusterSpec(nameservers=20), Placement(subnet=1))
 

@@ -1,0 +1,45 @@
+"""The methods of `rmqlab.cluster.lab.Cluster` that change which nodes it has, and their settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+
+
+class ClusterChanges:
+    """Adds and removes nodes of a running cluster.
+
+    Errors: UnknownTargetError, WrongStateError, NodeFailedError, BadSettingsError.
+    """
+
+    supervisor: Supervisor
+
+    async def add_group(self, name: str = "", settings: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Add a master and its slaves, or a removed group by its name; return the names when all are ready."""
+        return (await growth.add(self.supervisor, "group", name, settings)).names
+
+    async def add_slave(self, group: str, settings: Mapping[str, Any] | None = None) -> str:
+        """Add a slave to a group, or a removed slave by its name; return its name when it is ready.
+
+        It replicates the log of its master from the beginning: `wait_until("slave-caught-up GROUP")`.
+        """
+        return (await growth.add(self.supervisor, "slave", group, settings)).names[0]
+
+    async def add_nameserver(self, name: str = "") -> str:
+        """Add a nameserver, or a removed one by its name; return its name when it listens.
+
+        Brokers register there with their next registration. Clients that run do not learn of it.
+        """
+        return (await growth.add(self.supervisor, "nameserver", name)).names[0]
+
+    async def remove(self, target: str) -> tuple[str, ...]:
+        """Stop nodes and take them out of the cluster; return their names. Their data stay on disk."""
+        return await growth.remove(self.supervisor, target)
+
+    async def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Change settings of brokers from their next start on; return the brokers' names.
+
+        Keys are our names of RocketMQ's, such as `slave_read_enable`.
+        """
+        return await growth.change_settings(self.supervisor, target, settings)

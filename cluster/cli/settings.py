@@ -1,0 +1,58 @@
+"""Settings of brokers on the command line: `--set KEY=VALUE`."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import typer
+
+from rmqlab.cluster.cli.terms import misused
+from rmqlab.runtime.settings import snake
+
+
+def SetOption(help_text: str) -> Any:  # noqa: N802 -- as typer's Option, in annotations
+    """Return the option `--set` with this help."""
+    return typer.Option("--set", metavar="KEY=VALUE", help=help_text)
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Parse `key=value`.
+
+    The key may be in camelCase; a value that is not a TOML scalar is a string.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
+    name = spelled(key)
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return name, value
+    if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
+        return name, parsed["value"]
+    return name, value  # a date, a list or several lines: brokers take them as text
+
+
+def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
+    """Parse settings of nodes that are named elsewhere: their keys have no target."""
+    settings = dict(map(parse_setting, texts))
+    for key in settings:
+        if ":" in key:
+            misused(f"--set {key}: expected a key without a target, because the command names the nodes")
+    return settings
+
+
+def spelled(key: str) -> str:
+    """Return a key, or a target and a key (`broker-a-s:slaveReadEnable`), with our spelling of the key."""
+    target, colon, own = key.strip().rpartition(":")
+    return f"{target}{colon}{snake(own)}"
+
+
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the settings of all brokers, and those of single targets."""
+    of_all: dict[str, Any] = {}
+    of_targets: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        target, _, own = key.rpartition(":")
+        (of_targets.setdefault(target, {}) if target else of_all)[own] = value
+    return of_all, of_targets

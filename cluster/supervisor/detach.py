@@ -1,0 +1,64 @@
+"""Starts a supervisor that is detached from the terminal. Imports little: `up --detach` waits for its imports."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cattrs
+
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError
+from rmqlab.cluster.supervisor.logs import last_lines
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.logfile import open_log
+
+
+class UpFailedError(Exception):
+    """The cluster did not start; none of its processes is left."""
+
+
+def run_detached(
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    *,
+    control: str | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Start a supervisor in a new session, and return the document of its start.
+
+    UpFailedError if it does not start. Calls `meanwhile` while it starts.
+    """
+    try:
+        directory.create()
+    except NoPlaceError as exc:
+        raise UpFailedError(str(exc)) from None
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
+        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control})
+        process = subprocess.Popen(  # noqa: S603 -- ourselves
+            [sys.executable, "-m", "rmqlab.cluster.supervisor.detached", arguments, str(writing)],
+            pass_fds=[writing],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # without a terminal, neither Ctrl-C nor hangup reaches it
+        )
+        os.close(writing)
+        try:
+            meanwhile()
+            text = answer.read()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+    if not text:
+        lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
+        raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
+    document: dict[str, Any] = json.loads(text)
+    if "error" in document:
+        process.wait()  # when it has ended, no process is left
+        raise UpFailedError(document["error"])
+    process.returncode = 0  # it outlives this process, which must not wait for it
+    return document
