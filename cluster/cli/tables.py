@@ -192,7 +192,7 @@ def _profile_note(document: Document) -> Text:
 
 
 def _settings_note(document: Document) -> Iterator[Text]:
-    """Yield the broker settings of this and earlier starts: those of all brokers, then those of single ones."""
+    """Yield the settings of all brokers, then those of single ones."""
     of_all = {"broker settings": document.get("broker_settings") or {}}
     for whose, settings in {**of_all, **(document.get("node_settings") or {})}.items():
         if settings:

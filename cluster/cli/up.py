@@ -201,7 +201,7 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
 
 
 def _settings(before: ClusterSpec, more: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
-    """Return the settings of the last start, of all brokers and of single ones, with more and without those."""
+    """Return the settings of the last start with more of them, and without some."""
     flat = dict(before.broker_settings)
     flat |= {f"{target}:{key}": value for target, given in before.node_settings.items() for key, value in given.items()}
     for key in unset:

@@ -1,4 +1,4 @@
-"""Nodes that are added to and removed from a running cluster, and settings changed at a restart."""
+"""Nodes that come to and leave a running cluster, and settings changed later."""
 
 import pathlib
 import tomllib
