@@ -357,11 +357,8 @@ def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
 
 def _near(target: str, nodes: Iterable[Node]) -> str:
     known = list(nodes)
-    groups = {node.group for node in known if node.group}
-    roles = ("master", "slave")
-    return near_target(
-        target, {node.name for node in known} | {f"{group}:{role}" for group in groups for role in roles}
-    )
+    roles = {f"{node.group}:{'master' if node.is_master else 'slave'}" for node in known if node.group}
+    return near_target(target, {node.name for node in known} | roles)
 
 
 def near_target(target: str, known: Iterable[str]) -> str:

@@ -129,6 +129,13 @@ def test_a_running_cluster_grows_within_its_addresses() -> None:
     assert addition(full, roomy, "group").placement.slots[name] == BLOCK + 1
 
 
+def test_settings_of_a_removed_node_go_with_it() -> None:
+    given = {"broker-b": {"a": 1}, "broker-b-s": {"a": 2}}
+    fewer = without(attrs.evolve(SPEC, node_settings=given), ["broker-b-s"])
+    assert fewer.node_settings == {"broker-b": {"a": 1}}
+    check_spec(fewer)
+
+
 # ---- settings of single brokers ----------------------------------------------------------------------------------
 
 
