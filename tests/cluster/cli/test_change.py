@@ -1,4 +1,4 @@
-"""The commands add and remove, and settings at `up`, `start` and `restart`, as a user types them."""
+"""The commands add and remove, and options for settings, as a user types them."""
 
 import json
 import pathlib
