@@ -171,19 +171,19 @@ class BlockingCluster(NodeActions):
     # ---- changing it ------------------------------------------------------------------------------------
 
     def add_group(self, name: str = "", settings: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """Add a master and its slaves, or a removed group by its name; return the names when all are ready."""
+        """Add a group, or a removed one by its name; return the names of its ready nodes."""
         return self._call(self._cluster.add_group, name, settings)
 
     def add_slave(self, group: str, settings: Mapping[str, Any] | None = None) -> str:
-        """Add a slave to a group; return its name when it is ready. It then catches up with its master."""
+        """Add a slave to a group; return its name when it is ready."""
         return self._call(self._cluster.add_slave, group, settings)
 
     def add_nameserver(self, name: str = "") -> str:
-        """Add a nameserver; return its name when it listens. Brokers register there within 30 s."""
+        """Add a nameserver; return its name when it listens."""
         return self._call(self._cluster.add_nameserver, name)
 
     def remove(self, target: str) -> tuple[str, ...]:
-        """Stop nodes and take them out of the cluster; return their names. Their data stay on disk."""
+        """Stop nodes and take them out of the cluster; return their names."""
         return self._call(self._cluster.remove, target)
 
     def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:

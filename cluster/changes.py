@@ -1,4 +1,4 @@
-"""The methods of `rmqlab.cluster.lab.Cluster` that change which nodes it has, and their settings."""
+"""Methods of `Cluster` that change its nodes and their settings."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,11 +16,11 @@ class ClusterChanges:
     supervisor: Supervisor
 
     async def add_group(self, name: str = "", settings: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """Add a master and its slaves, or a removed group by its name; return the names when all are ready."""
+        """Add a group, or a removed one by its name; return the names of its ready nodes."""
         return (await growth.add(self.supervisor, "group", name, settings)).names
 
     async def add_slave(self, group: str, settings: Mapping[str, Any] | None = None) -> str:
-        """Add a slave to a group, or a removed slave by its name; return its name when it is ready.
+        """Add a slave to a group; return its name when it is ready.
 
         It replicates the log of its master from the beginning: `wait_until("slave-caught-up GROUP")`.
         """
@@ -34,7 +34,7 @@ class ClusterChanges:
         return (await growth.add(self.supervisor, "nameserver", name)).names[0]
 
     async def remove(self, target: str) -> tuple[str, ...]:
-        """Stop nodes and take them out of the cluster; return their names. Their data stay on disk."""
+        """Stop nodes and take them out of the cluster; return their names."""
         return await growth.remove(self.supervisor, target)
 
     async def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:

@@ -24,7 +24,6 @@ from rmqlab.cluster.changes import ClusterChanges
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import growth
-from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
@@ -36,11 +35,10 @@ from rmqlab.cluster.supervisor.placing import Place, addresses_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.roles import changes_of
-from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
+from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor
 from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, node_names
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, node_names, start_phases
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
@@ -267,7 +265,7 @@ async def open_cluster(
         forks = host.start_forks([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
-                await _check_settings(spec, host)
+                await growth.check_settings(spec, host.try_settings)
             record = place.read_record()
             with host.placed(spec, place, record) as found:
                 placement = found.placement
@@ -366,20 +364,6 @@ def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, A
         write_settings(place, name, settings)
     except OutsideError as exc:
         raise NodeFailedError(f"{name} is not started: {exc}") from None
-
-
-async def _check_settings(spec: ClusterSpec, host: Host) -> None:
-    """Let a broker read the settings.
-
-    BadSettingsError names the key, a near miss and what was expected.
-    """
-    try:
-        check_spec(spec)
-        remarks = await growth.try_all(spec, host.try_settings)
-    except ValueError as exc:
-        raise BadSettingsError(f"broker_settings: {exc}") from None
-    for remark in remarks:
-        log.warning("broker_settings: %s", remark)
 
 
 def _roles_kept(record: Record | None, spec: ClusterSpec) -> dict[str, int]:

@@ -45,9 +45,10 @@ def add_nameserver(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Add a nameserver, and give its address to the brokers; running clients do not learn of it.
+    """Add a nameserver, and give its address to the brokers.
 
-    Brokers register there with their next registration: within 30 s of the cluster's clock.
+    They register there with their next registration: within 30 s of the cluster's clock. Running clients do not learn
+    of it.
     """
     _add(name, "nameserver", nameserver, None, as_json=as_json)
 

@@ -1,4 +1,6 @@
-"""The table of commands. The module of a command is imported when the command is used.
+"""The table of commands.
+
+The module of a command is imported when the command is used.
 
 A new command is one line of the table: where its function is, and the first sentence of its docstring.
 `tests/cluster/cli/test_commands.py` compares the sentences with the docstrings, and the table with that of actions.
@@ -130,7 +132,7 @@ class LazyCommand(TyperCommand):
         return typer.main.get_command(app)
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a context of the command itself, which parses its arguments, and so shows its help."""
+        """Return a context of the command itself, which parses its arguments."""
         return self.load().make_context(*args, **kwargs)
 
 

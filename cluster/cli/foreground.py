@@ -1,4 +1,4 @@
-"""`rmqlab up` without --detach: supervises the cluster in this process, and shows it."""
+"""`rmqlab up` without --detach: supervises and shows the cluster."""
 
 import contextlib
 import sys

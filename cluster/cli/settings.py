@@ -43,7 +43,7 @@ def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def spelled(key: str) -> str:
-    """Return a key, or a target and a key (`broker-a-s:slaveReadEnable`), with our spelling of the key."""
+    """Return a key in our spelling; a target before it (`broker-a:key`) is kept."""
     target, colon, own = key.strip().rpartition(":")
     return f"{target}{colon}{snake(own)}"
 

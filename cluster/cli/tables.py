@@ -199,12 +199,12 @@ def _profile_note(document: Document) -> Text:
     return Text("" if profile == PROFILES[0] else f"  profile {profile}", "yellow")
 
 
-def _settings_note(document: Document) -> list[Text]:
-    """Return the broker settings of this and earlier starts."""
-    settings = document.get("broker_settings") or {}
-    return (
-        [Text("broker settings: " + "  ".join(f"{key}={value}" for key, value in settings.items()))] if settings else []
-    )
+def _settings_note(document: Document) -> Iterator[Text]:
+    """Yield the settings of all brokers, then those of single ones."""
+    of_all = {"broker settings": document.get("broker_settings") or {}}
+    for whose, settings in {**of_all, **(document.get("node_settings") or {})}.items():
+        if settings:
+            yield Text(f"{whose}: " + "  ".join(f"{key}={value}" for key, value in settings.items()))
 
 
 def _rate_note(document: Document) -> Text:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 -- typed above
-        """Import rich for the first module that imports a console: commands with `--json` do without it."""
+        """Import rich on demand: commands with `--json` do without it."""
         if name not in ("console", "live_console"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from rmqlab.cluster.cli import screen  # noqa: PLC0415 -- see above

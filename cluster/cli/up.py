@@ -28,7 +28,7 @@ from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
-from rmqlab.cluster.supervisor.specs import check_spec
+from rmqlab.cluster.supervisor.specs import check_spec, without_absent
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
@@ -176,9 +176,10 @@ def build_spec(
         if record is None and directory.path.parent != home():
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
-        spec = attrs.evolve(before, **_of_mode(given, before, record), **_settings(before, settings, unset))
+        spec = attrs.evolve(before, **_of_mode(given, before, record))
         if _COUNTS & given.keys():  # the nodes are those of the numbers again
-            spec = attrs.evolve(spec, added=(), removed=())
+            spec = without_absent(attrs.evolve(spec, added=(), removed=()))
+        spec = attrs.evolve(spec, **_settings(spec, settings, unset))
         check_spec(spec)
         place(
             spec, Placement(subnet=None if spec.single_address else 1)
@@ -208,7 +209,7 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
 
 
 def _settings(before: ClusterSpec, more: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
-    """Return the settings of the last start, of all brokers and of single ones, with more and without those."""
+    """Return the settings of the last start with more of them, and without some."""
     flat = dict(before.broker_settings)
     flat |= {f"{target}:{key}": value for target, given in before.node_settings.items() for key, value in given.items()}
     for key in unset:

@@ -1,4 +1,7 @@
-"""Starts a supervisor that is detached from the terminal. Imports little: `up --detach` waits for its imports."""
+"""Starts a supervisor that is detached from the terminal.
+
+Imports little, because `up --detach` waits for it.
+"""
 
 import json
 import os

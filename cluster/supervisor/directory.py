@@ -166,7 +166,7 @@ class ClusterDirectory:
             self.write_record(attrs.evolve(record, roles=roles))
 
     def change_nodes(self, spec: ClusterSpec, placement: Placement) -> None:
-        """Replace specification and addresses in the record, so that the next start keeps them."""
+        """Replace specification and addresses in the record, for the next start."""
         if (record := self.read_record()) is not None:
             self.write_record(attrs.evolve(record, spec=spec, placement=placement))
 

@@ -1,10 +1,11 @@
-"""Adds nodes to a running cluster, removes them, and changes the settings that they start with.
+"""Adds nodes to a running cluster, removes them, and changes their settings.
 
 Brokers learn of an added or removed nameserver as RocketMQ's do: request 25 changes their `namesrvAddr`, and they
 register at the new list with their next registration, at most 30 s later. Running clients keep the list that they
 were started with.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from rmqlab.cluster.supervisor.nodesettings import node_settings, set_for, sets_
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.specs import check_spec
-from rmqlab.cluster.supervisor.supervisor import Supervisor, start_phases
+from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
@@ -27,6 +28,7 @@ from rmqlab.cluster.supervisor.topology import (
     namesrv_addr,
     node_names,
     nodes_of,
+    start_phases,
 )
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
@@ -36,6 +38,8 @@ from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.worker import in_thread
+
+log = logging.getLogger(__name__)
 
 INFORM_SECONDS = 5.0
 """Real seconds that a broker may take to accept a new list of nameservers."""
@@ -82,7 +86,9 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
 
 
 async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
-    """Stop nodes and take them out of the cluster; return their names. Their data stay.
+    """Stop nodes and take them out of the cluster; return their names.
+
+    Their data stay on disk.
 
     Errors as `membership.removal`; WrongStateError for a node that is paused, or at which a fault is in force.
     """
@@ -126,14 +132,19 @@ async def change_settings(supervisor: Supervisor, target: str, settings: Mapping
         return names
 
 
-async def try_all(spec: ClusterSpec, try_settings: TrySettings) -> list[str]:
-    """Let a broker check the settings of all brokers, and each different set of settings of single ones.
+async def check_settings(spec: ClusterSpec, try_settings: TrySettings) -> None:
+    """Let a broker read each different set of settings, and log its warnings.
 
-    Return its warnings, each once. ValueError for the first set that it rejects.
+    BadSettingsError names the key, a near miss and what was expected.
     """
     members = spec.group_members
-    remarks = [remark for settings in sets_to_try(spec) for remark in await try_settings(settings, members)]
-    return list(dict.fromkeys(remarks))
+    try:
+        check_spec(spec)
+        remarks = [remark for settings in sets_to_try(spec) for remark in await try_settings(settings, members)]
+    except ValueError as exc:
+        raise BadSettingsError(f"broker_settings: {exc}") from None
+    for remark in dict.fromkeys(remarks):
+        log.warning("broker_settings: %s", remark)
 
 
 async def _with_settings(
@@ -166,7 +177,7 @@ async def _start(supervisor: Supervisor, added: Sequence[Node]) -> None:
 
 
 def _set_nodes(supervisor: Supervisor, spec: ClusterSpec, placement: Placement, nodes: Iterable[Node]) -> None:
-    """Replace the nodes, in the order of a cluster that starts with them. Nobody runs in between."""
+    """Replace the nodes, in the order of a start. No other task runs in between."""
     now = {node.name: node for node in nodes}
     order = [*(node.name for node in nodes_of(spec, placement)), *now]
     supervisor.nodes.clear()
@@ -184,7 +195,7 @@ def _forget(supervisor: Supervisor, spec: ClusterSpec, placement: Placement, nam
 
 
 def _check_ids(added: Iterable[Node], nodes: Iterable[Node]) -> None:
-    """WrongStateError for a slave whose broker id a change of roles has given to another node."""
+    """WrongStateError for a slave whose broker id another node has now."""
     taken = {(node.group, node.broker_id): node.name for node in nodes if node.is_slave}
     for node in added:
         if holder := taken.get((node.group, node.broker_id)):
@@ -192,7 +203,7 @@ def _check_ids(added: Iterable[Node], nodes: Iterable[Node]) -> None:
 
 
 async def _inform(supervisor: Supervisor) -> tuple[str, ...]:
-    """Give all brokers the present list of nameservers. Return the running ones that did not accept it.
+    """Send all brokers the list of nameservers; return those that did not accept it.
 
     Those that do not run, or did not accept it, read it at their next start.
     """

@@ -33,6 +33,7 @@ def _head(supervisor: Supervisor) -> Document:
         "mode": spec.mode,
         "profile": spec.broker_settings.get("profile", spec.profile),
         "broker_settings": dict(spec.broker_settings),
+        "node_settings": {target: dict(given) for target, given in spec.node_settings.items()},
         "rate": spec.rate,
         "moved": supervisor.moved,
         "clock_millis": supervisor.clock.wall_millis(),

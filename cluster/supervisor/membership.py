@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import attrs
 
 from rmqlab.cluster.supervisor.process_state import WrongStateError
+from rmqlab.cluster.supervisor.specs import without_absent
 from rmqlab.cluster.supervisor.targets import find_targets, near_target
 from rmqlab.cluster.supervisor.topology import (
     BLOCK,
@@ -58,10 +59,11 @@ def addition(spec: ClusterSpec, placement: Placement, kind: str, name: str = "")
 
 
 def without(spec: ClusterSpec, names: Collection[str]) -> ClusterSpec:
-    """Return a cluster without these nodes."""
+    """Return a cluster without these nodes, and without settings for them alone."""
     shrunk = attrs.evolve(spec, added=tuple(name for name in spec.added if name not in names))
     planned = _all_names(shrunk)
-    return attrs.evolve(shrunk, removed=(*shrunk.removed, *(name for name in names if name in planned)))
+    shrunk = attrs.evolve(shrunk, removed=(*shrunk.removed, *(name for name in names if name in planned)))
+    return without_absent(shrunk)
 
 
 def removal(target: str, nodes: Sequence[Node]) -> list[Node]:

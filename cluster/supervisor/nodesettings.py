@@ -55,7 +55,7 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
 
 
 def own_settings(spec: ClusterSpec, name: str) -> dict[str, Any]:
-    """Return the broker settings that the user gave a broker: of the cluster, its group, its role and itself."""
+    """Return the settings that the user gave a broker: for all, and for its targets."""
     settings = dict(spec.broker_settings)
     for target, given in spec.node_settings.items():
         if name in planned_names(spec, target):

@@ -47,7 +47,10 @@ def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str
 
 
 def write_role(directory: ClusterDirectory, node: Node) -> None:
-    """Write the role and broker id of a stopped broker into its settings file. Errors as `change_settings`."""
+    """Write role and broker id of a stopped broker into its settings file.
+
+    Errors as `change_settings`.
+    """
     change_settings(directory, node.name, {"broker_role": node.role, "broker_id": node.broker_id})
 
 

@@ -5,6 +5,8 @@ import itertools
 import re
 from collections.abc import Iterable
 
+import attrs
+
 from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, node_names, seat_of
 
 _SLAVE_OF = re.compile(r".*-s[0-9]*")
@@ -60,6 +62,12 @@ def node_target(broker: str) -> str:
 
 def _is_planned_slave(broker: str, group: str, role: str) -> bool:
     return role == "slave" and _SLAVE_OF.fullmatch(broker) is not None and seat_of(broker)[0] == group
+
+
+def without_absent(spec: ClusterSpec) -> ClusterSpec:
+    """Return a specification without the settings of brokers that it does not have."""
+    kept = {target: given for target, given in spec.node_settings.items() if planned_names(spec, target)}
+    return attrs.evolve(spec, node_settings=kept)
 
 
 def check_targets(spec: ClusterSpec, targets: Iterable[str]) -> None:

@@ -1,4 +1,7 @@
-"""Starts, signals and stops the processes of a cluster. Their state is in `rmqlab.cluster.supervisor.processes`."""
+"""Starts, signals and stops the processes of a cluster.
+
+Their state is in `rmqlab.cluster.supervisor.processes`.
+"""
 
 import itertools
 import signal
@@ -28,6 +31,7 @@ from rmqlab.cluster.supervisor.topology import (
     Placement,
     check_workload_name,
     namesrv_addr,
+    start_phases,
     workload_host,
 )
 from rmqlab.runtime.clock import RatedClock
@@ -390,16 +394,3 @@ class Supervisor:
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
         return "".join(f"\n  {name}| {line}" for line in lines)
-
-
-def start_phases(nodes: Iterable[Node]) -> list[list[str]]:
-    """Return nodes to start together: nameservers, then masters, slaves, workloads.
-
-    A broker registers at its start and then every 30 s, and a slave receives its master's address on registration: so
-    each group starts after the previous one is ready.
-    """
-    phases: list[list[str]] = [[], [], [], []]
-    for node in nodes:
-        phase = 0 if node.kind is NodeKind.NAMESERVER else 1 if node.is_master else 2 if node.is_slave else 3
-        phases[phase].append(node.name)
-    return phases

@@ -57,11 +57,9 @@ def _has_role(node: Node, role: str) -> bool:
 
 def _near(target: str, nodes: Iterable[Node]) -> str:
     known = list(nodes)
-    groups = {node.group for node in known if node.group}
-    targets = {node.name for node in known} | {
-        f"{group}:{role}" for group in groups for role in ("master", "slave", "*")
-    }
-    return near_target(target, targets)
+    roles = {f"{node.group}:{'master' if node.is_master else 'slave'}" for node in known if node.group}
+    groups = {f"{node.group}:{ALL_MEMBERS}" for node in known if node.group}
+    return near_target(target, {node.name for node in known} | roles | groups)
 
 
 def near_target(target: str, known: Iterable[str]) -> str:

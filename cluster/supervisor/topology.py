@@ -214,7 +214,7 @@ def starting_id(member: str) -> int:
 
 
 def seat_of(broker: str) -> tuple[str, int]:
-    """Return the group of a broker's name, and its number in there; number 0 is the planned master."""
+    """Return the group of a broker, and its number there; 0 is the planned master."""
     found = _BROKER_NAME.fullmatch(broker)
     if found is None:
         raise ValueError(f"{broker}: expected the name of a broker, such as broker-a or broker-a-s")
@@ -231,7 +231,7 @@ def is_broker(name: str) -> bool:
 
 
 def brokers_ever(placement: Placement, seen: Collection[str]) -> list[str]:
-    """Return the brokers that a run has or had: of all that had an address, those with these names."""
+    """Return the brokers among all that ever had an address, if they were seen."""
     return [name for name in placement.slots if is_broker(name) and name in seen]
 
 
@@ -309,6 +309,19 @@ def _place_node(node: Node, placement: Placement) -> Node:
         return attrs.evolve(node, host=f"{placement.network}.{subnet}.{last}", port=port)
     first = (BROKER_SLOTS if is_broker else NAMESERVER_SLOTS).start
     return attrs.evolve(node, host="127.0.0.1", port=port + placement.shift + PORT_STEP * (slot - first))
+
+
+def start_phases(nodes: Iterable[Node]) -> list[list[str]]:
+    """Return nodes to start together: nameservers, then masters, slaves, workloads.
+
+    A broker registers at its start and then every 30 s, and a slave receives its master's address on registration: so
+    each group starts after the previous one is ready.
+    """
+    phases: list[list[str]] = [[], [], [], []]
+    for node in nodes:
+        phase = 0 if node.kind is NodeKind.NAMESERVER else 1 if node.is_master else 2 if node.is_slave else 3
+        phases[phase].append(node.name)
+    return phases
 
 
 def workload_host(placement: Placement, index: int) -> str:

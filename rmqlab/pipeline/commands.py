@@ -1,4 +1,6 @@
-"""The commands `rmqlab audit` and `rmqlab report`; `rmqlab.cluster.cli.commands` names them.
+"""The commands `rmqlab audit` and `rmqlab report`.
+
+`rmqlab.cluster.cli.commands` names them.
 
 Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr.
 """

@@ -73,8 +73,9 @@ class MapCodec(Generic[M]):
 
 
 class FlatCodec(MapCodec[M]):
-    """A codec for classes whose fields are plain values: text, numbers, and containers of them.
+    """A codec for classes whose fields are plain values.
 
+    Plain are text, numbers, and containers of them.
     The bytes are those of `MapCodec`, without cattrs.
     """
 

@@ -38,7 +38,7 @@ async def _cut_off(supervisor: Supervisor, target: str) -> ActiveFault:
 
 
 def add_entry() -> None:
-    """Do what Python does with an entry in the body of `NodeActions`, and add the line of its command."""
+    """Do what Python does with an entry in `NodeActions`, and list its command."""
     entry = NodeAction(
         run=_cut_off,
         help="Cut nodes off.",
