@@ -58,7 +58,7 @@ def _deleted(result: groups.DeletedGroup) -> Lines:
     if result.topics:
         yield Text(printable(f"deleted its topics {', '.join(result.topics)}"))
     if result.members:
-        yield Text(f"{result.members} members are online: their next heartbeats create the group again", "yellow")
+        yield Text(f"members online ({result.members}): their next heartbeats create the group again", "yellow")
     yield from without_master_lines(result.without_master)
 
 
