@@ -234,6 +234,8 @@ def _render_replication(document: Document) -> Text:
             f"    transferredByteInSecond {_known(row['transferredByteInSecond'])}"
             f"  transferFromWhere {_known(row['transferFromWhere'])}\n"
         )
+        if behind := [kind for kind in ("topics", "groups") if (row.get("metadata") or {}).get(kind) is False]:
+            text.append(f"    not copied from its master: {', '.join(behind)}\n", "yellow")
         if row["verdict"]:
             text.append(f"    {row['verdict']}\n", "red")
         if row["trouble"] and row["trouble"] != row["verdict"]:

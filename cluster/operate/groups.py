@@ -248,13 +248,12 @@ async def group_lag(operator: Operator, group: str, topic: str | None = None) ->
     OperationError for an unknown group.
     """
     await check_group(operator, group)
-    stats = await consume_stats(operator, group, topic)
-    return _lag_of(group, await count_members(operator, group), stats)
+    return await _lag(operator, group, topic)
 
 
 async def all_lags(operator: Operator) -> list[GroupLag]:
     """Return the progress of all groups but those of RocketMQ's own."""
-    return [await group_lag(operator, one.group) for one in await list_groups(operator) if not one.is_system]
+    return [await _lag(operator, one.group) for one in await list_groups(operator) if not one.is_system]
 
 
 async def check_group(operator: Operator, group: str) -> None:
@@ -288,7 +287,8 @@ async def count_members(operator: Operator, group: str) -> int:
         raise
 
 
-def _lag_of(group: str, members: int, stats: ConsumeStats) -> GroupLag:
+async def _lag(operator: Operator, group: str, topic: str | None = None) -> GroupLag:
+    stats = await consume_stats(operator, group, topic)
     ordered = sorted(
         stats.offset_table.items(), key=lambda item: (item[0].topic, item[0].broker_name, item[0].queue_id)
     )
@@ -305,7 +305,11 @@ def _lag_of(group: str, members: int, stats: ConsumeStats) -> GroupLag:
         for queue, progress in ordered
     )
     return GroupLag(
-        group=group, members=members, tps=stats.consume_tps, lag=sum(one.lag for one in queues), queues=queues
+        group=group,
+        members=await count_members(operator, group),
+        tps=stats.consume_tps,
+        lag=sum(one.lag for one in queues),
+        queues=queues,
     )
 
 

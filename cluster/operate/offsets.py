@@ -17,6 +17,7 @@ from rmqlab.cluster.operate.topics import find_route
 from rmqlab.cluster.operate.values import NOW, QueueAt, group_name, queue_text
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.topic import TopicOffset
+from rmqlab.remoting.names import MASTER_ID
 
 
 @attrs.frozen(kw_only=True)
@@ -132,7 +133,7 @@ async def reset_to_offset(
     before = await _before(operator, group, topic)
     if members := await count_members(operator, group):
         raise OperationError(
-            f"group {group} has {members} members online, which would commit their own offsets again:"
+            f"group {group} has members online ({members}), which would commit their own offsets again:"
             " stop them before, or reset to a time"
         )
     queues = await calls.queues_of(operator.client, topic)
@@ -155,9 +156,15 @@ async def reset_to_offset(
 
 
 async def _before(operator: Operator, group: str, topic: str) -> dict[MessageQueue, int]:
-    """Check group and topic; return the present offsets of the group in the topic."""
+    """Check group and topic; return the present offsets of the group in the topic.
+
+    A broker name without a master is an error: offsets written at a slave are lost when the master returns.
+    """
     await check_group(operator, group)
-    await find_route(operator, topic)
+    route = await find_route(operator, topic)
+    without = [data.broker_name for data in route.broker_datas if MASTER_ID not in data.broker_addrs]
+    if without:
+        raise OperationError(f"{', '.join(without)} has no master now, and only masters keep a reset offset")
     stats = await consume_stats(operator, group, topic)
     return {queue: progress.consumer_offset for queue, progress in stats.offset_table.items() if queue.topic == topic}
 

@@ -194,6 +194,14 @@ def test_metadata_is_synced_if_topics_groups_and_offsets_are(slave: Facts, expec
     assert holds("metadata-synced broker-a", document({"broker-a": master, "broker-a-s": slave})) is expected
 
 
+def test_the_status_names_the_tables_that_a_slave_has_not_copied() -> None:
+    master, slave = metadata(3, {}), metadata(2, {})
+    facts: dict[str, Facts] = {"broker-a": broker(80) | master, "broker-a-s": broker(80) | slave}
+    console = Console(file=io.StringIO(), width=80)
+    console.print(render_status(document(facts)))
+    assert "not copied from its master: topics\n" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_a_topic_is_known_if_every_named_node_has_it() -> None:
     knows, other = {"topic_names": ["x", "orders"]}, {"topic_names": ["x"]}
     status = document({"broker-a": knows, "broker-a-s": other, "namesrv-1": knows, "namesrv-2": None})

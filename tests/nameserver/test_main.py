@@ -106,6 +106,7 @@ async def test_a_pair_is_seen_by_clients_and_leaves_with_its_connections(config:
         assert link.snapshot() == {
             "routes": {"a": {"cluster": "c", "addresses": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}}},
             "topics": 1,
+            "topic_names": ["orders"],
             "unserved": {},
         }
         master.close("crash")

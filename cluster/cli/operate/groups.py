@@ -1,5 +1,6 @@
 """groups: list, create, update, delete, lag."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ def _deleted(result: groups.DeletedGroup) -> Lines:
     if result.topics:
         yield Text(printable(f"deleted its topics {', '.join(result.topics)}"))
     if result.members:
-        yield Text(f"{result.members} members are online: their next heartbeats create the group again", "yellow")
+        yield Text(f"members online ({result.members}): their next heartbeats create the group again", "yellow")
     yield from without_master_lines(result.without_master)
 
 
@@ -98,68 +99,47 @@ async def list_groups(
     return [one for one in await groups.list_groups(operator) if everything or not one.is_system]
 
 
-@groups_app.command("create")
-@operation(_changed)
-async def create(
-    operator: Operator,
-    group: GroupName,
-    broker_id: BrokerId = None,
-    when_slow: WhenSlow = None,
-    retries: Retries = None,
-    retry_queues: RetryQueues = None,
-    cluster: Cluster = "",
-    brokers: Brokers = None,
-    *,
-    consume: Consume = None,
-    broadcast: Broadcast = None,
-    from_min: FromMin = None,
-    notify: Notify = None,
-) -> groups.ChangedGroup:
-    """Create a consumer group at all masters; other settings are RocketMQ's defaults."""
-    change = groups.GroupChange.of(
-        group,
-        broker_id=broker_id,
-        when_slow=when_slow,
-        retries=retries,
-        retry_queues=retry_queues,
-        consume=consume,
-        broadcast=broadcast,
-        from_min=from_min,
-        notify=notify,
-    )
-    return await groups.create_group(operator, change, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+def _changing(act: Callable[..., Awaitable[groups.ChangedGroup]], help_text: str) -> Callable[..., None]:
+    """Return the command of an operation that changes a group."""
+
+    async def change(
+        operator: Operator,
+        group: GroupName,
+        broker_id: BrokerId = None,
+        when_slow: WhenSlow = None,
+        retries: Retries = None,
+        retry_queues: RetryQueues = None,
+        cluster: Cluster = "",
+        brokers: Brokers = None,
+        *,
+        consume: Consume = None,
+        broadcast: Broadcast = None,
+        from_min: FromMin = None,
+        notify: Notify = None,
+    ) -> groups.ChangedGroup:
+        changed = groups.GroupChange.of(
+            group,
+            broker_id=broker_id,
+            when_slow=when_slow,
+            retries=retries,
+            retry_queues=retry_queues,
+            consume=consume,
+            broadcast=broadcast,
+            from_min=from_min,
+            notify=notify,
+        )
+        return await act(operator, changed, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+
+    change.__doc__ = help_text
+    return operation(_changed)(change)
 
 
-@groups_app.command("update")
-@operation(_changed)
-async def update(
-    operator: Operator,
-    group: GroupName,
-    broker_id: BrokerId = None,
-    when_slow: WhenSlow = None,
-    retries: Retries = None,
-    retry_queues: RetryQueues = None,
-    cluster: Cluster = "",
-    brokers: Brokers = None,
-    *,
-    consume: Consume = None,
-    broadcast: Broadcast = None,
-    from_min: FromMin = None,
-    notify: Notify = None,
-) -> groups.ChangedGroup:
-    """Change settings of a consumer group at the masters that have it; the rest stays."""
-    change = groups.GroupChange.of(
-        group,
-        broker_id=broker_id,
-        when_slow=when_slow,
-        retries=retries,
-        retry_queues=retry_queues,
-        consume=consume,
-        broadcast=broadcast,
-        from_min=from_min,
-        notify=notify,
-    )
-    return await groups.update_group(operator, change, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+groups_app.command("create")(
+    _changing(groups.create_group, "Create a consumer group at all masters; other settings are RocketMQ's defaults.")
+)
+groups_app.command("update")(
+    _changing(groups.update_group, "Change settings of a consumer group at the masters that have it; the rest stays.")
+)
 
 
 @groups_app.command("delete")

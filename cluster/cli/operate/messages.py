@@ -11,6 +11,7 @@ from rmqlab.client.messagequery import FOREVER, MAX_FOUND
 from rmqlab.cluster.cli.operate.command import Lines, operation, operator_app
 from rmqlab.cluster.cli.operate.rows import time_text
 from rmqlab.cluster.operate import messages
+from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_number, parse_queue, parse_time
 from rmqlab.runtime.printable import printable, printable_lines
@@ -41,7 +42,7 @@ Shown = tuple[list[messages.StoredAt], Body, bool]
 
 
 def _document(result: Shown) -> Any:
-    return [one.as_json() for one in result[0]]
+    return as_json(result[0])
 
 
 def _show(result: Shown) -> Lines:

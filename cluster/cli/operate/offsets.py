@@ -44,7 +44,7 @@ def _reset(result: offsets.OffsetReset) -> Lines:
     if not result.queues:
         yield "no offset was moved"
     if result.members:
-        yield Text(f"{result.members} members online got the new offsets and commit them", "yellow")
+        yield Text(f"members online ({result.members}) got the new offsets and commit them", "yellow")
 
 
 @offsets_app.command("show")

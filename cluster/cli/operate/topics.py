@@ -1,5 +1,6 @@
 """topics: list, create, update, delete, route, status."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
@@ -90,42 +91,34 @@ async def list_topics(
     return found if everything else found.of_applications()
 
 
-@topics_app.command("create")
-@operation(_changed)
-async def create(
-    operator: Operator,
-    topic: TopicName,
-    queues: Queues = None,
-    read_queues: ReadQueues = None,
-    write_queues: WriteQueues = None,
-    permission: Permission = None,
-    cluster: Cluster = "",
-    brokers: Brokers = None,
-) -> topics.ChangedTopic:
-    """Create a topic at all masters, by default with 8 queues and permission rw."""
-    change = topics.TopicChange.of(
-        topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
-    )
-    return await topics.create_topic(operator, change, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]], help_text: str) -> Callable[..., None]:
+    """Return the command of an operation that changes a topic."""
+
+    async def change(
+        operator: Operator,
+        topic: TopicName,
+        queues: Queues = None,
+        read_queues: ReadQueues = None,
+        write_queues: WriteQueues = None,
+        permission: Permission = None,
+        cluster: Cluster = "",
+        brokers: Brokers = None,
+    ) -> topics.ChangedTopic:
+        changed = topics.TopicChange.of(
+            topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
+        )
+        return await act(operator, changed, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+
+    change.__doc__ = help_text
+    return operation(_changed)(change)
 
 
-@topics_app.command("update")
-@operation(_changed)
-async def update(
-    operator: Operator,
-    topic: TopicName,
-    queues: Queues = None,
-    read_queues: ReadQueues = None,
-    write_queues: WriteQueues = None,
-    permission: Permission = None,
-    cluster: Cluster = "",
-    brokers: Brokers = None,
-) -> topics.ChangedTopic:
-    """Change queues or permission of a topic at all masters that have it."""
-    change = topics.TopicChange.of(
-        topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
-    )
-    return await topics.update_topic(operator, change, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+topics_app.command("create")(
+    _changing(topics.create_topic, "Create a topic at all masters, by default with 8 queues and permission rw.")
+)
+topics_app.command("update")(
+    _changing(topics.update_topic, "Change queues or permission of a topic at all masters that have it.")
+)
 
 
 @topics_app.command("delete")

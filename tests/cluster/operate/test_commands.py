@@ -2,6 +2,7 @@
 
 import base64
 import json
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -276,3 +277,59 @@ def test_a_message_is_found_in_every_way_and_at_every_copy(lab: Lab) -> None:
 def test_a_body_is_shown_as_asked(lab: Lab, offset: int, form: str, says: str) -> None:
     shown: Callable[..., str] = lab.text
     assert says in shown("messages", "at", "orders@broker-a:0", str(offset), "--body", form)
+
+
+# ---- other clusters --------------------------------------------------------------------------------------
+
+
+def test_requests_are_signed_where_the_cluster_has_access_control(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "home"))
+    (tmp_path / "conf").mkdir()
+    account = "{accessKey: operator, secretKey: '12345678', admin: true}"
+    (tmp_path / "conf" / "plain_acl.yml").write_text(f"accounts: [{account}]")
+    settings = ("--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path}")
+    started = CliRunner().invoke(app, ["up", "-n", "x", "--slaves", "0", *settings, "--detach"])
+    assert started.exit_code == 0, started.stderr
+    lab = Lab("")
+    try:
+        assert "No accessKey is configured" in lab.error("topics", "create", "orders")
+        lab.json("topics", "create", "orders", "--access-key", "operator", "--secret-key", "12345678")
+        monkeypatch.setenv("RMQLAB_ACCESS_KEY", "operator")
+        monkeypatch.setenv("RMQLAB_SECRET_KEY", "87654321")
+        assert "Check signature failed" in lab.error("config", "get", "broker-a")
+        monkeypatch.setenv("RMQLAB_SECRET_KEY", "12345678")
+        assert [one["topic"] for one in lab.json("topics", "list")["topics"]] == ["orders"]
+    finally:
+        CliRunner().invoke(app, ["down", "-n", "x"])
+
+
+def test_without_a_master_nothing_is_changed_and_the_slave_is_read(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+    options = ("--role", "ASYNC_MASTER", "--rate", "4", "--detach", "--json")
+    started = CliRunner().invoke(app, ["up", "-n", "x", *options])
+    assert started.exit_code == 0, started.stderr
+    lab = Lab(json.loads(started.stdout)["namesrv_addr"])
+    try:
+        lab.json("topics", "create", "orders", "--queues", "1")
+        lab.json("groups", "create", "shop")
+        trio.run(_send, lab.namesrv_addr)
+        for condition in ("slave-caught-up broker-a", "topic-known broker-a-s orders", "metadata-synced broker-a"):
+            assert lab.run("wait", *condition.split())[0] == 0
+        lab.json("kill", "broker-a:master")
+        assert lab.run("wait", "route-gone", "broker-a:master")[0] == 0
+        says = "broker-a has no master now"
+        assert says in lab.error("topics", "create", "new")
+        assert says in lab.error("topics", "delete", "orders")
+        assert says in lab.error("groups", "update", "shop", "--retries", "3")
+        assert says in lab.error("offsets", "reset", "shop", "orders", "--offset", "1")
+        assert says in lab.error("offsets", "reset", "shop", "orders", "--time", "now")
+        assert [one["max_offset"] for one in lab.json("topics", "status", "orders")] == [3]
+        assert [one["text"] for one in lab.json("messages", "at", "orders@broker-a:0", "1")] == ["für den Laden"]
+        assert lab.json("config", "get", "broker-a", "brokerRole")[0]["settings"] == {"brokerRole": "SLAVE"}
+        assert "no broker 'broker-a:master' is registered" in lab.error("config", "get", "broker-a:master")
+    finally:
+        CliRunner().invoke(app, ["down", "-n", "x"])

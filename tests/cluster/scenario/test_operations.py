@@ -124,3 +124,19 @@ def test_all_of_them_play_on_virtual_time_and_are_recorded(tmp_path: Path) -> No
     assert done["wipe-write-perm"]["topics"] == done["add-write-perm"]["topics"]
     assert done["delete-group"]["topics"] == ["%RETRY%shop"]
     assert done["delete-topic"]["brokers"] == ["broker-a"]
+
+
+def test_members_that_are_online_get_the_offsets_of_a_time(tmp_path: Path) -> None:
+    """To an offset, a group with members is not reset: each would commit its own again."""
+    reset = 'reset-offset = { group = "shop", topic = "orders", '
+    text = scenario_of(
+        'wait = "ended orders"\nmark = "sent"',
+        'wait = "consumed-all shop"\n' + reset + 'time = "first" }',
+        'wait = "delivered shop 8"\n' + reset + "offset = 1 }",
+    )
+    text += '[[expect]]\nmetric = "duplicates.offset_rollback"\nequals = "8 deliveries"\n'
+    run = play_simulated(parse_scenario(text), Options(seed=3), directory=RunDirectory(tmp_path))
+    (event,) = [event for event in read_journals(tmp_path / "journal") if event.kind == "operated"]
+    assert event.fields["result"]["members"] == 1
+    assert {one["after"] for one in event.fields["result"]["queues"]} == {0}
+    assert "step 3: group shop has members online (1), which would commit" in " ".join(run.reasons())
