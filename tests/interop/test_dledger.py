@@ -152,7 +152,7 @@ def test_a_group_continues_a_plain_log(former: str, java: Java, tmp_path: Path) 
 
 @pytest.mark.long
 def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_path: Path) -> None:
-    """dledger#41, #31: what it had accepted for itself is cut, what a quorum had stays."""
+    """dledger#31, #41: what a quorum had stays."""
     with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
         group.start(*ALL)
         led: set[str] = set()
