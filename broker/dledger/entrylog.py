@@ -70,7 +70,8 @@ class EntryLog(CommitLog):
     def of(cls, server: GroupServer, plain: FileQueue, now: Callable[[], int], forced_percent: int) -> Self:
         """Return the log of a member whose entries are recovered.
 
-        `plain` has the files of the log before it, which are mapped. `forced_percent`: used space above which files are deleted before they expire.
+        `plain` has the files of the log before it, which are mapped. `forced_percent`: used space above which files
+        are deleted before they expire.
         """
         server.prepare, server.accepts = set_physical_offset, is_record
         full_percent = min(forced_percent + FULL_ABOVE_FORCED, 95)

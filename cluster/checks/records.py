@@ -14,6 +14,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.store.queueentries import QueueEntry
+from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.store.scan import Hole
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -168,11 +169,13 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
     metric = f"unqueued {store.node}"
     if not ended_in_good_order(store.node, history):
         return unknown(metric, RECORDS, "the node was not stopped in good order")
+    end = readable_end(store.root) if store.root else EVERYTHING
     entered = {(entry.log_offset, entry.topic, entry.queue_id, entry.offset) for entry in store.entries}
     found = [
         copy
         for copy in store.copies
-        if (copy.log_offset, copy.queue.topic, copy.queue.queue_id, copy.offset) not in entered
+        if copy.log_offset < end
+        and (copy.log_offset, copy.queue.topic, copy.queue.queue_id, copy.offset) not in entered
     ]
     return count_of(
         metric,

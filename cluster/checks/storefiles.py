@@ -15,6 +15,7 @@ from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import load_config_file
+from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
@@ -36,12 +37,13 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
     ends = list(history.of_node(store.node, "node_killed", "node_crashed", "power_lost", "store_wiped"))
     if ends or not ended_in_good_order(store.node, history):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
-    covered = _index_ranges(store.root)
+    covered, end = _index_ranges(store.root), readable_end(store.root) if store.root else EVERYTHING
     found = [
         copy
         for copy in store.copies
         if copy.has_unique_id
         and copy.stored_at >= history.began_at
+        and copy.log_offset < end
         and not any(first <= copy.log_offset <= last for first, last in covered)
     ]
     return count_of(

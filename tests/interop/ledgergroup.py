@@ -1,6 +1,8 @@
 """DLedger groups of brokers of both kinds, from RocketMQ's own settings."""
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,17 @@ class LedgerGroup:
     def stop(self, *peers: str) -> None:
         for peer in peers:
             self.servers.pop(peer).stop()
+
+    @contextlib.contextmanager
+    def paused(self, peer: str) -> Iterator[None]:
+        """A process that neither runs nor ends (SIGSTOP)."""
+        server = self.servers.pop(peer)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+            self.servers[peer] = server
 
     def leader(self) -> str:
         """Wait until a running member is the master of the route and takes messages."""

@@ -148,3 +148,31 @@ def test_a_group_continues_a_plain_log(former: str, java: Java, tmp_path: Path) 
                 group.start(*ALL)
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
         assert len(group.entries("n0")) > 2**20
+
+
+@pytest.mark.long
+def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_path: Path) -> None:
+    """dledger#31, #41: what a quorum had stays."""
+    with ledger_group(java, tmp_path, ("ours", "real", "ours")) as group:
+        group.start(*ALL)
+        led: set[str] = set()
+        sent: list[bytes] = []
+        for turn in range(MOST_TURNS):
+            if led == {"ours", "real"}:
+                break
+            paused = group.leader()
+            led.add(group.kinds[paused])
+            send_some(group, paused, b"before %d" % turn)
+            with group.paused(paused):
+                other = group.leader()
+                send_some(group, other, b"meanwhile %d" % turn)
+            sent += [b"before %d" % turn, b"meanwhile %d" % turn]
+            leader = group.leader()
+            group.wait_same()
+            assert [body for body in group.bodies(leader) if b"leader?" not in body] == sent
+            if led != {"ours", "real"} and group.kinds[leader] in led:
+                transferee = next(peer for peer in ALL if group.kinds[peer] not in led)
+                assert group.transfer(leader, transferee)["code"] == 200
+        assert led == {"ours", "real"}
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")

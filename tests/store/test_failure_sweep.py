@@ -139,7 +139,16 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         r"|exists|is_dir|is_file|stat|glob)\("
     )
     ours = re.compile(r"(LogFile|IndexFile|FlushedMarks|MessageStore|queues|self|cls)\.open\(")
-    tools = {"disk.py", "compare.py", "diverged.py", "logplaces.py", "powerloss.py", "queuefile.py", "scan.py"}
+    tools = {
+        "disk.py",
+        "compare.py",
+        "diverged.py",
+        "logplaces.py",
+        "powerloss.py",
+        "queuefile.py",
+        "readableend.py",
+        "scan.py",
+    }
     paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [
         f"{path.name}: {line.strip()}"

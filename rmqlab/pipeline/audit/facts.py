@@ -35,6 +35,7 @@ from rmqlab.pipeline.storesource import StoreSource
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
+from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
@@ -304,6 +305,9 @@ def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Me
         ]
     )
     relations.define("copies", "select * from whole_records where state = 'ok'")
+    ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
+    relations.define_rows("readable_ends", ends, node="string", until="bigint")
+    relations.define("readable_copies", _READABLE)
 
 
 def _has_logs(directory: Path) -> bool:
@@ -327,6 +331,11 @@ select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r
     coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
     unix_millis(r.storeTimestamp) stored_at, r.state
 from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
+"""
+
+# Of a member of a DLedger group, what it knows to be committed: its queues have no more.
+_READABLE: Final = """
+select c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
 """
 
 # Bytes that are not a record are the end of the log, or a hole if records follow.

@@ -31,7 +31,7 @@ where if(r.node is null,
 """
 
 _UNQUEUED = """
-select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id from copies c left anti join queue_entries e
+select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id from readable_copies c left anti join queue_entries e
     on c.node = e.node and c.log_offset = e.commitLogOffset and c.topic = e.topic and c.queue = e.queueId
         and c.offset = e.queueOffset
 """

@@ -104,7 +104,8 @@ RECORDS_AND_QUEUES: Final = (
         target="NODE",
         unit=RECORDS,
         says="of its log that no consume queue entry points at",
-        definition="Readable records without an entry of their topic, queue and queue offset at their place.",
+        definition="Readable records without an entry of their topic, queue and queue offset at their place. What a"
+        " member of a DLedger group does not know to be committed does not count.",
         unknown_when="the node was not stopped in good order: records are entered after they are stored",
     ),
 )
@@ -116,7 +117,7 @@ STORE_FILES: Final = (
         unit=MESSAGES,
         says="in its log, and in the range of no index file",
         definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
-        " of an index file states.",
+        " of an index file states. What a member of a DLedger group does not know to be committed does not count.",
         blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
         unknown_when="the node was not stopped in good order each time it ended",
     ),

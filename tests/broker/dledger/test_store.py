@@ -26,6 +26,7 @@ from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.logplaces import log_directory
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import has_store, lose_unsynced, wipe_store
+from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.store.results import PutResult, PutStatus
 from rmqlab.store.scan import LogScan
 from rmqlab.store.testing import ManualClock, new_message, small_config
@@ -287,3 +288,18 @@ def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) ->
     assert sorted(codes) == [200, 411, 411, 411]
     assert bodies(member) == [b"first", b"first"]
     assert member.store.dispatch_behind_bytes == 0
+
+
+def test_readers_of_files_know_what_is_committed(open_member: Open) -> None:
+    """What no quorum has is in no queue: the checks do not expect it there."""
+    member = open_member("member")
+    assert readable_end(member.root) == EVERYTHING
+    member.lead()
+    member.put(b"first")
+    committed = member.put(b"second").end_offset
+    member.store.append(new_message(b"not yet"))
+    checkpoint = member.root / "dledger-n0" / "checkpoint"
+    for index, end in (("1", committed), ("-1", 0), ("x", EVERYTHING)):
+        checkpoint.write_text(f"committedIndex={index}\nendIndex=2\n")
+        assert readable_end(member.root) == end
+    assert committed < member.log.written_end
