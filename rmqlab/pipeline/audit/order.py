@@ -17,8 +17,8 @@ from rmqlab.pipeline.audit.heads import Head
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import Finding, seen, unknown
 
-CHUNK_ROWS = 2**20
-"""Rows of a queue for one task; longer queues are cut."""
+CHUNK_ROWS = 2**18
+"""Rows of a chunk; longer queues are cut. A task has several chunks, so that tasks are of similar size."""
 
 
 @attrs.frozen(kw_only=True)
