@@ -129,10 +129,11 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
 
         from rmqlab.pipeline.audit.audit import FOLDER, audit_run  # noqa: PLC0415
-        from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
+        from rmqlab.pipeline.audit.size import SHORT_BYTES, SMALL_BYTES, bytes_to_read  # noqa: PLC0415
 
-        is_small = bytes_to_read(directory) < SMALL_BYTES
-        machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=is_small)
+        byte_count = bytes_to_read(directory)
+        is_small = byte_count < SMALL_BYTES
+        machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=byte_count < SHORT_BYTES)
         settings = choice.settings
         with open_session(
             choice.master, machine=machine, settings=settings, py_files=choice.py_files, ship=choice.ship

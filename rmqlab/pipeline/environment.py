@@ -14,7 +14,14 @@ from typing import Final
 
 from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import NoJavaError, find_java
-from rmqlab.pipeline.spark_home import Machine, make_log_settings, make_overlay, make_python
+from rmqlab.pipeline.spark_home import (
+    JAVA_OPTIONS_VARIABLE,
+    Machine,
+    java_options,
+    make_log_settings,
+    make_overlay,
+    make_python,
+)
 
 PYTHON_VERSION: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
 PYTHON_NAME: Final = f"python{PYTHON_VERSION}"
@@ -28,12 +35,14 @@ def local_environment(machine: Machine) -> dict[str, str]:
     import pyspark  # noqa: PLC0415 - not without the extra
 
     try:
-        home = make_overlay(Path(pyspark.__file__).parent, find_java(), machine)
+        java = find_java()
+        home = make_overlay(Path(pyspark.__file__).parent, java)
     except (NoJavaError, OSError) as exc:
         raise NoSparkError(str(exc)) from None
     python = str(home / "bin" / "python")
     return {
         "SPARK_HOME": str(home),
+        JAVA_OPTIONS_VARIABLE: " ".join(java_options(java, machine)),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": python,
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON") or python,

@@ -10,6 +10,8 @@ no archive: workers import the installed package (spark.md, 1, 2).
     <directory>/bin/python                      this interpreter, with rmqlab.pipeline.daemon for pyspark.daemon
     <directory>/classes.jsa                     the JVM's archive of loaded classes, after the first run
 
+The JVM's options come from the variable JAVA_OPTIONS_VARIABLE, so that runs of all sizes share one archive.
+
 Spark applies `spark.python.daemon.module` only to the parents of its tasks' processes, not to planners: so
 `bin/python` replaces the module for both.
 """
@@ -19,13 +21,15 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
 from rmqlab.pipeline.java import Java
 
+JAVA_OPTIONS_VARIABLE = "RMQLAB_SPARK_JAVA_OPTIONS"
+"""The environment variable with the JVM's options for `bin/spark-submit`, separated by spaces."""
 _OPENED = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
@@ -89,15 +93,15 @@ def java_options(java: Java, machine: Machine) -> list[str]:
     return [*options, f"-Xmx{machine.heap}", "-Djava.net.preferIPv4Stack=true"]
 
 
-def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | None = None) -> Path:
+def make_overlay(spark_home: Path, java: Java, cache: Path | None = None) -> Path:
     """Return the directory, and create it if missing.
 
-    Its content depends only on the arguments.
+    Its content depends only on the arguments, and on this interpreter.
 
     Raises OSError if it cannot be created.
     """
     jars = spark_home / "jars"
-    programs = {"spark-submit": _submit(java, java_options(java, machine)), "python": _python()}
+    programs = {"spark-submit": _submit(java), "python": _python()}
     content = "\n".join([str(jars), _QUIET, *programs.values()])
     key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:16]
     made = (cache or _cache()) / f"spark-{key}"
@@ -165,21 +169,22 @@ exec {shlex.quote(sys.executable)} "$@"
 """
 
 
-def _submit(java: Java, options: Sequence[str]) -> str:
+def _submit(java: Java) -> str:
     """Return a script that starts Java with the class-data archive.
 
     Without an archive, the first JVM creates it at its exit. The JVM exits after Python, so nobody waits for the
-    archive. It ignores one of another Java or other jars.
+    archive. It ignores one of another Java or other jars. What a killed JVM left of an archive is removed later: other
+    JVMs may be writing theirs now.
     """
     return f"""#!/bin/sh
 here=$(dirname "$0")/..
-set -- {shlex.join(options)} -Xlog:disable -Xlog:all=error:stderr \\
+set -- ${JAVA_OPTIONS_VARIABLE} -Xlog:disable -Xlog:all=error:stderr \\
     -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
     -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
 if [ -f "$here/classes.jsa" ]; then
     exec {shlex.quote(str(java.program))} -XX:SharedArchiveFile="$here/classes.jsa" "$@"
 fi
-rm -f "$here"/classes.new.*
+find "$here" -maxdepth 1 -name "classes.new.*" -mmin +60 -exec rm -f {{}} +
 {shlex.quote(str(java.program))} -XX:ArchiveClassesAtExit="$here/classes.new.$$" "$@"
 status=$?
 mv -f "$here/classes.new.$$" "$here/classes.jsa" 2>/dev/null

@@ -18,12 +18,13 @@ from rmqlab.pipeline.spark_home import Machine
 from tests.bench import audits
 from tests.bench.bigrun import write_log
 from tests.bench.process import cpu_seconds
+from tests.bench.spark_order import measure_order
 from tests.bench.spark_topics import fill, live_master, measure_stream, topic_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SUBJECTS = ("read", "stream", "audit")
+SUBJECTS = ("read", "stream", "order", "audit")
 
 
 def main() -> None:
@@ -31,6 +32,7 @@ def main() -> None:
     parser.add_argument("--only", choices=SUBJECTS, action="append", help="this subject; repeatable")
     parser.add_argument("--messages", type=int, action="append", help="sizes of the audited runs; repeatable")
     parser.add_argument("--rows", type=int, default=500_000, help="rows that are read")
+    parser.add_argument("--queue", type=int, default=10_000_000, help="messages of the queue whose order is judged")
     parser.add_argument("--memory", default="4g", help="heap of the JVM")
     arguments = parser.parse_args()
     wanted = arguments.only or SUBJECTS
@@ -43,6 +45,9 @@ def main() -> None:
         if "stream" in wanted:
             with open_session(machine=machine) as spark, live_master(Path(directory) / "stream") as server:
                 measure_stream(spark, server, Path(directory) / "stream", rate=1000, batches=60)
+        if "order" in wanted:
+            with open_session(machine=machine, settings={"spark.sql.shuffle.partitions": "16"}) as spark:
+                measure_order(spark, Path(directory) / "order", arguments.queue, _spark_cpu)
         if "audit" in wanted:
             audits.measure(Path(directory), arguments.messages or [100_000, 1_000_000], arguments.memory)
 

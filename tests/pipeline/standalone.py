@@ -34,7 +34,7 @@ class BareCluster:
 def bare_cluster(directory: pathlib.Path, *, workers: int) -> Iterator[BareCluster]:
     """Run a master and workers of one core each, until the block ends."""
     java = find_java()
-    home = make_overlay(pathlib.Path(pyspark.__file__).parent, java, Machine())
+    home = make_overlay(pathlib.Path(pyspark.__file__).parent, java)
     core = next((home / "jars").glob("spark-core_*.jar")).name
     environment = _without_ours(os.environ) | {
         "JAVA_HOME": str(_make_java_home(directory / "java", java)),

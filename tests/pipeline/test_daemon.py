@@ -10,7 +10,7 @@ import pytest
 from pyspark.serializers import read_int
 
 from rmqlab.pipeline.java import Java
-from rmqlab.pipeline.spark_home import Machine, make_overlay
+from rmqlab.pipeline.spark_home import make_overlay
 
 PLANNER = "pyspark.sql.worker.lookup_data_sources"
 
@@ -27,7 +27,7 @@ def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathl
 
     It starts them as `python -m pyspark.daemon PLANNER`.
     """
-    home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), Machine(), tmp_path / "cache")
+    home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), tmp_path / "cache")
     sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": short_path}
     quirks = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "SPARK_REUSE_WORKER": "1"}  # as Spark sets them
     with subprocess.Popen(

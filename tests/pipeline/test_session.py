@@ -11,7 +11,7 @@ from rmqlab.pipeline import environment, session
 from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
-from rmqlab.pipeline.spark_home import Machine, make_overlay
+from rmqlab.pipeline.spark_home import JAVA_OPTIONS_VARIABLE, Machine, make_overlay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,14 +48,19 @@ def test_an_overlay_is_made_once_and_holds_the_installed_jars(tmp_path: pathlib.
     spark_home = tmp_path / "pyspark"
     (spark_home / "jars").mkdir(parents=True)
     java = find_java()
-    made = make_overlay(spark_home, java, Machine(heap="2g"), tmp_path / "cache")
-    assert made == make_overlay(spark_home, java, Machine(heap="2g"), tmp_path / "cache")
-    assert made != make_overlay(spark_home, java, Machine(heap="1g"), tmp_path / "cache")
+    made = make_overlay(spark_home, java, tmp_path / "cache")
+    assert made == make_overlay(spark_home, java, tmp_path / "cache")
     assert (made / "jars").resolve() == spark_home / "jars"
-    assert "-Xmx2g" in (made / "bin" / "spark-submit").read_text()
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(
-        {made.name, make_overlay(spark_home, java, Machine(heap="1g"), tmp_path / "cache").name}
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [made.name]
+
+
+def test_runs_of_all_sizes_share_an_archive_of_classes() -> None:
+    small, large = (
+        environment.local_environment(machine) for machine in (Machine(), Machine(heap="2g", is_short=False))
     )
+    assert small["SPARK_HOME"] == large["SPARK_HOME"]
+    assert "-Xmx1g" in small[JAVA_OPTIONS_VARIABLE].split()
+    assert "-Xmx2g" in large[JAVA_OPTIONS_VARIABLE].split()
 
 
 def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_path: pathlib.Path) -> None:
@@ -67,11 +72,14 @@ def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_pa
     java.chmod(0o755)
     spark_home = tmp_path / "pyspark"
     (spark_home / "jars").mkdir(parents=True)
-    made = make_overlay(spark_home, Java(java, 17, "nowhere"), Machine(), tmp_path / "cache")
+    made = make_overlay(spark_home, Java(java, 17, "nowhere"), tmp_path / "cache")
+    submit = [str(made / "bin" / "spark-submit"), "a b"]
+    options = os.environ | {JAVA_OPTIONS_VARIABLE: "-Xmx1g -Xms1g"}
     for option in ("-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="):
-        assert subprocess.run([made / "bin" / "spark-submit", "a b"], check=False).returncode == 3
+        assert subprocess.run(submit, check=False, env=options).returncode == 3
         arguments = (tmp_path / "arguments").read_text().splitlines()
         assert arguments[0].startswith(option)
+        assert arguments[1:3] == ["-Xmx1g", "-Xms1g"]
         assert arguments[-2:] == ["org.apache.spark.deploy.SparkSubmit", "a b"]
         assert sorted(path.name for path in made.glob("classes.*")) == ["classes.jsa"]
 

@@ -19,6 +19,7 @@ from rmqlab.pipeline.audit import (
     beliefs,
     clocks,
     fates,
+    order,
     queues,
     records,
     replication,
@@ -46,7 +47,7 @@ _PARTITION_BYTES = 128 * 2**20
 SUMMARY = "audit.json"
 QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
     fates.judge,
-    queues.judge_order,
+    order.judge,
     queues.judge_outages,
     queues.judge_consumers,
     replication.judge,

@@ -86,6 +86,8 @@ class Run:
     """The run's role and profile, and the gaps in its journals."""
     event_times: tuple[Row, ...]
     """First and last event of each node and kind; see `_EVENT_TIMES`."""
+    longest_queues: Mapping[str, int]
+    """Rows of the longest queue in `copies` and in `deliveries`; empty in a small run."""
     rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
     """Joins the batches of concurrent questions; None: each batch is executed at once."""
 
@@ -171,6 +173,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw),
         event_times=tuple(event_times),
+        longest_queues={} if is_small else _longest_queues(relations),
     )
 
 
@@ -308,6 +311,19 @@ def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Me
     ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
     relations.define_rows("readable_ends", ends, node="string", until="bigint")
     relations.define("readable_copies", _READABLE)
+
+
+_LONGEST_QUEUES: Final = """
+select source, max(found) found from (
+    select 'copies' source, count(*) found from copies group by node, topic, queue
+    union all select 'deliveries', count(*) from deliveries group by `group`, topic, broker, queue)
+group by source
+"""
+
+
+def _longest_queues(relations: Relations) -> dict[str, int]:
+    (rows,) = relations.execute([Query(_LONGEST_QUEUES)])
+    return {row.source: row.found for row in rows}
 
 
 def _has_logs(directory: Path) -> bool:

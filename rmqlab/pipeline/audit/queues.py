@@ -1,13 +1,11 @@
-"""Questions about queues: order, outages (RTO), rolled back offsets, repeats.
+"""Questions about queues: outages (RTO), rolled back offsets, repeats.
 
-Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
-BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP,
-duplicates, duplicates.CAUSE.
+Windows by queue and group. Metrics: write_unavailable and read_unavailable of a BROKER or a QUEUE,
+group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates,
+duplicates.CAUSE.
 """
 
-from collections.abc import Iterator, Sequence
-
-from pyspark.sql import Row
+from collections.abc import Iterator
 
 from rmqlab.pipeline.audit import offsetfiles
 from rmqlab.pipeline.audit.facts import Run, written
@@ -19,75 +17,6 @@ from rmqlab.verdict.findings import Finding, seen, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
-
-# ---- order -----------------------------------------------------------------------------------------------
-
-_INVERSIONS = """
-with met as (
-    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
-        s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
-            and s.place_topic = s.topic and d.topic is null, false) is_here
-    from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
-        left join deferred d on s.message_id = d.message_id and s.topic = d.topic
-), placed as (
-    select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
-        row_number() over (partition by node, topic, queue, message_id
-            order by coalesce(is_here and offset = sent_to, false) desc, log_offset) nth
-    from met
-), seen as (
-    select *, max(named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)) over (
-        partition by node, broker, topic, queue order by offset rows between unbounded preceding and 1 preceding) ahead
-    from placed where nth = 1
-)
-select message_id, broker, topic, queue, offset, ended_at, ahead, node
-from seen where ahead.began_at > ended_at
-"""
-
-_LATE = """
-with first as (
-    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
-    from deliveries where reconsume_times = 0
-), seen as (
-    select *, max(offset) over (partition by `group`, topic, broker, queue order by seq
-        rows between unbounded preceding and 1 preceding) farthest
-    from first where nth = 1
-)
-select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
-"""
-
-_HEADS_OF_ORDER = (
-    Head("inversions", order=("ended_at", "message_id")),
-    Head("late_deliveries", "group", ("seq",)),
-    Head("deliveries", "group"),
-    Head("sends", "acknowledged"),
-)
-
-
-def judge_order(run: Run) -> Iterator[Finding]:
-    """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
-    run.batch(written("inversions", _INVERSIONS), written("late_deliveries", _LATE))
-    inversions, late, delivered, sent = run.heads(*_HEADS_OF_ORDER)
-    [inverted] = run.rows("select count(distinct message_id) messages from inversions")
-    yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
-    for group in sorted(delivered):
-        told = (
-            f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
-            for row in late[group].first
-        )
-        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=seen(told))
-
-
-def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged: bool) -> Finding:
-    if not is_acknowledged or not run.stores:
-        missing = "no store was given" if is_acknowledged else "no send was acknowledged"
-        return unknown("order.stored", MESSAGES, missing)
-    told = (
-        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
-        f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-        for row in first
-    )
-    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=seen(told))
-
 
 # ---- outages ---------------------------------------------------------------------------------------------
 

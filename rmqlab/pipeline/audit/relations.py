@@ -123,6 +123,12 @@ class Relations:
         path.mkdir(parents=True)
         pq.write_table(content, path / "all.parquet")
 
+    def drop(self, name: str) -> None:
+        """Delete a written table that is no longer needed."""
+        shutil.rmtree(self.out / name, ignore_errors=True)
+        self._texts.pop(name, None)
+        self.held.pop(name, None)
+
     def _is_collected(self, query: Query) -> bool:
         return not query.name or self.is_small or (query.is_written and query.is_bounded)
 

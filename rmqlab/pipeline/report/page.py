@@ -3,6 +3,7 @@
 One file that needs no network, for light and dark mode, small screens and print.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -17,6 +18,8 @@ from rmqlab.pipeline.runs import name_of
 from rmqlab.verdict.html.document import render_document, render_figure
 from rmqlab.verdict.outcomes import OUTCOMES
 
+_SECONDS = re.compile(r"(\d) s\b")
+"""A time, which should not be broken between its number and its unit."""
 _CARDS = (
     ("sent", "sends"),
     ("lost", "acknowledged and lost"),
@@ -90,10 +93,11 @@ def _story(data: RunData) -> str:
 
 
 def _sentence(parts: Sentence) -> str:
-    return "".join(
+    shown = (
         f'<a href="#{escape(part.anchor)}">{escape(part.text)}</a>' if isinstance(part, Link) else escape(part)
         for part in parts
     )
+    return _SECONDS.sub(r"\1&nbsp;s", "".join(shown))
 
 
 def _facts(data: RunData) -> str:
@@ -122,7 +126,7 @@ def _key_figures(data: RunData) -> str:
 
 
 def _card(metric: str, words: str, finding: Mapping[str, Any] | None, *, is_bad: bool) -> str:
-    inner = f"<b>{escape(value_of(finding))}</b><span>{escape(words)}</span>"
+    inner = f"<b>{escape(value_of(finding)).replace(' ', '&nbsp;')}</b><span>{escape(words)}</span>"
     bad = ' class="bad"' if is_bad else ""
     return f'<a{bad} href="#{escape(anchor_of(metric))}">{inner}</a>' if finding is not None else f"<div>{inner}</div>"
 

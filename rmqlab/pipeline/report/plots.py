@@ -116,7 +116,7 @@ def _life(data: RunData, node: str, absences: list[dict[str, Any]], role: str) -
             end = data.seconds if row["until"] is None else at(row["until"])
             kind = "still" if row["how"] == "stopped" and not has_address else "gone"
             plot.bar(at(row["at"]), end, top, 20, kind, f"{node} {row['how']} for {end - at(row['at']):.2f} s")
-            plot.note(at(row["at"]), top + 14, row["how"], "note" if kind == "gone" else "note quiet")
+            plot.note(at(row["at"]), top + 14, row["how"], "note" if kind == "gone" else "note quiet", until=end)
 
     return draw
 

@@ -101,10 +101,13 @@ def _service(data: RunData) -> Sentence:
         parts.append("Writes never failed for long enough to count")
     else:
         parts += ["No workload could write to ", f"{write[0].partition(' ')[2]} for ", _number(*write)]
-        for outcome, says in (("refused", "sends were refused"), ("indeterminate", "are indeterminate")):
-            if data.value(f"sent.{outcome}"):
-                metric = f"sent.{outcome}"
-                parts += ["; ", Link(f"{data.value(metric):,} {says}", anchor_of(metric))]
+        for outcome, one, many in (
+            ("refused", "send was refused", "sends were refused"),
+            ("indeterminate", "is indeterminate", "are indeterminate"),
+        ):
+            metric = f"sent.{outcome}"
+            if count := data.value(metric):
+                parts += ["; ", Link(f"{count:,} {one if count == 1 else many}", anchor_of(metric))]
     if read is None:
         return (*parts, "; no consumer read anything.")
     if not read[1]["value"]:

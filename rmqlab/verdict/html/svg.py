@@ -12,6 +12,8 @@ import attrs
 
 WIDTH = 1000
 LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 26
+_LETTER = 7
+"""Width of a letter of a note."""
 _STEPS = (1, 2, 5)
 
 
@@ -147,10 +149,15 @@ class Plot:
         """Draw a name left of the frame."""
         self.marks.append(f'<text class="{kind}" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end">{escape(text)}</text>')
 
-    def note(self, at: float, y: float, text: str, kind: str = "note") -> None:
-        """Draw a word inside the frame."""
-        x = min(self.x.at(at), WIDTH - RIGHT - 7 * len(text))
-        self.marks.append(f'<text class="{kind}" x="{x + 3:.1f}" y="{y:.1f}">{escape(text)}</text>')
+    def note(self, at: float, y: float, text: str, kind: str = "note", *, until: float | None = None) -> None:
+        """Draw a word inside the frame.
+
+        `until` is the end of its bar, which has to be long enough: otherwise nothing is drawn.
+        """
+        width = _LETTER * len(text)
+        if until is None or self.x.at(until) - self.x.at(at) >= width:
+            x = min(self.x.at(at), WIDTH - RIGHT - width)
+            self.marks.append(f'<text class="{kind}" x="{x + 3:.1f}" y="{y:.1f}">{escape(text)}</text>')
 
     def text(self) -> str:
         """Return the whole drawing."""

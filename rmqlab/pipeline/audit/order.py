@@ -1,0 +1,167 @@
+"""Order within queues: of stored messages, and of deliveries.
+
+A message is out of order if the highest value before it in its queue is too high: one window for each queue, which one
+task computes. Queues with more rows than CHUNK_ROWS are cut into chunks of offsets or of time: one pass computes the
+highest value of each chunk, and the windows then begin with the highest value of all earlier chunks.
+
+Metrics: order.stored, order.delivered GROUP.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.heads import Head
+from rmqlab.verdict.catalogue import MESSAGES
+from rmqlab.verdict.findings import Finding, seen, unknown
+
+CHUNK_ROWS = 2**18
+"""Rows of a chunk; longer queues are cut. A task has several chunks, so that tasks are of similar size."""
+
+
+@attrs.frozen(kw_only=True)
+class Ordered:
+    """Rows of queues, in their order, with a value that should not be lower than those before it."""
+
+    source: str
+    """The relation whose rows these are."""
+    table: str
+    """The relation that holds the rows of cut queues: they are read twice."""
+    rows: str
+    """The query of the rows."""
+    queue: tuple[str, ...]
+    """The columns that identify a queue."""
+    order: str
+    value: str
+    unit: str
+    """A number that orders rows of a queue as `order` does, in groups: the offset, or the time."""
+
+    def seen(self, name: str, width: int = 0) -> str:
+        """Return the query of the rows, each with column `name`, the highest value before it.
+
+        `width` is the length of a chunk in units; 0: the queues are not cut.
+        """
+        queue = ", ".join(self.queue)
+        earlier = "rows between unbounded preceding and 1 preceding"
+        if not width:
+            return (
+                f"select *, max({self.value}) over (partition by {queue} order by {self.order} {earlier}) {name}"
+                f" from ({self.rows})"
+            )
+        same = " and ".join(f"r.{column} <=> h.{column}" for column in (*self.queue, "chunk"))
+        within = ", ".join(f"r.{column}" for column in (*self.queue, "chunk"))
+        return f"""
+        with cut as (
+            select *, {self.unit} div {width} chunk, {self.value} measured from {self.table}
+        ), highest as (
+            select {queue}, chunk, max(measured) highest from cut group by {queue}, chunk
+        ), heads as (
+            select {queue}, chunk, max(highest) over (partition by {queue} order by chunk {earlier}) before from highest
+        )
+        select /*+ broadcast(h) */ r.*,
+            greatest(h.before, max(measured) over (partition by {within} order by {self.order} {earlier})) {name}
+        from cut r left join heads h on {same}
+        """
+
+
+STORED = Ordered(
+    source="copies",
+    table="placed_records",
+    rows="""
+with met as (
+    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
+        s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
+            and s.place_topic = s.topic and d.topic is null, false) is_here
+    from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
+        left join deferred d on s.message_id = d.message_id and s.topic = d.topic
+), placed as (
+    select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
+        row_number() over (partition by node, topic, queue, message_id
+            order by coalesce(is_here and offset = sent_to, false) desc, log_offset) nth
+    from met
+)
+select * from placed where nth = 1
+""",
+    queue=("node", "broker", "topic", "queue"),
+    order="offset",
+    value="named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)",
+    unit="offset",
+)
+
+DELIVERED = Ordered(
+    source="deliveries",
+    table="first_deliveries",
+    rows="""
+with numbered as (
+    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
+    from deliveries where reconsume_times = 0
+)
+select * from numbered where nth = 1
+""",
+    queue=("`group`", "topic", "broker", "queue"),
+    order="seq",
+    value="offset",
+    unit="at",
+)
+
+_INVERSIONS = """
+select message_id, broker, topic, queue, offset, ended_at, ahead, node from ({seen}) where ahead.began_at > ended_at
+"""
+_LATE = """
+select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from ({seen}) where farthest > offset
+"""
+
+_HEADS = (
+    Head("inversions", order=("ended_at", "message_id")),
+    Head("late_deliveries", "group", ("seq",)),
+    Head("deliveries", "group"),
+    Head("sends", "acknowledged"),
+)
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
+    widths = {STORED: _width(run, STORED, CHUNK_ROWS), DELIVERED: _width(run, DELIVERED, _milliseconds(run))}
+    cut = [ordered for ordered, width in widths.items() if width]
+    if cut:
+        run.batch(*(written(ordered.table, ordered.rows) for ordered in cut))
+    run.batch(
+        written("inversions", _INVERSIONS.format(seen=STORED.seen("ahead", widths[STORED]))),
+        written("late_deliveries", _LATE.format(seen=DELIVERED.seen("farthest", widths[DELIVERED]))),
+    )
+    for ordered in cut:
+        run.relations.drop(ordered.table)
+    inversions, late, delivered, sent = run.heads(*_HEADS)
+    [inverted] = run.rows("select count(distinct message_id) messages from inversions")
+    yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
+    for group in sorted(delivered):
+        told = (
+            f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
+            for row in late[group].first
+        )
+        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=seen(told))
+
+
+def _width(run: Run, ordered: Ordered, width: int) -> int:
+    """Return the width of chunks, 0 if no queue has to be cut."""
+    return width if run.longest_queues.get(ordered.source, 0) > CHUNK_ROWS else 0
+
+
+def _milliseconds(run: Run) -> int:
+    """Return a time in which the queue with most deliveries has about CHUNK_ROWS of them."""
+    longest = run.longest_queues.get(DELIVERED.source, 0)
+    return max(1, (run.ended_at - run.began_at) * CHUNK_ROWS // max(1, longest))
+
+
+def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged: bool) -> Finding:
+    if not is_acknowledged or not run.stores:
+        missing = "no store was given" if is_acknowledged else "no send was acknowledged"
+        return unknown("order.stored", MESSAGES, missing)
+    told = (
+        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
+        f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
+        for row in first
+    )
+    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=seen(told))
