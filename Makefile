@@ -93,8 +93,8 @@ interop: $(VENV)/.ready     ## against real RocketMQ 4.9.8: the core that CI run
 interop-all: $(VENV)/.spark ## all tests against real RocketMQ 4.9.8 and 5.3.3; needs a JDK and Maven
 	$(INTEROP) -m interop
 
-bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
-	$(BIN)/python -m tests.bench
+bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven; BENCH='--only growth --against FILE'
+	$(BIN)/python -m tests.bench $(BENCH)
 
 MINUTES ?= 10
 pictures: $(VENV)/.spark    ## draw the pictures of README anew; needs Chromium

@@ -44,6 +44,9 @@ class NotedRegistration:
     calls: list[tuple[str | None, bool]] = attrs.field(factory=list)
     """Topic, oneway."""
 
+    registered: set[str] = attrs.field(factory=set)
+    """Addresses of nameservers."""
+
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
@@ -77,6 +80,10 @@ class NotedReplication:
     def explain(self, _record_end: int, _copies: int) -> str | None:
         """As 4.9: without a cause."""
         return None
+
+    def snapshot(self) -> dict[str, object]:
+        """Without connections."""
+        return {}
 
     def appended(self, size: int = 0) -> None:  # noqa: ARG002 -- as AppendFollowUp.appended
         """Note it."""

@@ -1,7 +1,7 @@
 """Benchmark of rmqlab and real RocketMQ side by side: `python -m tests.bench`.
 
 Both run in one session on one machine, and nothing is judged. Absolute figures move with the machine and its load; the
-ratios are what to look at. Needs a JDK and Maven.
+ratios are what to look at. Needs a JDK and Maven, unless only density, growth and cli are measured.
 """
 
 import argparse
@@ -10,15 +10,31 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from tests.bench import batches, catchup, consume, longpoll, recovery, sends, startup, tables
+from tests.bench import (
+    against,
+    batches,
+    catchup,
+    commands,
+    consume,
+    density,
+    growth,
+    longpoll,
+    recovery,
+    sends,
+    startup,
+    tables,
+)
 from tests.interop import maven
 from tests.interop.java import Java
 from tests.interop.ours import our_cluster
 from tests.interop.realrocketmq import real_cluster
 from tests.interop.topology import Cluster
 
-SUBJECTS = ("start", "idle", "longpoll", "sends", "batch", "consume", "catchup", "recovery")
+SUBJECTS = ("start", "idle", "longpoll", "sends", "batch", "consume", "catchup", "recovery", "density", "growth", "cli")
+OURS = {"density", "growth", "cli"}
+"""Subjects that have no real counterpart: they need neither a JDK nor Maven."""
 _AT_BOTH = {"idle", "longpoll", "sends", "batch", "consume"}
 _HEAP = "1g"
 
@@ -27,16 +43,34 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of each, shorter: minutes, not a quarter hour")
     parser.add_argument("--only", choices=SUBJECTS, action="append", help="this subject; repeatable")
+    parser.add_argument("--large", action="store_true", help="growth: also 10 million messages, density: 219 nodes")
+    parser.add_argument(
+        "--against", type=Path, metavar="FILE", help="print what is over 10 %% worse than in this bench.json"
+    )
     parser.add_argument("--output", type=Path, default=Path("build/bench"), help="where bench.md and bench.json go")
     arguments = parser.parse_args()
-    if missing := maven.missing_tools():
-        sys.exit(f"not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)")
     wanted = arguments.only or SUBJECTS
+    kept = _kept(arguments.against)
+    if not OURS.issuperset(wanted) and (missing := maven.missing_tools()):
+        sys.exit(f"not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)")
     with tempfile.TemporaryDirectory(prefix="rmqlab-bench-") as directory:
-        found = run(Path(directory), [subject for subject in SUBJECTS if subject in wanted], quick=arguments.quick)
+        subjects = [subject for subject in SUBJECTS if subject in wanted]
+        place = Path(directory)
+        found = [] if OURS.issuperset(subjects) else run(place, subjects, quick=arguments.quick)
+        found += measure_ours(place, subjects, quick=arguments.quick, large=arguments.large)
     tables.write(found, arguments.output)
     print("\n" + "\n".join(table.markdown() for table in found))
     print(f"written to {arguments.output}/bench.md and bench.json")
+    if kept is not None:
+        print("\n" + against.compare(kept, found).markdown())
+
+
+def _kept(path: Path | None) -> list[dict[str, Any]] | None:
+    """Return the kept tables, before anything is measured: a wrong file should not cost a quarter hour."""
+    try:
+        return None if path is None else against.read_kept(path)
+    except against.KeptResultError as exc:
+        sys.exit(f"--against {exc}")
 
 
 def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Table]:
@@ -56,6 +90,24 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
         print("recovery", flush=True)
         megabytes, rounds = (200, 1) if quick else (1000, 3)
         found.append(recovery.measure(java, directory / "recovery", megabytes=megabytes, rounds=rounds))
+    return found
+
+
+def measure_ours(directory: Path, subjects: list[str], *, quick: bool, large: bool) -> list[tables.Table]:
+    """What has no real counterpart."""
+    found = []
+    if "density" in subjects:
+        print("density", flush=True)
+        groups = (1, 10) if quick else (1, 10, 50, *((109,) if large else ()))
+        found.append(density.measure(directory, groups=groups))
+    if "growth" in subjects:
+        print("growth", flush=True)
+        messages = growth.MESSAGES[:2] if quick else (*growth.MESSAGES, *((10**7,) if large else ()))
+        topics, brokers = (growth.TOPICS[:2], (1, 10)) if quick else (growth.TOPICS, growth.BROKERS)
+        found += growth.measure(directory, messages, topics, brokers)
+    if "cli" in subjects:
+        print("commands", flush=True)
+        found.append(commands.measure(directory, rounds=3 if quick else 11))
     return found
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from tests.bench.process import cpu_seconds
-from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.tables import OURS_US, RATIO, Cell, Table, median, ratio
 from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
 from tests.interop import rawrequest
 from tests.interop.java import Java
@@ -42,7 +42,14 @@ def measure(java: Java, systems: dict[str, Cluster], *, messages: int, rounds: i
     row: list[Cell] = [f"{messages:,}", round(real), round(ours), ratio(ours, real), *costs]
     columns = ["backlog", "real", "ours", "ratio", "real: master's CPU, us a message", "ours"]
     notes = f"Medians of {rounds} interleaved runs. {QUEUES} queues, pulls of 32, binary headers."
-    return Table(f"Messages/s consumed, {BODY_SIZE} B, stock Java Consumer", columns, [row], notes, samples)
+    return Table(
+        f"Messages/s consumed, {BODY_SIZE} B, stock Java Consumer",
+        columns,
+        [row],
+        notes,
+        samples,
+        {RATIO: "more", OURS_US: "less"},
+    )
 
 
 def _fill(java: Java, cluster: Cluster, messages: int) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from tests.bench.process import cpu_seconds, pss_mb
-from tests.bench.tables import Cell, Table, ratio
+from tests.bench.tables import RATIO, Cell, Table, ratio
 from tests.interop import rawrequest
 from tests.interop.topology import Cluster
 from tests.interop.waiting import wait_until
@@ -40,7 +40,9 @@ def measure(systems: dict[str, Cluster], *, polls: int = POLLS) -> Table:
     labels = ("KB PSS for each parked poll", "ms until all are answered", "us of the master's CPU for each answer")
     for label, real, ours in zip(labels, found["real"], found["ours"], strict=True):
         rows.append([label, real, ours, ratio(ours, real)])
-    return Table(f"{polls:,} parked long polls", ["", "real", "ours", "ratio"], rows, samples=found)
+    return Table(
+        f"{polls:,} parked long polls", ["", "real", "ours", "ratio"], rows, samples=found, better={RATIO: "less"}
+    )
 
 
 def _measure(name: str, cluster: Cluster, polls: int) -> tuple[float, float, float]:

@@ -11,10 +11,25 @@ def pss_mb(pid: int) -> float:
 
     Shared pages count in proportion to the processes that map them.
     """
+    return smaps_mb(pid, "Pss")
+
+
+def smaps_mb(pid: int, name: str) -> float:
+    """Return a figure of all mappings in MB, such as `Private_Dirty`: pages that no other process shares."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1000
-    raise ValueError(f"no Pss line for process {pid}")
+    raise ValueError(f"no {name} line for process {pid}")
+
+
+def run_seconds(pid: int) -> tuple[float, int]:
+    """Return the CPU time so far in seconds, exact to microseconds, and how often the process was woken."""
+    seconds, wakes = 0.0, 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        seconds += int((thread / "schedstat").read_text().split()[0]) / 1e9
+        status = (thread / "status").read_text()
+        wakes += int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return seconds, wakes
 
 
 def own_memory_mb(pid: int) -> float:

@@ -21,7 +21,7 @@ from tests.bench.brokers import (
     nameserver_of,
 )
 from tests.bench.process import cpu_seconds
-from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.tables import RATIO, Cell, Table, median, ratio
 from tests.interop import rawrequest
 from tests.interop.java import Java
 from tests.interop.server import BrokerServer
@@ -68,7 +68,7 @@ def measure(java: Java, directory: Path, *, megabytes: int, rounds: int) -> Tabl
         rows.append([what, real, ours, ratio(ours, real)])
     title = f"Start after kill -9 on a store of {megabytes:,} MB"
     notes = f"Medians of {rounds}; {messages:,} messages of {BODY_SIZE} B in {len(QUEUES)} queues."
-    return Table(title, ["", "real", "ours", "ratio"], rows, notes, samples)
+    return Table(title, ["", "real", "ours", "ratio"], rows, notes, samples, {RATIO: "less"})
 
 
 def _recover(broker: BrokerServer, wanted: list[int]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from tests.bench.process import pss_mb
-from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.tables import RATIO, Cell, Table, median, ratio
 from tests.interop.java import Java
 from tests.interop.ours import rmqlab, started, stopped
 from tests.interop.realrocketmq import RealBroker, RealNameserver
@@ -43,7 +43,7 @@ def measure_start(java: Java, directory: Path, *, rounds: int) -> Table:
     rows: list[list[Cell]] = [["from the command to ready", real, ours, ratio(ours, real)]]
     rows += [[phase, None, median(samples[phase]), None] for phase in _PHASES]
     title = "Nameserver, master and slave from nothing to ready, s"
-    return Table(title, ["", "real", "ours", "ratio"], rows, f"Medians of {rounds}.", samples)
+    return Table(title, ["", "real", "ours", "ratio"], rows, f"Medians of {rounds}.", samples, {RATIO: "less"})
 
 
 def _note_phases(samples: dict[str, list[float]], events: str) -> None:
@@ -76,4 +76,4 @@ def measure_idle(systems: dict[str, Cluster]) -> Table:
         real, ours = (weights[name][place] for name in ("real", "ours"))
         rows.append([what, real, ours, ratio(ours, real)])
     notes = "Java heap of the real brokers: -Xms1g -Xmx1g (RocketMQ's own script asks for 8g)."
-    return Table("Idle memory, MB PSS", ["", "real", "ours", "ratio"], rows, notes, weights)
+    return Table("Idle memory, MB PSS", ["", "real", "ours", "ratio"], rows, notes, weights, {RATIO: "less"})

@@ -5,13 +5,14 @@ Nothing is judged here.
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
 Cell = str | int | float | None
+Better = Literal["less", "more"]
 
 
 @attrs.frozen
@@ -26,6 +27,10 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     notes: str = ""
     samples: Any = None
+    better: Mapping[int, Better] = attrs.field(factory=dict)
+    """What is better in which column, for those that `--against` compares."""
+    better_in_row: Mapping[str, Better] = attrs.field(factory=dict)
+    """Rows where it is the other way round."""
 
     def markdown(self) -> str:
         lines = [f"### {self.title}", "", _row(self.columns), _row(["---", *("---:" for _ in self.columns[1:])])]
@@ -39,6 +44,12 @@ def median(samples: Sequence[float]) -> float:
 
 def ratio(ours: float, real: float) -> float | None:
     return round(ours / real, 2) if real else None
+
+
+RATIO = 3
+"""Column of the ratio in tables of both systems."""
+OURS_US = 5
+"""Column of our master's CPU a message, in tables that have it."""
 
 
 def write(tables: Sequence[Table], directory: Path) -> None:

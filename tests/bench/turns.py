@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tests.bench.process import cpu_seconds
-from tests.bench.tables import Cell, Table, median
+from tests.bench.tables import OURS_US, RATIO, Cell, Table, median
 from tests.interop import rawrequest
 from tests.interop.child import Child
 from tests.interop.topology import Cluster
@@ -68,7 +68,7 @@ def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], n
         f"{name} {varied}": list(map(attrs.astuple, one)) for varied, its in taken.items() for name, one in its.items()
     }
     columns = [what, "real", "ours", "ratio", "real: master's CPU, us a message", "ours"]
-    return Table(title, columns, rows, notes, samples)
+    return Table(title, columns, rows, notes, samples, {RATIO: "more", OURS_US: "less"})
 
 
 def _order(names: list[str], turn: int) -> list[str]:
