@@ -109,7 +109,8 @@ class ControlApp:
             case Rejected():
                 return exc.response
             case UnknownTargetError():
-                return error_response(404, "unknown_target", text, field="target" if "target" in arguments else None)
+                field = next((name for name in ("target", "node", "condition") if name in arguments), None)
+                return error_response(404, "unknown_target", text, field=field)
             case UnknownConditionError():
                 return error_response(422, "unknown_condition", text, field="condition")
             case FaultError():

@@ -17,6 +17,7 @@ from rmqlab.cluster.control.judging import judge
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.commandserver import HANDLERS
+from rmqlab.cluster.supervisor.topology import NodeKind
 
 _JUDGES = trio.CapacityLimiter(1)
 """Judgements at the same time: each reads all journals and stores."""
@@ -56,8 +57,13 @@ async def _check(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any
         return await judge(cluster.supervisor.directory.path, arguments["metric"])
 
 
-async def _topics(cluster: Cluster, _arguments: Arguments, _send: SendItem) -> Any:
-    return await reads.topics(cluster.namesrv_addr)
+async def _topics(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
+    if arguments["node"] is None:
+        return await reads.topics(cluster.namesrv_addr)
+    node, *others = cluster.supervisor.find(arguments["node"])
+    if others or node.kind is not NodeKind.BROKER:
+        inputs.invalid("expected one broker", field="node")
+    return await reads.topics_of_broker(cluster.namesrv_addr, node.address)
 
 
 async def _route(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
@@ -152,8 +158,9 @@ ENDPOINTS: Sequence[Endpoint] = (
         name="topics",
         method="GET",
         path="/v1/topics",
-        summary="The topics that the nameserver in use knows.",
+        summary="The topics that the nameserver in use knows, or those that one broker has.",
         call=_topics,
+        query=Fields(inputs.Topics),
         returns=outputs.Topics,
         failures=(502,),
     ),

@@ -181,6 +181,14 @@ class Check(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = []
 
 
+class Topics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Whose topics to return."""
+
+    node: Annotated[
+        _Name | None, msgspec.Meta(description="A broker: a slave has a topic only once it has copied it.")
+    ] = None
+
+
 class Lag(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Whose offsets to return."""
 

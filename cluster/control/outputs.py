@@ -87,7 +87,7 @@ class Judgement(msgspec.Struct):
 
 
 class Topics(msgspec.Struct):
-    """The topics that the nameserver in use knows."""
+    """The names of topics."""
 
     topics: list[str]
 

@@ -36,6 +36,12 @@ async def topics(namesrv_addr: str) -> Document:
     return {"topics": await _ask(namesrv_addr, lambda client: Admin(client).topics())}
 
 
+async def topics_of_broker(namesrv_addr: str, address: str) -> Document:
+    """Return the names of the topics that one broker has."""
+    found = await _ask(namesrv_addr, lambda client: Admin(client).topic_configs(address))
+    return {"topics": sorted(found.topic_config_table)}
+
+
 async def route(namesrv_addr: str, topic: str) -> Document:
     """Return the queues of a topic, and the addresses of its brokers. NotFoundError."""
     found = await _ask(namesrv_addr, lambda client: Admin(client).topic_route(topic))

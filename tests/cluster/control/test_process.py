@@ -173,6 +173,9 @@ def test_topics_groups_offsets_and_the_judgement_are_those_of_the_cluster(lab: L
     assert made.exit_code == 0, made.output
     assert rmqlab("consume", "-n", NAME, "-t", "orders", "-g", "shop", "--count", "20").exit_code == 0
     assert "orders" in lab.ask("GET", "/v1/topics")[1]["topics"]
+    assert "orders" in lab.ask("GET", "/v1/topics?node=broker-a:master")[1]["topics"]
+    assert lab.ask("GET", "/v1/topics?node=namesrv-1")[1]["error"]["field"] == "node"
+    assert lab.ask("GET", "/v1/topics?node=broker-x")[0] == 404
     route = lab.ask("GET", "/v1/topics/orders")[1]
     assert route["queues"][0]["broker"] == "broker-a"
     assert set(route["brokers"]["broker-a"]) == {"0", "1"}
