@@ -16,6 +16,7 @@ from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.diverged import diverged
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.hunt import hunt
+from rmqlab.cluster.cli.panels import CommandList
 from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
@@ -30,8 +31,9 @@ from rmqlab.runtime.logfile import log_to_stderr
 app = typer.Typer(
     name="rmqlab",
     help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
+    cls=CommandList,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
