@@ -16,6 +16,8 @@ from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.diverged import diverged
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.hunt import hunt
+from rmqlab.cluster.cli.mark import mark
+from rmqlab.cluster.cli.overview import ls
 from rmqlab.cluster.cli.panels import CommandList
 from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
@@ -75,6 +77,8 @@ app.command()(demo)
 app.command()(up)
 app.command()(status)
 app.command()(watch)
+app.command()(ls)
+app.command()(mark)
 for action in ACTIONS.values():
     app.command(action.name)(command_of(action))
 app.add_typer(fault_app, name="fault")
