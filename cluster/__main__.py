@@ -16,8 +16,8 @@ app = typer.Typer(
     name="rmqlab",
     cls=CommandTable,
     help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

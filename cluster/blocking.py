@@ -109,6 +109,10 @@ class BlockingCluster(NodeActions):
         """Addresses of the nameservers, for clients: `host:port;host:port`."""
         return self._cluster.namesrv_addr
 
+    def mark(self, text: str) -> list[str]:
+        """Write a line into all logs, and an event. Return the names of the processes."""
+        return self._call(self._cluster.mark, text)
+
     def status(self) -> Document:
         """Return what `rmqlab status --json` prints."""
         return self._call(self._cluster.status)

@@ -29,6 +29,7 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
+from rmqlab.cluster.supervisor.marks import mark_logs
 from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import Place, addresses_of
@@ -193,6 +194,10 @@ class Cluster(NodeActions, ClusterChanges):
     async def heal_all(self) -> list[ActiveFault]:
         """End all faults; return those that were in force."""
         return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
+
+    async def mark(self, text: str) -> list[str]:
+        """Write a line into all logs, and an event. Return the names of the processes. BadMarkError."""
+        return await mark_logs(self.supervisor, text)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """Return the live facts of one node.

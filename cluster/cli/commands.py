@@ -1,4 +1,4 @@
-"""The table of commands.
+"""The table of commands, by purpose.
 
 The module of a command is imported when the command is used.
 
@@ -7,6 +7,7 @@ A new command is one line of the table: where its function is, and the first sen
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import typer
@@ -28,87 +29,113 @@ class Entry(NamedTuple):
     is_hidden: bool = False
 
 
-COMMANDS = {
-    "demo": Entry(
-        f"{_CLI}.demo:demo", "Start a cluster, load it, kill its master, and show the events and the losses."
-    ),
-    "up": Entry(f"{_CLI}.up:up", "Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`)."),
-    "status": Entry(
-        f"{_CLI}.show:status", "Show nodes, replication lag, and the routes of each nameserver, as reported now."
-    ),
-    "watch": Entry(
-        f"{_CLI}.watch:watch", "Show the live view of a running cluster until q or Ctrl-C; the cluster runs on."
-    ),
-    "kill": Entry(ACTION, "Kill with SIGKILL: nothing is flushed or unregistered, the sockets close."),
-    "start": Entry(ACTION, "Start nodes that do not run, and return when they are ready."),
-    "stop": Entry(ACTION, "Stop in order: a broker unregisters first."),
-    "pause": Entry(ACTION, "Freeze with SIGSTOP: the sockets stay open, nothing answers."),
-    "resume": Entry(ACTION, "Continue a paused node with SIGCONT."),
-    "restart": Entry(ACTION, "Stop nodes that run, start all of them, and return when they are ready."),
-    "promote": Entry(ACTION, "Make a slave a master: stop it, set broker id 0, start it on its store."),
-    "demote": Entry(ACTION, "Make a master a slave: stop it, set a free broker id, start it on its store."),
-    "power-loss": Entry(ACTION, "Kill, then erase what was not yet synced to disk; `start` recovers the rest."),
-    "wipe": Entry(ACTION, "Kill, then delete the store: the next `start` finds an empty disk."),
-    "isolate": Entry(ACTION, "Cut a node off: packets from and to it vanish."),
-    "add": Entry(f"{_CLI}.change:add_app", "Add a group, a slave or a nameserver to a running cluster."),
-    "remove": Entry(
-        f"{_CLI}.change:remove", "Stop nodes and take them out of a running cluster; their data stay on disk."
-    ),
-    "fault": Entry(f"{_CLI}.fault:fault_app", "Put a fault in force."),
-    "faults": Entry(f"{_CLI}.fault:faults", "List the faults in force."),
-    "heal": Entry(f"{_CLI}.fault:heal", "End faults."),
-    "diff": Entry(
-        f"{_CLI}.diff:diff", "Compare two commit logs: common range, first different byte, affected messages."
-    ),
-    "diverged": Entry(
-        f"{_CLI}.diverged:diverged", "List, export or send again the messages that a slave cut from its log."
-    ),
-    "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
-    "logs": Entry(f"{_CLI}.show:logs", "Show the logs of nodes, also of a stopped cluster."),
-    "events": Entry(f"{_CLI}.show:events", "Show events, in the order in which the supervisor received them."),
-    "produce": Entry(
-        f"{_CLI}.work:produce", "Send messages from a process of the cluster, and print the outcome of each."
-    ),
-    "consume": Entry(
-        f"{_CLI}.work:consume", "Consume a topic in a cluster process, and print deliveries, pulls and commits."
-    ),
-    "topics": Entry(f"{_OPERATE}.topics:topics_app", "List, create, update, delete and show topics."),
-    "groups": Entry(
-        f"{_OPERATE}.groups:groups_app",
-        "List, create, update and delete consumer groups, and show how far they are behind.",
-    ),
-    "offsets": Entry(
-        f"{_OPERATE}.offsets:offsets_app", "Show the offsets of consumer groups at masters and slaves, and reset them."
-    ),
-    "messages": Entry(
-        f"{_OPERATE}.messages:messages_app", "Show messages by id, unique key, key, or queue and offset."
-    ),
-    "config": Entry(f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."),
-    "wipe-write-perm": Entry(
-        f"{_OPERATE}.permissions:wipe_write_perm",
-        "Let producers avoid a broker name: remove its write permission at all name servers.",
-    ),
-    "add-write-perm": Entry(f"{_OPERATE}.permissions:add_write_perm", "Undo wipe-write-perm."),
-    "down": Entry(f"{_CLI}.up:down", "Stop a cluster in order."),
-    "check": Entry(
-        f"{_CLI}.check:check", "Judge a run by journals and stores: loss, duplicates, order, outages, detection."
-    ),
-    "plant": Entry(
-        f"{_CLI}.plant:plant",
-        "Copy a run, plant one violation in the copy, and print the expected findings.",
-        is_hidden=True,
-    ),
-    "scenarios": Entry(f"{_CLI}.scenario:scenarios", "List the canonical scenarios, or run them all."),
-    "run": Entry(f"{_CLI}.scenario:run", "Run a scenario and judge it."),
-    "repro": Entry(f"{_CLI}.scenario:repro", "Run the scenarios that reproduce an issue."),
-    "compare": Entry(f"{_CLI}.compare:compare", "Play a scenario in 4.9, hardened, promoted by hand, and on DLedger."),
-    "hunt": Entry(f"{_CLI}.hunt:hunt", "Draw schedules of faults from seeds, and play them until a claim breaks."),
-    "audit": Entry(f"{_SPARK}:audit", "Judge a run again on Spark, at any size: sent messages against all stores."),
-    "report": Entry(
-        f"{_SPARK}:report", "Make one self-contained page of an audited run: verdict, timelines, evidence."
-    ),
+PURPOSES: Mapping[str, Mapping[str, Entry]] = {
+    "Clusters": {
+        "up": Entry(f"{_CLI}.up:up", "Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`)."),
+        "down": Entry(f"{_CLI}.up:down", "Stop a cluster in order."),
+        "ls": Entry(f"{_CLI}.overview:ls", "List the clusters of this machine: running or stopped, and where."),
+        "add": Entry(f"{_CLI}.change:add_app", "Add a group, a slave or a nameserver to a running cluster."),
+        "remove": Entry(
+            f"{_CLI}.change:remove", "Stop nodes and take them out of a running cluster; their data stay on disk."
+        ),
+        "demo": Entry(
+            f"{_CLI}.demo:demo", "Start a cluster, load it, kill its master, and show the events and the losses."
+        ),
+    },
+    "See what happens": {
+        "status": Entry(
+            f"{_CLI}.show:status", "Show nodes, replication lag, and the routes of each nameserver, as reported now."
+        ),
+        "watch": Entry(
+            f"{_CLI}.watch:watch", "Show the live view of a running cluster until q or Ctrl-C; the cluster runs on."
+        ),
+        "events": Entry(f"{_CLI}.show:events", "Show events, in the order in which the supervisor received them."),
+        "logs": Entry(f"{_CLI}.show:logs", "Show the logs of nodes, also of a stopped cluster."),
+        "mark": Entry(f"{_CLI}.mark:mark", "Write a line into the log of every node, and an event, to line them up."),
+        "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
+    },
+    "Act on nodes": {
+        "kill": Entry(ACTION, "Kill with SIGKILL: nothing is flushed or unregistered, the sockets close."),
+        "start": Entry(ACTION, "Start nodes that do not run, and return when they are ready."),
+        "stop": Entry(ACTION, "Stop in order: a broker unregisters first."),
+        "restart": Entry(ACTION, "Stop nodes that run, start all of them, and return when they are ready."),
+        "pause": Entry(ACTION, "Freeze with SIGSTOP: the sockets stay open, nothing answers."),
+        "resume": Entry(ACTION, "Continue a paused node with SIGCONT."),
+        "promote": Entry(ACTION, "Make a slave a master: stop it, set broker id 0, start it on its store."),
+        "demote": Entry(ACTION, "Make a master a slave: stop it, set a free broker id, start it on its store."),
+        "power-loss": Entry(ACTION, "Kill, then erase what was not yet synced to disk; `start` recovers the rest."),
+        "wipe": Entry(ACTION, "Kill, then delete the store: the next `start` finds an empty disk."),
+        "diff": Entry(
+            f"{_CLI}.diff:diff", "Compare two commit logs: common range, first different byte, affected messages."
+        ),
+        "diverged": Entry(
+            f"{_CLI}.diverged:diverged", "List, export or send again the messages that a slave cut from its log."
+        ),
+    },
+    "Faults": {
+        "fault": Entry(f"{_CLI}.fault:fault_app", "Put a fault in force."),
+        "isolate": Entry(ACTION, "Cut a node off: packets from and to it vanish."),
+        "faults": Entry(f"{_CLI}.fault:faults", "List the faults in force."),
+        "heal": Entry(f"{_CLI}.fault:heal", "End faults."),
+    },
+    "Load": {
+        "produce": Entry(
+            f"{_CLI}.work:produce", "Send messages from a process of the cluster, and print the outcome of each."
+        ),
+        "consume": Entry(
+            f"{_CLI}.work:consume", "Consume a topic in a cluster process, and print deliveries, pulls and commits."
+        ),
+    },
+    "What operators do": {
+        "topics": Entry(f"{_OPERATE}.topics:topics_app", "List, create, update, delete and show topics."),
+        "groups": Entry(
+            f"{_OPERATE}.groups:groups_app",
+            "List, create, update and delete consumer groups, and show how far they are behind.",
+        ),
+        "offsets": Entry(
+            f"{_OPERATE}.offsets:offsets_app",
+            "Show the offsets of consumer groups at masters and slaves, and reset them.",
+        ),
+        "messages": Entry(
+            f"{_OPERATE}.messages:messages_app", "Show messages by id, unique key, key, or queue and offset."
+        ),
+        "config": Entry(
+            f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."
+        ),
+        "wipe-write-perm": Entry(
+            f"{_OPERATE}.permissions:wipe_write_perm",
+            "Let producers avoid a broker name: remove its write permission at all name servers.",
+        ),
+        "add-write-perm": Entry(f"{_OPERATE}.permissions:add_write_perm", "Undo wipe-write-perm."),
+    },
+    "Judge a run": {
+        "check": Entry(
+            f"{_CLI}.check:check", "Judge a run by journals and stores: loss, duplicates, order, outages, detection."
+        ),
+        "audit": Entry(f"{_SPARK}:audit", "Judge a run again on Spark, at any size: sent messages against all stores."),
+        "report": Entry(
+            f"{_SPARK}:report", "Make one self-contained page of an audited run: verdict, timelines, evidence."
+        ),
+        "plant": Entry(
+            f"{_CLI}.plant:plant",
+            "Copy a run, plant one violation in the copy, and print the expected findings.",
+            is_hidden=True,
+        ),
+    },
+    "Scenarios": {
+        "scenarios": Entry(f"{_CLI}.scenario:scenarios", "List the canonical scenarios, or run them all."),
+        "run": Entry(f"{_CLI}.scenario:run", "Run a scenario and judge it."),
+        "repro": Entry(f"{_CLI}.scenario:repro", "Run the scenarios that reproduce an issue."),
+        "compare": Entry(
+            f"{_CLI}.compare:compare", "Play a scenario in 4.9, hardened, promoted by hand, and on DLedger."
+        ),
+        "hunt": Entry(f"{_CLI}.hunt:hunt", "Draw schedules of faults from seeds, and play them until a claim breaks."),
+    },
 }
-"""All commands, in the order of `rmqlab --help`."""
+"""The commands by purpose, in the order of `rmqlab --help`."""
+
+COMMANDS = {name: entry for commands in PURPOSES.values() for name, entry in commands.items()}
+"""All commands by name."""
 
 
 class LazyCommand(TyperCommand):
@@ -143,3 +170,12 @@ class CommandTable(TyperGroup):
         super().__init__(**attributes)
         for name, entry in COMMANDS.items():
             self.add_command(LazyCommand(name, entry))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- click's form
+        """Write a section for each purpose. Long summaries are wrapped, never cut."""
+        width = max(map(len, COMMANDS))
+        for purpose, commands in PURPOSES.items():
+            with formatter.section(purpose):
+                formatter.write_dl(
+                    [(name.ljust(width), entry.help) for name, entry in commands.items() if not entry.is_hidden]
+                )

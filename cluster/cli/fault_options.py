@@ -63,7 +63,7 @@ def _kind_parameter(family: Family) -> inspect.Parameter:
 def _parameter(family: Family, field: Field) -> inspect.Parameter:
     if option_of(field).is_argument:
         if field.name == "target" and not _arguments_of(family)[1:]:
-            declared = typer.Argument(help=_help(field), metavar="TARGET...")
+            declared = typer.Argument(help=_help(field), metavar="TARGET")
             return _keyword(field.name, Annotated[list[str], declared])
         return _keyword(field.name, Annotated[str, typer.Argument(help=_help(field))])
     by_kind = family.own_fields(field.name) if family.has_kinds else {}

@@ -9,6 +9,7 @@ import attrs
 import typer
 
 from rmqlab.cluster.cli.event_lines import render_event, render_log_line, render_schema
+from rmqlab.cluster.cli.overview import describe_stopped, render_stopped
 from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
@@ -35,6 +36,8 @@ from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
 
+STOPPED = 3
+"""Exit status of `status` for a cluster that does not run, as of service managers."""
 _WATCH_SECONDS = 1.0
 _LOG_SECONDS = 0.1
 
@@ -45,7 +48,11 @@ def status(
     as_json: AsJson = False,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show nodes, replication lag, and the routes of each nameserver, as reported now."""
+    """Show nodes, replication lag, and the routes of each nameserver, as reported now.
+
+    Of a stopped cluster, show what is on disk; the exit status is then 3.
+    """
+    _show_stopped(directory_of(name), as_json=as_json)
     if watch and as_json:
         for document in _statuses(name):
             print_json(document)
@@ -58,6 +65,15 @@ def status(
     else:
         document = command(name, "status")
         print_json(document) if as_json else console.print(render_status(document))
+
+
+def _show_stopped(directory: ClusterDirectory, *, as_json: bool) -> None:
+    """Show a cluster that does not run, and exit. Return if it runs, or is unknown."""
+    if directory.is_up() or (record := directory.read_record()) is None:
+        return
+    document = describe_stopped(directory, record)
+    print_json(document) if as_json else console.print(render_stopped(document))
+    raise typer.Exit(STOPPED)
 
 
 def _statuses(name: str) -> Iterator[Document]:

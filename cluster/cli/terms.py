@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from rmqlab.cluster.cli.completion import complete_cluster, complete_target
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
@@ -17,11 +18,29 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.printable import printable, printable_lines
 
-Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster, or path of a run.", metavar="NAME")]
-Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
+Name = Annotated[
+    str,
+    typer.Option(
+        "--name",
+        "-n",
+        help="Name of the cluster, or path of a run.",
+        metavar="NAME",
+        autocompletion=complete_cluster,
+    ),
+]
+Target = Annotated[
+    str,
+    typer.Argument(
+        help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.", autocompletion=complete_target
+    ),
+]
 Targets = Annotated[
     list[str],
-    typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a:*, ...", metavar="TARGET..."),
+    typer.Argument(
+        help="broker-a, broker-a:master, broker-a:slave, broker-a:*, ...",
+        metavar="TARGET",
+        autocompletion=complete_target,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 

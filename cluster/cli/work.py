@@ -1,6 +1,10 @@
 """Commands that put load on a cluster: produce and consume."""
 
 import collections
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -24,8 +28,11 @@ SecretKey = Annotated[
     str, typer.Option(envvar="RMQLAB_SECRET_KEY", help="Its secret; others on this machine may see an option's value.")
 ]
 
+Every = Annotated[bool, typer.Option("--all", "-a", help="Print each message, not only what went wrong.")]
+
 _BEGINNINGS = ("first", "last")
-_QUIET = ("sent", "delivered")  # too many for a terminal: only their number is shown
+_QUIET = ("sent", "delivered", "committed")
+"""Kinds that are too many to print: only their number is shown."""
 
 
 def produce(
@@ -49,9 +56,12 @@ def produce(
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
     *,
+    every: Every = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages from a process of the cluster, and print the outcome of each.
+    """Send messages from a process of the cluster, and count their outcomes.
+
+    It ends at Ctrl-C or SIGTERM, and prints the counts. Sends without SEND_OK are shown when they happen.
 
     SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored. refused: not stored.
     indeterminate: possibly stored.
@@ -71,7 +81,7 @@ def produce(
         "access_key": access_key,
         "secret_key": secret_key,
     }
-    work(name, "rmqlab.cluster.workload.produce", config, as_json=as_json)
+    work(name, "rmqlab.cluster.workload.produce", config, every=every, as_json=as_json)
 
 
 def consume(
@@ -87,9 +97,13 @@ def consume(
     access_key: AccessKey = "",
     secret_key: SecretKey = "",
     *,
+    every: Every = False,
     as_json: AsJson = False,
 ) -> None:
-    """Consume a topic in a cluster process, and print deliveries, pulls and commits."""
+    """Consume a topic in a process of the cluster, and count the deliveries.
+
+    It ends at Ctrl-C or SIGTERM, and prints the counts.
+    """
     if from_where not in _BEGINNINGS:
         misused(f"--from {from_where}: expected {' or '.join(_BEGINNINGS)}")
     config = {
@@ -102,11 +116,11 @@ def consume(
         "access_key": access_key,
         "secret_key": secret_key,
     }
-    work(name, "rmqlab.cluster.workload.consume", config, as_json=as_json)
+    work(name, "rmqlab.cluster.workload.consume", config, every=every, as_json=as_json)
 
 
-def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> None:
-    """Run a workload and show its events until it ends, or until Ctrl-C ends it."""
+def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json: bool) -> None:
+    """Run a workload and show its events until it ends, or until a signal ends it."""
     if (fault := topic_fault(config["topic"]) or group_fault(config["group"])) is not None:
         misused(fault)
     keys = config["access_key"], config["secret_key"]
@@ -116,7 +130,7 @@ def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> No
     counts: collections.Counter[str] = collections.Counter()
     status = None
     try:
-        with Live(console=console, refresh_per_second=5, transient=True) as live:
+        with _sigterm_as_ctrl_c(), _counter(is_shown=not as_json) as show:
             for message in ask_stream(directory, "work", module=module, config=config):
                 if not isinstance(message, Item):
                     status = message.value["status"]
@@ -125,9 +139,9 @@ def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> No
                 counts.update(_counted(event))
                 if as_json:
                     print_json(event)
-                elif not console.is_terminal or not _is_quiet(event):
+                elif every or not _is_quiet(event):
                     console.print(render_event(event))
-                live.update("" if as_json or not console.is_terminal else Text(_summary(counts)))
+                show(_summary(counts))
     except KeyboardInterrupt:
         status = 0
     except CommandUsageError as exc:
@@ -140,6 +154,29 @@ def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> No
         fail(f"the workload ended with status {status}")
     if counts["sent"] and not any(counts[outcome] for outcome in STORED):
         fail(f"none of {counts['sent']} sends is known to be stored")
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM raise KeyboardInterrupt in this block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _counter(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
+    """Return a function that shows the counts in the last line of a terminal, until the block ends."""
+    if not is_shown or not console.is_terminal or console.is_dumb_terminal:
+        yield lambda _counts: None
+        return
+    with Live(console=console, refresh_per_second=5, transient=True) as live:
+        yield lambda counts: live.update(Text(counts))
 
 
 def _counted(event: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ random-faults = {count = N, every = "30 s", ...}  N random faults beside the ste
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
-mark = LABEL                                      label this moment
+mark = LABEL                                      label this moment, in all logs, too
 probe = TARGET                                    send a message directly to a broker, and record its reply
 transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
 resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
@@ -242,8 +242,8 @@ async def _stop_workloads(context: StepContext, names: str | tuple[str, ...], _l
         await context.workloads[name].stop()
 
 
-async def _mark(_context: StepContext, _argument: str, _label: str) -> None:
-    """Do nothing: the player records an event for every action."""
+async def _mark(context: StepContext, argument: str, _label: str) -> None:
+    await context.cluster.mark(argument)
 
 
 async def _probe(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:

@@ -16,6 +16,7 @@ from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
+from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
@@ -39,7 +40,7 @@ class BadQuestionError(Exception):
     """The arguments of a command are invalid in a way that no command line sends."""
 
 
-_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError)
+_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError, BadMarkError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -289,6 +290,12 @@ async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> 
     await play_random_faults(cluster, RandomFaults(**arguments), send)
 
 
+async def _mark(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    if not isinstance(text := arguments.get("text"), str):
+        raise BadQuestionError("mark: the text must be a text")
+    return await cluster.mark(text)
+
+
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
     **{name: _handler_of(action) for name, action in ACTIONS.items()},
@@ -300,6 +307,7 @@ HANDLERS: Mapping[str, Handler] = {
     "random-faults": _random_faults,
     "wait": _wait,
     "events": _events,
+    "mark": _mark,
     "down": _down,
     "work": _work,
 }

@@ -14,6 +14,7 @@ from rmqlab.runtime.control import (
     CONTROL,
     Event,
     Hello,
+    LogMark,
     Message,
     Ready,
     RulesSet,
@@ -74,6 +75,11 @@ class NodeLink:
         async with self._sending:
             await self.stream.send_all(CONTROL.encode(SetRules(number, rules.to_plain())))
         await taken.wait()
+
+    async def mark(self, text: str) -> None:
+        """Send a text for the log of the process."""
+        async with self._sending:
+            await self.stream.send_all(CONTROL.encode(LogMark(text)))
 
     def rules_set(self, answer: RulesSet) -> None:
         """Handle the acknowledgement of fault rules."""

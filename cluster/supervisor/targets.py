@@ -1,4 +1,7 @@
-"""The nodes that a target names: `broker-a`, `broker-a:slave`, `broker-a:*`, or several with commas. No I/O."""
+"""The nodes that a target names. No I/O.
+
+Targets are `broker-a`, `broker-a:slave`, `broker-a:*`, or several with commas.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -10,17 +13,20 @@ ALL_MEMBERS = "*"
 
 
 def target_words(target: str) -> list[str]:
-    """Return the single targets of `broker-a:*,broker-b-s`; spaces separate, too. An empty target is one."""
+    """Return the single targets of `broker-a:*,broker-b-s`. An empty target is one.
+
+    Spaces separate, too.
+    """
     return target.replace(",", " ").split() or [""]
 
 
 def join_targets(targets: Iterable[str]) -> str:
-    """Return the target that names all of these: the reverse of `target_words`."""
+    """Return the target that names all of these, as `target_words` splits it."""
     return ",".join(targets)
 
 
 def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
-    """Return the nodes of a target, each once. UnknownTargetError lists the valid ones.
+    """Return the nodes of a target. UnknownTargetError lists the valid ones.
 
     Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`,
     `broker-a:*`, and several of them with commas. In a DLedger group, `broker-a` is the member that leads.

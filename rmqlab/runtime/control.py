@@ -21,6 +21,7 @@ from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from rmqlab.runtime.mapcodec import ControlError, MapCodec
 from rmqlab.runtime.mapstream import receive_messages
 from rmqlab.runtime.node_faults import NodeFaults, PlainRules
+from rmqlab.runtime.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +95,14 @@ class RulesSet:
     id: int
 
 
-Message = Hello | Ready | Stopping | Event | SnapshotRequest | Snapshot | SetRules | RulesSet
+@attrs.frozen
+class LogMark:
+    """A text for the log of the process. It has no response."""
+
+    text: str
+
+
+Message = Hello | Ready | Stopping | Event | SnapshotRequest | Snapshot | SetRules | RulesSet | LogMark
 
 CONTROL: MapCodec[Message] = MapCodec(Message)
 
@@ -235,6 +243,8 @@ class ControlLink:
             case SetRules(id=number, rules=rules):
                 self.errors.call("fault rules", self.faults.set, rules)
                 self._replies.append(CONTROL.encode(RulesSet(number)))
+            case LogMark(text=text):
+                log.info("mark: %s", printable(cut_text(text, EVENT.text)))
             case _:
                 raise ControlError(f"unexpected {type(message).__name__} from the supervisor")
         self._wake()

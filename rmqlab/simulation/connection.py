@@ -74,7 +74,7 @@ class SimulatedSocket(socket.socket, Belonging):
         """Accept all: a simulated socket never blocks."""
 
     def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
-        """Note that the connection is to be reset when closed, or the size of its receive buffer.
+        """Note that the connection is to be reset when closed, or its receive buffer.
 
         Other options have no effect.
         """
@@ -85,7 +85,10 @@ class SimulatedSocket(socket.socket, Belonging):
             self.set_window(value)
 
     def getsockopt(self, level: int, name: int, *_more: Any) -> int:  # type: ignore[override]
-        """Return the receive buffer, in Linux's form: twice the window. 0 for other options."""
+        """Return the receive buffer, as Linux does: twice the window.
+
+        0 for other options.
+        """
         self.check_open()
         return 2 * self.window if (level, name) == (socket.SOL_SOCKET, socket.SO_RCVBUF) else 0
 

@@ -1,4 +1,4 @@
-"""Bytes that change on a link: how many, which, and that a seed repeats them. No socket."""
+"""Bytes that change on a link: how many, and which. No socket."""
 
 import logging
 from typing import Any, Final
@@ -14,7 +14,7 @@ SENT: Final = bytes(100_000)
 
 
 def changed(fault: Corrupt, data: bytes = SENT, *, piece: int = 1000, salt: str = "broker-a-s") -> dict[int, int]:
-    """Pass bytes in pieces of this size; the values of those that changed, by position."""
+    """Pass bytes in pieces of this size; the changed values, by position."""
     transform = fault.open_transform(salt)
     out = b"".join(transform(data[begin : begin + piece]) for begin in range(0, len(data), piece))
     assert len(out) == len(data)

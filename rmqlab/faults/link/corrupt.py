@@ -42,7 +42,7 @@ class Corrupt(LinkFault):
 
 
 class ByteCorrupter:
-    """Changes the bytes of all connections that a link fault affects at one node, in one direction."""
+    """Changes bytes of a link at one node, in one direction, over all connections."""
 
     def __init__(self, fault: Corrupt, chance: random.Random) -> None:
         self._link = f"{fault.src} -> {fault.dst}"
@@ -76,7 +76,10 @@ class ByteCorrupter:
             log.info("link %s: byte %d is now %#04x, was %#04x%s", self._link, self._next, data[at], before, end)
 
     def _distance(self) -> int:
-        """Return how many bytes pass before the next change; on average one less than the mean."""
+        """Return how many bytes pass before the next change.
+
+        On average one less than the mean distance.
+        """
         if self._mean == 1:
             return 0
         return int(math.log(1.0 - self._chance.random()) / math.log1p(-1 / self._mean))

@@ -53,6 +53,12 @@ NODES = (
         {"command": text("kill, pause, ...")},
     ),
     EventType(
+        "marked",
+        "supervisor",
+        "A text was written into the log of every process, to line logs and events up.",
+        {"text": text("of the mark")},
+    ),
+    EventType(
         "control_error", "supervisor", "A process sent an invalid message on its control channel.", {"reason": ERROR}
     ),
     EventType(

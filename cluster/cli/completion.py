@@ -1,0 +1,37 @@
+"""What the shell completes: names of clusters, and targets of the one that is named. Reads only records."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import typer
+
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
+
+
+def complete_cluster(incomplete: str) -> list[str]:
+    """Return the names of clusters that begin so."""
+    names = (path.parent.name for path in home().glob("*/cluster.json"))
+    return sorted(name for name in names if name.startswith(incomplete))
+
+
+def complete_target(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the nodes, roles and groups that begin so, of the cluster of `--name`."""
+    record = _record(str(ctx.params.get("name") or "default"))
+    return [target for target in _targets(record) if target.startswith(incomplete)] if record else []
+
+
+def _record(name: str) -> Record | None:
+    with contextlib.suppress(Exception):  # an error would be printed into the command line that is being typed
+        return ClusterDirectory.named(name).read_record()
+    return None
+
+
+def _targets(record: Record) -> Iterator[str]:
+    nodes = record.nodes()
+    yield from (node.name for node in nodes)
+    for group in _unique(node.group for node in nodes):
+        yield from (f"{group}:master", f"{group}:slave", f"{group}:*")
+
+
+def _unique(groups: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(filter(None, groups)))

@@ -1,0 +1,141 @@
+"""Clusters of this machine, and what is on disk of one that does not run."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rmqlab.cluster.cli.terms import AsJson, console, print_json
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
+from rmqlab.cluster.supervisor.topology import namesrv_addr
+from rmqlab.runtime.printable import printable_values
+
+Document = Mapping[str, Any]
+
+
+def ls(*, as_json: AsJson = False) -> None:
+    """List the clusters of this machine: running or stopped, and where.
+
+    They are those of ~/.rmqlab or $RMQLAB_HOME, and the running ones of scenarios there.
+    """
+    clusters = [describe(directory, record) for directory, record in _found()]
+    if as_json:
+        print_json(clusters)
+    elif clusters:
+        console.print(_table(clusters))
+    else:
+        console.print(f"no clusters in {home()}; start one with: rmqlab up")
+
+
+def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
+    """Yield the clusters of the home, and the running ones of runs."""
+    around = home()
+    for pattern, is_lasting in (("*/cluster.json", True), ("runs/*/*/cluster.json", False)):
+        for path in sorted(around.glob(pattern)):
+            directory = ClusterDirectory(path.parent, is_lasting=is_lasting)
+            record = None
+            with contextlib.suppress(Exception):  # of another version, or damaged: `up` reports that
+                record = directory.read_record()
+            if record is not None and not path.parent.is_symlink() and (is_lasting or directory.is_up()):
+                yield directory, record
+
+
+def describe(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
+    """Return a member of `ls --json`."""
+    is_up = directory.is_up()
+    nodes = record.nodes()
+    return {
+        "name": directory.path.name if directory.is_lasting else str(directory.path),
+        "state": "running" if is_up else "stopped",
+        "directory": str(directory.path),
+        "namesrv_addr": namesrv_addr(nodes),
+        "supervisor_pid": _pid(directory) if is_up else None,
+        "last_active": _last_active(directory),
+        "size": _size(directory.path),
+        "nodes": [
+            {"name": node.name, "kind": str(node.kind), "role": node.role, "address": node.address} for node in nodes
+        ],
+    }
+
+
+def describe_stopped(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
+    """Return what `status --json` prints of a cluster that does not run."""
+    document = describe(directory, record)
+    for node in document["nodes"]:
+        node["size"] = _size(directory.data_dir(node["name"]))
+    return document
+
+
+def render_stopped(document: Document) -> RenderableType:
+    """Render a cluster that does not run: what is on disk, and how to start it."""
+    document = printable_values(document)
+    table = _columns("NODE", "ROLE", "STATUS", "ADDRESS", "ON DISK")
+    for node in document["nodes"]:
+        state = Text("stopped", "dim")
+        table.add_row(node["name"], node["role"] or node["kind"], state, node["address"], _bytes(node["size"]))
+    option = "" if document["name"] == "default" else f" --name {document['name']}"
+    return Group(
+        Text.assemble("cluster ", (document["name"], "bold"), " is stopped", _since(document)),
+        Text(f"{document['directory']}  {_bytes(document['size'])}", "dim"),
+        table,
+        "",
+        Text(f"  rmqlab up{option} --detach       # start it on its stores, as it was"),
+        Text(f"  rmqlab events{option}            # what happened before it ended"),
+        Text(f"  rmqlab check{option}             # judge it by journals and stores"),
+    )
+
+
+def _table(clusters: list[dict[str, Any]]) -> Table:
+    table = _columns("CLUSTER", "STATUS", "NODES", "NAMESRV_ADDR", "DIRECTORY")
+    for cluster in printable_values(clusters):
+        state = Text(cluster["state"], "green" if cluster["state"] == "running" else "dim")
+        nodes = str(len(cluster["nodes"]))
+        table.add_row(cluster["name"], state, nodes, cluster["namesrv_addr"], Text(cluster["directory"]))
+    table.columns[-1].overflow = "fold"
+    return table
+
+
+def _columns(*names: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=name == "STATUS")
+    return table
+
+
+def _since(document: Document) -> str:
+    at = document["last_active"]
+    return "" if at is None else f" since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(at))}"
+
+
+def _pid(directory: ClusterDirectory) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int((directory.path / "supervisor.lock").read_text("ascii"))
+    return None
+
+
+def _last_active(directory: ClusterDirectory) -> int | None:
+    """Return when its journals were last written, in seconds since 1970; None without any."""
+    with contextlib.suppress(OSError):
+        return int(max((path.stat().st_mtime for path in directory.journal_dir.iterdir()), default=0)) or None
+    return None
+
+
+def _size(path: Path) -> int:
+    """Return the bytes that a directory uses on disk. Files of a log are sparse."""
+    blocks = 0
+    for file in path.rglob("*"):
+        with contextlib.suppress(OSError):
+            blocks += file.lstat().st_blocks
+    return blocks * 512
+
+
+def _bytes(size: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} B"
