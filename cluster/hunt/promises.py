@@ -85,7 +85,7 @@ def begins_with_old_offsets(case: Case) -> bool:
 
 
 def copies_offsets(case: Case) -> bool:
-    """True if nothing keeps the slave from the offsets of its master, except that the master ends."""
+    """True if the slave gets the offsets of its master, as long as that lives."""
     return all(move.kind == "consumer" or (move.target == MASTER and move.kind in _AWAY) for move in case.moves)
 
 
@@ -145,7 +145,7 @@ def _is_near(other: Move, move: Move) -> bool:
 
 
 def replies_at_once(case: Case) -> bool:
-    """True if nothing delays what the slave acknowledged before its death on its way to the master and the client."""
+    """True if nothing delays the replies that a slave releases before its death."""
     return case.role == "SYNC_MASTER" and all(
         move.target in (CONSUMER, NAMESERVER)
         or (move.target == MASTER and move.kind in ("forged-report", "disk-full"))
