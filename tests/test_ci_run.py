@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-STEPS = ("check", "test", "scenarios", "fuzz", "spark", "interop")
+STEPS = ("check", "test", "hunt", "scenarios", "fuzz", "spark", "interop")
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -50,6 +50,7 @@ def test_each_step_has_a_closing_line_and_flaky_tests_are_named(tmp_path: pathli
         "check: 1 passed, 0 failed, 0 skipped",
         "FLAKY tests/a.py::b",
         "test: 7 passed, 0 failed, 1 skipped",
+        "hunt: 1 passed, 0 failed, 0 skipped",
         "scenarios: 2 passed, 0 failed, 0 skipped",
         "fuzz: 1 passed, 0 failed, 0 skipped",
         "spark: 1 passed, 0 failed, 0 skipped",

@@ -44,6 +44,11 @@ def label_of(number: int, move: Move) -> str:
     return f"{number}: {move.kind}"
 
 
+def end_label_of(number: int, move: Move) -> str:
+    """Return the label of the step that ends a move."""
+    return f"{label_of(number, move)} ends"
+
+
 def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:
     """Return the case as a scenario file has it, before it is written."""
     in_force = case.in_force_at_end()
@@ -126,7 +131,8 @@ def _steps(case: Case) -> Iterator[StepTable]:
             first, second = f"{CONSUMER}-{consumers}", f"{CONSUMER}-{consumers + 1}"
         timed.append((move.at, 2 * number, kind.begin(first, label)))
         if kind.end is not None and move not in in_force:
-            timed.append((move.ends_at, 2 * number + 1, kind.end(second, label)))
+            ending = {**kind.end(second, label), "label": end_label_of(number, move)}
+            timed.append((move.ends_at, 2 * number + 1, ending))
     for at, _, step in sorted(timed, key=lambda one: one[:2]):
         yield {"at": f"{at:g} s", **step}
 

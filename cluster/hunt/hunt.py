@@ -153,7 +153,10 @@ class Hunt:
         return (*self.on, *(find.mended_by[0] for find in known if find.mended_by))
 
     def draw(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
-        """Yield the cases of all seeds, each with the switches that mend what is known by then."""
+        """Yield the cases of all seeds.
+
+        Each has the switches that mend what is known by then.
+        """
         for seed in self.extent.draw(progress):
             case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
             role, flush = self.role or case.role, self.flush or case.flush

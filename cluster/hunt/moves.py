@@ -190,9 +190,9 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
     ),
     "forged-report": Kind(
-        says="a stranger reports to the master that it has all of the log",
+        says="a stranger reports to the master that it has all of the log, and stays connected for 20 s",
         targets=(MASTER,),
-        begin=_fault(type="ha-report", target="TARGET", is_repeated=True),
+        begin=_fault(type="ha-report", target="TARGET"),
         end=None,
     ),
     "consumer": Kind(

@@ -27,7 +27,10 @@ def _brokers_start_with_a_nameserver(moves: Sequence[Move]) -> bool:
 
 
 def _brokers_stop_with_a_quick_disk(moves: Sequence[Move]) -> bool:
-    """A stop syncs each file: with a slow disk, it does not end in time, and with a failing one not in good order."""
+    """A stop syncs each file.
+
+    With a slow disk it does not end in time, and with a failing one not in good order.
+    """
     return not any(
         move.kind == "restart"
         and other.kind in ("slow-sync", "failing-sync")

@@ -75,7 +75,7 @@ def try_case(case: Case, names: Iterable[str]) -> Trial:
     """Play a case in this process, which it changes for good: call it in a child."""
     claims = claims_for(case, names)
     options = Options(profile=case.profile, seed=case.seed, keeps_stores=True)
-    return _simulated(bind_case(case, claims), options, lambda run: _judge(run, claims))
+    return _simulated(bind_case(case, claims), options, lambda run: _judge(run, case, claims))
 
 
 def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
@@ -106,7 +106,7 @@ def _judge_expectations(run: Run) -> Trial:
     )
 
 
-def _judge(run: Run, claims: Sequence[Claim]) -> Trial:
+def _judge(run: Run, case: Case, claims: Sequence[Claim]) -> Trial:
     reached = {
         str(entry.fields["label"])
         for entry in read_journal(run.directory.cluster.journal_path(SUPERVISOR))
@@ -114,7 +114,7 @@ def _judge(run: Run, claims: Sequence[Claim]) -> Trial:
     }
     if (problem := _problem(run)) != "":
         return Trial(problem=problem, seconds=run.seconds)
-    asked = [claim for claim in claims for _ in claim.expectations]
+    asked = [claim for claim in claims for _ in claim.expectations_for(case)]
     judged = [
         (claim, found)
         for claim, found in zip(asked, run.judged, strict=True)

@@ -131,7 +131,10 @@ def run_in_children(
 
 
 def in_order(results: Iterator[tuple[int, T]]) -> Iterator[T]:
-    """Yield the results of `run_in_children` in the order of their functions, each as soon as possible."""
+    """Yield results of `run_in_children` in the order of their functions.
+
+    Each is yielded as soon as possible.
+    """
     ended: dict[int, T] = {}
     following = 0
     for number, result in results:

@@ -35,7 +35,10 @@ def processor_seconds() -> float:
 
 
 def steps_of(find: Find) -> int:
-    """Return how many steps the moves of a find have: each its begin, and its end if it has one."""
+    """Return how many steps the moves of a find have.
+
+    Each has its begin, and its end unless it is over at once or stays in force.
+    """
     in_force = find.case.in_force_at_end()
     return sum(2 if move.is_timed and move not in in_force else 1 for move in find.case.moves)
 

@@ -184,6 +184,21 @@ def test_each_load_has_its_claims(load: str, claims: set[str]) -> None:
     review(bind_case(case, judged), is_single=False)
 
 
+def test_a_sync_master_acknowledges_nothing_while_its_slave_is_dead() -> None:
+    moves = (Move("forged-report", "broker-a", 20, 0.0), Move("kill", "broker-a-s", 25, 10))
+    undone = Case(seed=1, moves=moves)
+    cut = attrs.evolve(undone, cut_at=30.0)
+
+    spans = [
+        [(one["after"], one["before"]) for one in CLAIMS["not-alone"].expectations_for(case)] for case in (undone, cut)
+    ]
+    assert spans == [[("2: kill", "2: kill ends")], [("2: kill", "cut")]]
+    assert claims_for(undone, ["not-alone"])
+    assert not claims_for(attrs.evolve(undone, role="ASYNC_MASTER"), ["not-alone"])
+    for case in (undone, cut):
+        review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
+
+
 def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
     """Its full disk deletes the files that it would compare with its master's."""
     full, lost = Move("disk-full", "broker-a-s", 20, 10), Move("power-loss", "broker-a", 40, 5)

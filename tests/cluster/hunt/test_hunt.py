@@ -13,7 +13,8 @@ from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
-from rmqlab.cluster.hunt.trial import try_case
+from rmqlab.cluster.hunt.trial import try_case, try_seed
+from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.simulation.child import run_in_child
 
 SCENARIOS = Path(__file__).parents[3] / "examples" / "scenarios"
@@ -62,6 +63,14 @@ def test_a_load_reaches_the_end_of_its_case(load: str) -> None:
 
     trial = run_in_child(lambda: try_case(case, tuple(CLAIMS)))
     assert (trial.broken, trial.unknown, trial.problem) == ({}, {}, "")
+
+
+def test_what_changes_beside_a_body_is_a_limit_of_the_hardened_profile() -> None:
+    """docs/hunt.md names this scenario."""
+    limit = load_scenario(SCENARIOS.parent / "limits" / "corrupt-properties.toml")
+
+    trial = run_in_child(lambda: try_seed(limit, "hardened", 1))
+    assert trial.broken == {"divergence broker-a-s": "1 bytes"}
 
 
 def test_a_setting_that_no_broker_knows_is_an_error() -> None:

@@ -1,0 +1,165 @@
+"""What a cluster is promised in a case: conditions of claims. Pure."""
+
+from rmqlab.cluster.hunt.case import ORDERLY, Case
+from rmqlab.cluster.hunt.casefile import label_of
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Move
+
+_CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
+"""Kinds of moves in which the slave closes its connection."""
+_AWAY = ("kill", "restart", "power-loss", "pause", "isolate")
+"""Kinds of moves in which clients do not reach their broker."""
+HANDED_BACK_SECONDS = 10.0
+"""In which a slave finds a master that was started again, and hands offsets back."""
+RECONNECT_SECONDS = 25.0
+"""In which a slave finds its master again after a fault."""
+SILENT_SECONDS = 45.0
+"""Silence of a master that a slave can notice: its housekeeping takes 20 s."""
+
+
+def keeps_disks(case: Case) -> bool:
+    """False if a power loss may take messages that ASYNC_FLUSH has not synced."""
+    return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
+
+
+def keeps_files(case: Case) -> bool:
+    """False if files are deleted before their time, by a full disk (store-ha#30), too."""
+    return keeps_disks(case) and not case.uses("disk-full")
+
+
+def keeps_slave(case: Case) -> bool:
+    """False if the run may end before the slave has again what its disk lost."""
+    return is_undone(case) or not any(KINDS[move.kind].loses_data and move.target == SLAVE for move in case.moves)
+
+
+def has_bytes_in_common(case: Case) -> bool:
+    """False if the run may end while the slave lacks all that its master has.
+
+    Its store is wiped, or the master deleted what it has because of a full disk.
+    """
+    return is_undone(case) or not any(
+        move.kind == "wipe" or (move.kind == "disk-full" and move.target == MASTER) for move in case.moves
+    )
+
+
+def is_undone(case: Case) -> bool:
+    return case.cut_at is None
+
+
+def is_started_again(case: Case) -> bool:
+    """False if a broker is without power at the end.
+
+    Its queues may point at what its log lost.
+    """
+    return not any(move.kind == "power-loss" for move in case.in_force_at_end())
+
+
+def keeps_what_was_read(case: Case) -> bool:
+    """False if a power loss may take messages that a consumer has read.
+
+    They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed.
+    """
+    return keeps_disks(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
+
+
+def commits_in_time(case: Case) -> bool:
+    """False if a commit may arrive late.
+
+    An isolated broker's kernel gets it when the isolation ends.
+    """
+    return keeps_what_was_read(case) and not case.uses("isolate")
+
+
+def begins_with_old_offsets(case: Case) -> bool:
+    """True if a consumer may begin while only the slave knows offsets.
+
+    They are copied every 10 s, and handed back when the master has been found again.
+    """
+    return any(
+        begin.kind == "consumer"
+        and away.target == MASTER
+        and away.kind in _AWAY
+        and away.at <= begin.ends_at <= away.ends_at + HANDED_BACK_SECONDS
+        for begin in case.moves
+        for away in case.moves
+    )
+
+
+def copies_offsets(case: Case) -> bool:
+    """True if the slave gets the offsets of its master, as long as that lives."""
+    return all(move.kind == "consumer" or (move.target == MASTER and move.kind in _AWAY) for move in case.moves)
+
+
+def can_consume_all(case: Case) -> bool:
+    return keeps_what_was_read(case) and not case.uses("disk-full")
+
+
+def can_find_the_common_part(case: Case) -> bool:
+    """False if the slave may lack what it needs to follow its master again.
+
+    The master lost the end of its log, and the slave deleted the files that both had.
+    """
+    return not (
+        any(KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves)
+        and any(move.kind == "disk-full" and move.target == SLAVE for move in case.moves)
+    )
+
+
+def leaves_the_slave_to_read(case: Case) -> bool:
+    """True if nothing happens but that the master ends, and everyone can see it.
+
+    Orderly consumers need the master's locks.
+    """
+    return (
+        is_undone(case)
+        and case.load != ORDERLY
+        and all(move.target == MASTER and move.kind in ("kill", "restart", "power-loss") for move in case.moves)
+    )
+
+
+def silences_the_master(case: Case) -> bool:
+    """True if a connected slave hears nothing for SILENT_SECONDS.
+
+    And if nothing else happens to its connection.
+    """
+    return is_undone(case) and any(
+        move.kind in ("pause", "isolate")
+        and move.target == MASTER
+        and move.seconds >= SILENT_SECONDS
+        and not any(_is_near(other, move) for other in case.moves if other is not move)
+        for move in case.moves
+    )
+
+
+_HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
+"""Kinds of moves during which a slave stays connected, or connects."""
+
+
+def _is_near(other: Move, move: Move) -> bool:
+    """True if it may keep the slave from being connected.
+
+    When the move begins, or until it ends.
+    """
+    if other.kind in _HARMLESS:
+        return False
+    return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
+
+
+def replies_at_once(case: Case) -> bool:
+    """True if nothing delays the replies that a slave releases before its death."""
+    return case.role == "SYNC_MASTER" and all(
+        move.target in (CONSUMER, NAMESERVER)
+        or (move.target == MASTER and move.kind in ("forged-report", "disk-full"))
+        or (move.target == SLAVE and KINDS[move.kind].ends_process)
+        for move in case.moves
+    )
+
+
+def until_the_master_cannot_know(case: Case) -> str | None:
+    """Return the first move that may hide the slave's state from its master.
+
+    From then on the master may not know that its slave will not answer.
+    """
+    for number, move in enumerate(case.moves, 1):
+        if move.kind not in ("slow-link", "consumer") and not (move.target == SLAVE and move.kind in _CLOSING):
+            return label_of(number, move)
+    return None
