@@ -186,9 +186,12 @@ class BlockingCluster(NodeActions):
         """Add a nameserver; return its name when it listens."""
         return self._call(self._cluster.add_nameserver, name)
 
-    def remove(self, target: str) -> tuple[str, ...]:
-        """Stop nodes and take them out of the cluster; return their names."""
-        return self._call(self._cluster.remove, target)
+    def remove(self, nodes: str) -> tuple[str, ...]:
+        """Stop nodes and take them out of the cluster; return their names.
+
+        `nodes` is a target, such as `broker-a-s` or `broker-b:*`. Their data stay on disk.
+        """
+        return self._call(self._cluster.remove, nodes)
 
     def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Change settings of brokers from their next start on; return the brokers' names."""

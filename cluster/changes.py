@@ -33,9 +33,12 @@ class ClusterChanges:
         """
         return (await growth.add(self.supervisor, "nameserver", name)).names[0]
 
-    async def remove(self, target: str) -> tuple[str, ...]:
-        """Stop nodes and take them out of the cluster; return their names."""
-        return await growth.remove(self.supervisor, target)
+    async def remove(self, nodes: str) -> tuple[str, ...]:
+        """Stop nodes and take them out of the cluster; return their names.
+
+        `nodes` is a target, such as `broker-a-s` or `broker-b:*`. Their data stay on disk.
+        """
+        return await growth.remove(self.supervisor, nodes)
 
     async def change_settings(self, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
         """Change settings of brokers from their next start on; return the brokers' names.
