@@ -1,4 +1,4 @@
-"""The operators' commands on real RocketMQ through `--namesrv`, beside mqadmin's output.
+"""The operators' commands on real RocketMQ, beside mqadmin's output.
 
 What changes something is read back with mqadmin, and what mqadmin changed is read with ours.
 """

@@ -1,4 +1,4 @@
-"""Arguments of operations: every form that is accepted, and the line that rejects another one."""
+"""Arguments of operations: accepted forms, and the line that rejects another."""
 
 import datetime as dt
 

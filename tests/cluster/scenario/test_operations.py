@@ -1,4 +1,7 @@
-"""Actions that do what operators do: arguments are checked before the run, and all play on a simulated cluster."""
+"""Actions that do what operators do.
+
+Arguments are checked before the run. All of them play on a simulated cluster.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -127,7 +130,10 @@ def test_all_of_them_play_on_virtual_time_and_are_recorded(tmp_path: Path) -> No
 
 
 def test_members_that_are_online_get_the_offsets_of_a_time(tmp_path: Path) -> None:
-    """To an offset, a group with members is not reset: each would commit its own again."""
+    """To an offset, a group with members is not reset.
+
+    Each member would commit its own offset again.
+    """
     reset = 'reset-offset = { group = "shop", topic = "orders", '
     text = scenario_of(
         'wait = "ended orders"\nmark = "sent"',
