@@ -1,4 +1,4 @@
-"""Routes of many topics are fetched together, and a missing one does not hide the others."""
+"""Routes of many topics are fetched together; a missing one hides no other."""
 
 import logging
 from typing import Any

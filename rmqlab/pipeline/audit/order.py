@@ -39,7 +39,7 @@ class Ordered:
     """A number that orders rows of a queue as `order` does, in groups: the offset, or the time."""
 
     def seen(self, name: str, width: int = 0) -> str:
-        """Return the query of the rows, each with column `name`, the highest value before it.
+        """Return the query of the rows with column `name`: the highest value before.
 
         `width` is the length of a chunk in units; 0: the queues are not cut.
         """
