@@ -46,17 +46,20 @@ with open_session() as spark:
 
 # %%
 for target, start, end in outages:
-    print(f"writes to {target} failed for {end - start:.1f} s, from {start:.1f} s on")
+    print(f"writes to {target} failed for {end - start:.1f} s, from {start:.1f} s after the first send on")
 print(f"lost: {lost_count} messages")
 
 # %%
 figure, axes = plt.subplots(figsize=(9, 3.2), layout="constrained")
+below = dict.fromkeys((row.second for row in sends), 0)  # bars are stacked, so one send of an outcome is visible, too
 for outcome in sorted({row.outcome for row in sends}):
-    points = [(row.second, row.sends) for row in sends if row.outcome == outcome]
-    axes.plot(*zip(*points, strict=True), label=outcome, drawstyle="steps-post")
+    bars = {row.second: row.sends for row in sends if row.outcome == outcome}
+    bottoms = [below[second] for second in bars]
+    axes.bar(list(bars), list(bars.values()), width=1, align="edge", bottom=bottoms, label=outcome)
+    below |= {second: below[second] + count for second, count in bars.items()}
 for number, (target, start, end) in enumerate(outages[:1]):
     axes.axvspan(start, end, alpha=0.15, color="red", label=f"no writes to {target}" if number == 0 else None)
-axes.set(title=f"{run}: sends per second, {lost_count} lost", xlabel="seconds of the cluster's clock", ylabel="sends")
+axes.set(title=f"{run}: sends per second, {lost_count} lost", xlabel="seconds after the first send", ylabel="sends")
 axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 figure.savefig(picture, dpi=120)
 print(f"plot: {picture}")

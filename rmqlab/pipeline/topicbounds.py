@@ -30,6 +30,8 @@ from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 _BOUNDS_SECONDS = 10.0
+_ROUTES_AT_ONCE = 32
+"""Requests for routes in flight to a name server."""
 
 
 class PlanError(UserError):
@@ -133,23 +135,39 @@ class Bounds:
         return f"brokers in routes: {shortened(sorted(self.members)) or 'none'}"
 
     async def _look(self, client: Client) -> None:
-        problem: PlanError | None = None
         known = len(self.queues)
-        for topic in await self._topics(client):
-            try:
-                found = await queues.topic_of(client, topic)
-            except NoRouteError:
-                problem = problem or PlanError(f"{NAME}: {await self._unknown(client, topic)}")
-            except FAILURES as exc:
-                problem = problem or PlanError(f"{NAME}: cannot fetch the route of topic {topic}: {exc}")
-            else:
-                self.members = queues.merged(self.members, found.members)
-                self.in_routes.update(found.queues)
-                self.queues.update(queue for queue in found.queues if self.options.reads(queue))
+        topics = await self._topics(client)
+        routes: dict[str, queues.Topic | Exception] = {}
+        limiter = trio.CapacityLimiter(_ROUTES_AT_ONCE)
+
+        async def fetch(topic: str) -> None:
+            async with limiter:
+                try:
+                    routes[topic] = await queues.topic_of(client, topic)
+                except (NoRouteError, *FAILURES) as exc:
+                    routes[topic] = exc
+
+        async with trio.open_nursery() as nursery:
+            for topic in topics:
+                nursery.start_soon(fetch, topic)
+        failures: dict[str, Exception] = {}
+        for topic in topics:
+            found = routes[topic]
+            if isinstance(found, Exception):
+                failures[topic] = found
+                continue
+            self.members = queues.merged(self.members, found.members)
+            self.in_routes.update(found.queues)
+            self.queues.update(queue for queue in found.queues if self.options.reads(queue))
         if len(self.queues) != known:
             log.info("%s: %d queues to read; %s", NAME, len(self.queues), self.routed)
-        if problem is not None:
-            raise problem
+        for topic, failure in failures.items():
+            raise await self._without_route(client, topic, failure)
+
+    async def _without_route(self, client: Client, topic: str, failure: Exception) -> PlanError:
+        if isinstance(failure, NoRouteError):
+            return PlanError(f"{NAME}: {await self._unknown(client, topic)}")
+        return PlanError(f"{NAME}: cannot fetch the route of topic {topic}: {failure}")
 
     async def _topics(self, client: Client) -> Sequence[str]:
         if not self.options.topic_pattern:

@@ -23,7 +23,7 @@ CHUNK_ROWS = 2**18
 
 @attrs.frozen(kw_only=True)
 class Ordered:
-    """Rows of queues, in their order, with a value that should not be lower than those before it."""
+    """Rows of queues, whose values should not be lower than those before them."""
 
     source: str
     """The relation whose rows these are."""
@@ -39,7 +39,7 @@ class Ordered:
     """A number that orders rows of a queue as `order` does, in groups: the offset, or the time."""
 
     def seen(self, name: str, width: int = 0) -> str:
-        """Return the query of the rows, each with column `name`, the highest value before it.
+        """Return the query of the rows with column `name`: the highest value before.
 
         `width` is the length of a chunk in units; 0: the queues are not cut.
         """
@@ -150,7 +150,7 @@ def _width(run: Run, ordered: Ordered, width: int) -> int:
 
 
 def _milliseconds(run: Run) -> int:
-    """Return a time in which the queue with most deliveries has about CHUNK_ROWS of them."""
+    """Return the time in which the longest queue has CHUNK_ROWS deliveries."""
     longest = run.longest_queues.get(DELIVERED.source, 0)
     return max(1, (run.ended_at - run.began_at) * CHUNK_ROWS // max(1, longest))
 
