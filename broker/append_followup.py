@@ -29,6 +29,7 @@ class AppendFollowUp:
         """Set when records from the master, or from before a crash, are not in queues and index yet."""
         self.is_bulk = trio.Event()
         """Set while the master sends as fast as it can."""
+        self._has_grown = trio.Event()
         self._reactor = reactor
         self._store = store
         self._ha_master = ha_master
@@ -50,6 +51,12 @@ class AppendFollowUp:
             self._is_noted = True
             self._reactor.defer(self._follow_up)
 
+    async def wait_grown(self) -> None:
+        """Wait for the end of the next pass in which the log grows."""
+        if self._has_grown.is_set():
+            self._has_grown = trio.Event()
+        await self._has_grown.wait()
+
     def received(self) -> None:
         """Note bytes received from the master, which are already acknowledged to it."""
         self._is_received = True
@@ -68,6 +75,7 @@ class AppendFollowUp:
                 self.is_dispatch_wanted.set()
         if len(self._flush_waits):
             self.is_flush_wanted.set()
+        self._has_grown.set()
 
     def _dispatch_trickle(self) -> None:
         """Dispatch received records at once.

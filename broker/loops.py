@@ -105,7 +105,7 @@ async def run_broker(
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", _flush_queues_forever, broker, syncs)
     keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now(), broker.store.max_queue_offset))
-    keep("waiting sends", _every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
+    keep("waiting sends", _expire_waits_forever, broker)
     keep("silent clients", _every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
     keep("statistics", _sample_stats_forever, broker)
     keep("consumer offset file", _save_offsets_forever, broker)
@@ -164,6 +164,10 @@ async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
     thorough_at = trio.current_time()
     least_bytes = store.config.flush_commit_log_least_pages * PAGE_SIZE
     while True:
+        if store.flushed_offset >= store.max_commit_log_offset:  # then an idle broker is not woken
+            await growth.wait_grown()
+            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
+                thorough_at += thorough_period
         with trio.move_on_after(period):
             await growth.is_flush_wanted.wait()
         is_group = growth.is_flush_wanted.is_set()
@@ -257,10 +261,18 @@ def sample_log(broker: Broker) -> None:
     )
 
 
-def _expire_waits(broker: Broker) -> None:
-    now = broker.now()
-    broker.slave_waits.expire(now, broker.ha_master)
-    broker.flush_waits.expire(now)
+async def _expire_waits_forever(broker: Broker) -> NoReturn:
+    """Release late sends.
+
+    While none waits, it sleeps until the log grows: an idle broker is not woken for that.
+    """
+    while True:
+        await broker.growth.wait_grown()
+        while len(broker.slave_waits) or len(broker.flush_waits):
+            await trio.sleep(WAIT_SCAN_PERIOD)
+            now = broker.now()
+            broker.slave_waits.expire(now, broker.ha_master)
+            broker.flush_waits.expire(now)
 
 
 def _drop_silent_clients(broker: Broker) -> None:

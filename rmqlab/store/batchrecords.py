@@ -101,7 +101,10 @@ class BatchRecords:
     def _encode_alike(
         self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int], checksums: Sequence[int]
     ) -> bytes:
-        """The same with one call for each record, because all parts have the sizes of the first record's."""
+        """Encode records whose parts all have the sizes of the first one's.
+
+        That needs only one call for each record.
+        """
         batch, size, tail = self.batch, self.sizes[0], self.tails[0]
         before_body = shared + _INT.pack(self.body_sizes[0])
         after_body = self.stored_topic + _SHORT.pack(self.properties_sizes[0])
@@ -117,7 +120,10 @@ class BatchRecords:
 
 @functools.lru_cache(256)
 def _record_of(before_body: int, body: int, after_body: int, properties: int, tail: int) -> struct.Struct:
-    """Size and magic, CRC, queue id, flag, queue offset, log offset, and all others as bytes of these sizes."""
+    """Return the layout of a record whose parts have these sizes.
+
+    Size and magic together, CRC, queue id, flag, queue offset, log offset; then the parts.
+    """
     return struct.Struct(f">8siiiqq{before_body}s{body}s{after_body}s{properties}s{tail}s")
 
 

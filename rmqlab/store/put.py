@@ -172,9 +172,8 @@ class Putter:
         dispatcher, hashes = self.dispatcher, records.hashes
         offsets, stored_at = put.physical_offsets or [], put.store_timestamp
         if hashes is not None:
-            tags_codes = [tags_code_in(b"\x02" + records.batch.properties[0] + records.tails[0] + b"\x02")] * len(
-                offsets
-            )
+            text = b"\x02" + records.batch.properties[0] + records.tails[0] + b"\x02"
+            tags_codes = [tags_code_in(text)] * len(offsets)
             keys: list[IndexEntry] = list(zip(hashes, offsets, repeat(stored_at)))
         else:
             prefix = f"{queue.topic}#".encode()

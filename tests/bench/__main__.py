@@ -66,7 +66,10 @@ def main() -> None:
 
 
 def _kept(path: Path | None) -> list[dict[str, Any]] | None:
-    """Return the kept tables, before anything is measured: a wrong file should not cost a quarter hour."""
+    """Return the kept tables.
+
+    Called before anything is measured: a wrong file should not cost a quarter hour.
+    """
     try:
         return None if path is None else against.read_kept(path)
     except against.KeptResultError as exc:

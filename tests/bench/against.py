@@ -54,7 +54,10 @@ def compare(kept: Sequence[dict[str, Any]], found: Sequence[Table]) -> Table:
 
 
 def worsening(old: float, new: float, better: Better) -> float:
-    """Return the share of the old figure by which the new one is worse; negative if it is better."""
+    """Return the share of the old figure by which the new one is worse.
+
+    Negative if it is better.
+    """
     if old == new:
         return 0.0
     change = (new - old) / abs(old) if old else float("inf") if new > old else float("-inf")

@@ -35,7 +35,7 @@ def measure(directory: Path, *, rounds: int) -> Table:
 
 
 def command_seconds(run: Callable[[], object]) -> float:
-    """Return the CPU time of the processes that `run` starts and waits for, in seconds."""
+    """Return the CPU seconds of the processes that `run` starts and waits for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,4 +1,6 @@
-"""How the cost of a send, a pull, a start and a status grows with messages, topics and brokers.
+"""How the cost of sends, pulls, starts and status grows.
+
+It is measured by messages, topics and brokers.
 
 All figures are CPU time. Messages and topics: one broker without sockets, in this process. Brokers: a real cluster, the
 CPU of a node until all are ready and that of the command `rmqlab status`.
@@ -80,7 +82,7 @@ def fill(talking: TalkingBroker, messages: int, topics: int) -> None:
 
 
 def measure_brokers(directory: Path, brokers: Sequence[int]) -> Table:
-    """Return what a node costs until all are ready, and a status, by number of brokers."""
+    """Return what a start and a status cost, by number of brokers."""
     rows: list[list[Cell]] = []
     for count in brokers:
         name = f"growth-{count}"
@@ -99,7 +101,7 @@ def measure_brokers(directory: Path, brokers: Sequence[int]) -> Table:
 
 
 def best_us(call: Callable[[], object]) -> float:
-    """Return the CPU of one call in microseconds: the best of some rounds of many calls."""
+    """Return the CPU of a call in microseconds: the best of some rounds."""
     found = []
     for _ in range(_PARTS):
         began = time.process_time()

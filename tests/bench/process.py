@@ -15,7 +15,10 @@ def pss_mb(pid: int) -> float:
 
 
 def smaps_mb(pid: int, name: str) -> float:
-    """Return a figure of all mappings in MB, such as `Private_Dirty`: pages that no other process shares."""
+    """Return a figure of all mappings in MB.
+
+    For example `Private_Dirty`: pages that no other process shares.
+    """
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1000
@@ -23,7 +26,10 @@ def smaps_mb(pid: int, name: str) -> float:
 
 
 def run_seconds(pid: int) -> tuple[float, int]:
-    """Return the CPU time so far in seconds, exact to microseconds, and how often the process was woken."""
+    """Return the CPU seconds so far, and how often the process was woken.
+
+    The seconds are exact to microseconds.
+    """
     seconds, wakes = 0.0, 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         seconds += int((thread / "schedstat").read_text().split()[0]) / 1e9

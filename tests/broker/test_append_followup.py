@@ -6,6 +6,8 @@ from typing import Any, cast
 
 import attrs
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from rmqlab.broker.append_followup import AppendFollowUp
 
@@ -16,6 +18,7 @@ class Pass:
 
     deferred: list[Callable[[], None]] = attrs.field(factory=list)
     calls: list[str] = attrs.field(factory=list)
+    dispatch_behind_bytes: int = 0
     dispatcher: SimpleNamespace = attrs.field(factory=lambda: SimpleNamespace(is_index_behind=False))
 
     def defer(self, function: Callable[[], None]) -> None:
@@ -26,6 +29,9 @@ class Pass:
 
     def enter_appended(self) -> None:
         self.calls.append("enter")
+
+    def dispatch(self, _limit: int) -> None:
+        self.calls.append("dispatch")
 
     def end(self) -> None:
         while self.deferred:
@@ -68,3 +74,26 @@ def test_sends_that_wait_for_the_disk_and_an_index_that_is_behind_wake_their_tas
     events.end()
     assert follow.is_flush_wanted.is_set()
     assert follow.is_dispatch_wanted.is_set()
+
+
+async def test_what_waits_for_growth_continues_after_each_pass_that_appends() -> None:
+    events, grown = Pass(), 0
+    follow = follow_up(events, [])
+
+    async def count() -> None:
+        nonlocal grown
+        while True:
+            await follow.wait_grown()
+            grown += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        nursery.start_soon(count)
+        for passes in (1, 2, 3):
+            await wait_all_tasks_blocked()
+            follow.appended(100)
+            follow.received()
+            events.end()
+            await wait_all_tasks_blocked()
+            assert grown == 2 * passes
+        nursery.cancel_scope.cancel()

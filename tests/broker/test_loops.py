@@ -1,4 +1,4 @@
-"""Flushes on a failing disk: repeated with a pause, and without flooding the log."""
+"""Loops of a broker: flushes, late sends, files of tables. Idle ones sleep."""
 
 import errno
 import os
@@ -12,7 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.broker.loops import _flush_forever, _save_offsets_forever, _Syncs
+from rmqlab.broker.copy_waits import CopyWaits
+from rmqlab.broker.loops import _expire_waits_forever, _flush_forever, _save_offsets_forever, _Syncs
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
 from rmqlab.store.configfile import keep_config_file
@@ -84,6 +85,88 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
     assert 1 <= disk.syncs <= 11
     waits.expire(trio.current_time())
     assert statuses == [PutStatus.FLUSH_DISK_TIMEOUT]
+
+
+@attrs.define(eq=False)
+class Growth:
+    """In the place of AppendFollowUp: counts who waits for growth."""
+
+    is_flush_wanted: trio.Event = attrs.field(factory=trio.Event)
+    grown: trio.Event = attrs.field(factory=trio.Event)
+    waits: int = 0
+
+    async def wait_grown(self) -> None:
+        self.waits += 1
+        await self.grown.wait()
+        self.grown = trio.Event()
+
+
+@attrs.define(eq=False)
+class InlineSyncs:
+    """In the place of `_Syncs`: runs jobs without a thread.
+
+    A clock that jumps would not wait for one.
+    """
+
+    store: MessageStore
+
+    async def run(self, job: FlushJob) -> bool:
+        for step in job.steps:
+            step()
+        self.store.flushed(job)
+        await trio.lowlevel.checkpoint()
+        return True
+
+
+async def test_a_flushed_log_is_flushed_again_once_it_grows_by_the_long_timer(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Section 3.6: a page or less is flushed within 10 s.
+
+    Not at once, however long nothing came before.
+    """
+    del autojump_clock
+    store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock())
+    growth = Growth()
+    broker = cast("Any", SimpleNamespace(store=store, growth=growth, flush_waits=PendingAcks(5.0, PutStatus.PUT_OK)))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_flush_forever, broker, cast("Any", InlineSyncs(store)))
+        for idle in (105, 200):  # in the middle between two of its times
+            await trio.sleep(idle)
+            waits = growth.waits
+            end = store.put(new_message()).end_offset
+            growth.grown.set()
+            await trio.sleep(1)
+            assert store.flushed_offset < end
+            await trio.sleep(11)
+            assert store.flushed_offset == end
+            assert growth.waits == waits + 1
+        nursery.cancel_scope.cancel()
+    store.close()
+
+
+async def test_late_sends_are_released_and_without_any_nothing_is_scanned(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    growth, statuses = Growth(), list[PutStatus]()
+    waits = PendingAcks(5.0, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    broker = cast(
+        "Any",
+        SimpleNamespace(
+            growth=growth, flush_waits=waits, slave_waits=CopyWaits(5.0), ha_master=None, now=trio.current_time
+        ),
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_expire_waits_forever, broker)
+        await trio.sleep(100)
+        assert growth.waits == 1
+        waits.add(100, WaitingSend(lambda status, _cause: statuses.append(status)), now=trio.current_time())
+        growth.grown.set()
+        await trio.sleep(4.9)
+        assert statuses == []
+        await trio.sleep(0.7)
+        assert statuses == [PutStatus.FLUSH_SLAVE_TIMEOUT]
+        assert growth.waits == 2
+        nursery.cancel_scope.cancel()
 
 
 async def test_offsets_and_large_tables_are_saved_every_five_seconds(

@@ -46,7 +46,10 @@ def test_what_is_not_just_a_clients_unique_key_goes_the_long_way(text: str) -> N
 
 @given(st.lists(st.binary(min_size=DIGITS, max_size=DIGITS)), st.integers(0, 2**32 - 1))
 def test_hashes_of_digits_are_those_of_an_index(keys: list[bytes], hashed: int) -> None:
-    """store-ha#23. `hashed` is that of all before the digits, which a base has with "0"s in their places."""
+    """store-ha#23. `hashed` is the hash of all before the digits.
+
+    A base has "0"s in the places of the digits.
+    """
     base = (hashed * 31**DIGITS + 48 * sum(31**i for i in range(DIGITS))) & 0xFFFFFFFF
     expected = [hashed] * len(keys)
     for at in range(DIGITS):
