@@ -18,6 +18,7 @@ SERVERS = {"4.9.7": "servers", "5.3.3": "servers5"}
 _LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
 # The Netty of older clients accesses fields that newer JDKs hide.
 _FOR_NETTY_4_0 = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch")]
+_SPRING_SHOP = "rmqlab.interop.spring.SpringShop"
 _END_OF_ANSWER = "\x04"
 _STACK_LINE = re.compile(r"\t(at |\.\.\. \d+ more)")
 
@@ -71,6 +72,10 @@ class Java:
         return self._start(
             "OldClient", [*_LIGHT, *_FOR_NETTY_4_0, prefix, "-cp", classpath, "rmqlab.interop.old.OldClient", *args]
         )
+
+    def start_spring(self, *args: str) -> Child:
+        """Start the application on rocketmq-spring, with Spring's own arguments."""
+        return self._start("SpringShop", [*_LIGHT, "-cp", maven.spring_classpath(), _SPRING_SHOP, *args])
 
     def start_server(self, name: str, main: str, *args: str, jvm: list[str], release: str) -> Child:
         return self._start(name, [*jvm, "-cp", maven.servers_classpath(SERVERS[release]), main, *args])

@@ -65,7 +65,7 @@ public class SpringShop {
         for (String outcome : new String[] {"commit", "rollback", "late-commit"}) {
             template.sendMessageInTransaction("SpringTransactions", MessageBuilder.withPayload(outcome).build(), outcome);
         }
-        System.out.println("REPLY " + template.sendAndReceive("SpringRequests", "ping", String.class, 30_000));
+        System.out.println("REPLY " + template.sendAndReceive("SpringRequests", "ping", String.class, 90_000));
     }
 
     private static void stored(SendResult result) {

@@ -1,4 +1,4 @@
-"""Clients other than those of 4.9 and 5: Java 4.2.0 and 4.7.1, Spring, Go."""
+"""Clients beside those of Java 4.9 and 5: Java 4.2.0 and 4.7.1, Spring, Go."""
 
 import shutil
 import sys
@@ -40,6 +40,26 @@ def test_an_older_java_client_gets_what_it_sent(java: Java, namesrv: str, releas
         for key in ("k0", "k1", "k2"):
             numbers = [int(body[2:]) for body, own, *_ in rows if own == key]
             assert numbers == sorted(numbers)
+
+
+def test_a_spring_application_sends_and_listens(java: Java, namesrv: str) -> None:
+    """rocketmq-spring-boot-starter 2.2.3 with the client of 4.9.8.
+
+    Sync, async, orderly and delayed sends, SQL92, transactions, request and reply.
+    """
+    arguments = [f"--rocketmq.name-server={namesrv}", "--rocketmq.producer.group=spring-shop"]
+    with java.start_spring(*arguments, "--rocketmq.producer.send-message-timeout=20000") as shop:
+        lines = shop.finish(300)
+    got: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("GOT "):
+            _, listener, payload = line.split()
+            got.setdefault(listener, []).append(payload)
+    assert got["orderly"] == [f"o-{number}" for number in range(10)]
+    assert sorted(got["sync"]) == sorted([f"{kind}-{number}" for kind in "as" for number in range(10)] + ["d-0"])
+    assert sorted(got["sql"]) == [f"q-{number}" for number in range(5, 10)]
+    assert sorted(got["transaction"]) == ["commit", "late-commit"]
+    assert "REPLY ping-pong" in lines
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
