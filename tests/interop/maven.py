@@ -54,7 +54,7 @@ def spring_classpath() -> str:
 
 
 def old_clients_classpath(folder: str) -> str:
-    """Return a class path: the program of clients42, and a client that is older than 4.9."""
+    """Return a class path: the program of clients42, and a client before 4.9."""
     return f"{TARGET}/clients42/classes:{TARGET}/lib/{folder}/*"
 
 

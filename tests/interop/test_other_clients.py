@@ -64,7 +64,7 @@ def test_a_spring_application_sends_and_listens(java: Java, namesrv: str) -> Non
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 def test_the_go_client_does_what_it_can_through_a_kill(tmp_path: Path) -> None:
-    """Sync, async, oneway, batch, delay, transactions, orderly, SQL92, traces, a killed master."""
+    """Sends of all kinds, transactions, orderly, SQL92, traces, a killed master."""
     shutil.copytree(HERE.parents[1] / "examples" / "go", tmp_path / "examples" / "go")
     folder = shutil.copytree(HERE / "goclient", tmp_path / "tests" / "interop" / "goclient")
     rmqlab = str(Path(sys.executable).with_name("rmqlab"))
