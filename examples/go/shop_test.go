@@ -100,7 +100,8 @@ func TestOrdersWaitForTheMasterAndAllAreShipped(t *testing.T) {
 	cluster := rmqlab.Start(t, rmqlab.Options{Role: "SYNC_MASTER"})
 	cluster.WaitUntil("slave-in-sync broker-a")
 	shop := openShop(t, cluster.NamesrvAddr)
-	shop.order(ctx, "order-0")              // creates the topic
+	shop.order(ctx, "order-0") // creates the topic
+	cluster.AwaitRoute("orders")
 	shop.startShipping(cluster.NamesrvAddr) // a Go consumer cannot start without a master: it asks only masters for offsets
 	for number := 1; number < 50; number++ {
 		shop.order(ctx, fmt.Sprintf("order-%d", number))

@@ -10,11 +10,15 @@ from tests.interop import maven
 from tests.interop.child import Child
 
 CLIENTS = {"4.9.8": "clients", "5.3.3": "clients5"}
+OLD_CLIENTS = {"4.2.0": "clients42", "4.7.1": "clients47"}
 SERVERS = {"4.9.7": "servers", "5.3.3": "servers5"}
-"""Versions of the Java client and of the servers, and the folders that Maven puts their libraries into."""
+"""Versions of the Java client, of older ones, and of the servers, and the folders that Maven puts their libraries into."""
 
 # Short-lived programs: a JVM that starts fast and takes little of two cores.
 _LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+# The Netty of older clients accesses fields that newer JDKs hide.
+_FOR_NETTY_4_0 = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch")]
+_SPRING_SHOP = "rmqlab.interop.spring.SpringShop"
 _END_OF_ANSWER = "\x04"
 _STACK_LINE = re.compile(r"\t(at |\.\.\. \d+ more)")
 
@@ -60,6 +64,18 @@ class Java:
         full = main if "." in main else f"rmqlab.interop.{main}"
         machine = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}", *options]
         return self._start(main, [*machine, "-cp", maven.clients_classpath(CLIENTS[client]), full, *args])
+
+    def start_old_client(self, release: str, *args: str) -> Child:
+        """Start the program for clients that are older than 4.9: namesrv, feature, count."""
+        prefix = f"-Dtopic.prefix=Old{release.replace('.', '')}"
+        classpath = maven.old_clients_classpath(OLD_CLIENTS[release])
+        return self._start(
+            "OldClient", [*_LIGHT, *_FOR_NETTY_4_0, prefix, "-cp", classpath, "rmqlab.interop.old.OldClient", *args]
+        )
+
+    def start_spring(self, *args: str) -> Child:
+        """Start the application on rocketmq-spring, with Spring's own arguments."""
+        return self._start("SpringShop", [*_LIGHT, "-cp", maven.spring_classpath(), _SPRING_SHOP, *args])
 
     def start_server(self, name: str, main: str, *args: str, jvm: list[str], release: str) -> Child:
         return self._start(name, [*jvm, "-cp", maven.servers_classpath(SERVERS[release]), main, *args])

@@ -48,6 +48,16 @@ def servers_classpath(folder: str = "servers") -> str:
     return f"{TARGET}/lib/{folder}/*"
 
 
+def spring_classpath() -> str:
+    """Return the class path of the application on rocketmq-spring."""
+    return f"{TARGET}/spring/classes:{TARGET}/lib/spring/*"
+
+
+def old_clients_classpath(folder: str) -> str:
+    """Return a class path: the program of clients42, and a client before 4.9."""
+    return f"{TARGET}/clients42/classes:{TARGET}/lib/{folder}/*"
+
+
 def clients_classpath(folder: str = "clients") -> str:
     """Return a class path: our programs, mqadmin, the client and the stock examples.
 

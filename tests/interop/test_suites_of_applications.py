@@ -19,9 +19,8 @@ RMQLAB = Path(sys.executable).with_name("rmqlab")
 SECONDS = 800
 
 
-def run_suite(tmp_path: Path, name: str, command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
-    """Run the tests of an example in a copy of its folder; return the output."""
-    folder = shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("target"))
+def run_suite(folder: Path, command: Sequence[str], env: Mapping[str, str] | None = None) -> str:
+    """Run a test suite in a folder; return the output."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -36,12 +35,19 @@ def run_suite(tmp_path: Path, name: str, command: Sequence[str], env: Mapping[st
     return output
 
 
+def copy_of(name: str, tmp_path: Path) -> Path:
+    """Copy an example, so that nothing is written into its folder."""
+    return shutil.copytree(EXAMPLES / name, tmp_path / name, ignore=shutil.ignore_patterns("target"))
+
+
 def test_the_junit_extension_and_the_application_that_survives_a_masters_death(tmp_path: Path) -> None:
-    output = run_suite(tmp_path, "junit", ["mvn", "--batch-mode", "test", f"-Drmqlab.command={RMQLAB}"])
+    output = run_suite(copy_of("junit", tmp_path), ["mvn", "--batch-mode", "test", f"-Drmqlab.command={RMQLAB}"])
     assert "Tests run: 2, Failures: 0, Errors: 0, Skipped: 0" in output
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="needs Go")
 def test_the_go_package_and_the_application_that_survives_a_masters_death(tmp_path: Path) -> None:
-    output = run_suite(tmp_path, "go", ["go", "test", "-v", "-count=1", "./..."], {"RMQLAB_COMMAND": str(RMQLAB)})
+    output = run_suite(
+        copy_of("go", tmp_path), ["go", "test", "-v", "-count=1", "./..."], {"RMQLAB_COMMAND": str(RMQLAB)}
+    )
     assert output.count("--- PASS: ") == 2

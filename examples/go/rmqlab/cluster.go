@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +20,10 @@ import (
 	"time"
 )
 
-const patience = 60 * time.Second
+const (
+	patience = 60 * time.Second
+	poll     = 100 * time.Millisecond
+)
 
 // Options of a cluster. Zero values mean one group of one ASYNC_MASTER and one slave.
 type Options struct {
@@ -33,7 +37,7 @@ type Options struct {
 type Cluster struct {
 	NamesrvAddr string // what clients need
 	t           testing.TB
-	url, token  string
+	base, token string
 }
 
 // Start starts a cluster, waits until all of its nodes are ready, and stops it when the test ends.
@@ -62,7 +66,7 @@ func Start(t testing.TB, options Options) *Cluster {
 		Control     struct{ URL, Token string }
 	}
 	check(t, json.Unmarshal(line, &started))
-	return &Cluster{NamesrvAddr: started.NamesrvAddr, t: t, url: started.Control.URL, token: started.Control.Token}
+	return &Cluster{NamesrvAddr: started.NamesrvAddr, t: t, base: started.Control.URL, token: started.Control.Token}
 }
 
 // Kill kills a process with SIGKILL.
@@ -94,6 +98,20 @@ func (c *Cluster) WaitUntil(condition string) {
 	c.must("POST", "/v1/wait", map[string]any{"condition": condition, "seconds": patience.Seconds()}, nil)
 }
 
+// AwaitRoute waits until the nameserver has a topic. A consumer of the Go client does not start before that, and a topic
+// that the first send creates is registered only after the send.
+func (c *Cluster) AwaitRoute(topic string) {
+	c.t.Helper()
+	path := "/v1/topics/" + url.PathEscape(topic)
+	for limit := time.Now().Add(patience); ; time.Sleep(poll) {
+		if err := c.Ask("GET", path, nil, nil); err == nil {
+			return
+		} else if time.Now().After(limit) {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // Ask sends a request to the control API, and decodes the response into `into` unless that is nil.
 func (c *Cluster) Ask(method, path string, body, into any) error {
 	var sent io.Reader
@@ -104,7 +122,7 @@ func (c *Cluster) Ask(method, path string, body, into any) error {
 		}
 		sent = bytes.NewReader(data)
 	}
-	request, err := http.NewRequest(method, c.url+path, sent)
+	request, err := http.NewRequest(method, c.base+path, sent)
 	if err != nil {
 		return err
 	}

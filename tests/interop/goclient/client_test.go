@@ -264,6 +264,7 @@ func (l lab) consumeSelected(
 			}
 			return consumer.ConsumeSuccess, nil
 		}))
+	l.AwaitRoute(topic)
 	must(t, made.Start())
 	defer func() { _ = made.Shutdown() }()
 	var got []*primitive.MessageExt
