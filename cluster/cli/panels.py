@@ -1,4 +1,4 @@
-"""The list of commands in `rmqlab --help`: by purpose, each with its whole summary."""
+"""The list of commands in `rmqlab --help`, by purpose, with whole summaries."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
