@@ -196,7 +196,7 @@ class Cluster(NodeActions, ClusterChanges):
         return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
 
     async def mark(self, text: str) -> list[str]:
-        """Write a line into all logs, and an event. Return the names of the processes. BadMarkError."""
+        """Write a line into all logs, and an event. Return the names of the processes."""
         return await mark_logs(self.supervisor, text)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:

@@ -1,4 +1,7 @@
-"""What the shell completes: names of clusters, and targets of the one that is named. Reads only records."""
+"""Values that the shell completes: names of clusters, and targets.
+
+They come from the records of clusters only.
+"""
 
 import contextlib
 from collections.abc import Iterable, Iterator

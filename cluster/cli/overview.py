@@ -119,7 +119,10 @@ def _pid(directory: ClusterDirectory) -> int | None:
 
 
 def _last_active(directory: ClusterDirectory) -> int | None:
-    """Return when its journals were last written, in seconds since 1970; None without any."""
+    """Return when its journals were last written; None without journals.
+
+    In seconds since 1970.
+    """
     with contextlib.suppress(OSError):
         return int(max((path.stat().st_mtime for path in directory.journal_dir.iterdir()), default=0)) or None
     return None

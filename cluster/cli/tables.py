@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from rich.console import Group, RenderableType
+import attrs
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,30 +27,56 @@ STATE_STYLES = {
     "powerless": "red",
     "crashed": "bold red",
 }
+_NODE_COLUMNS = ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID")
+_SPARE_COLUMNS = ("PID", "HA ADDRESS", "ADDRESS", "ROLE")
+"""Columns that a narrow terminal does without, in this order."""
+_ANY_WIDTH = 10_000
 _MOST_ROWS = 100
 """Rows of a table that peers can make long; `--json` has all."""
 _MOST_ADDRESSES = 10
 
 
-def render_nodes(document: Document) -> Table:
+@attrs.frozen
+class NodeTable:
+    """One row for each node, with the columns that fit the width: STATUS always does."""
+
+    rows: Sequence[Mapping[str, str | Text]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = list(_NODE_COLUMNS)
+        for spare in ("", *_SPARE_COLUMNS):
+            columns = [column for column in columns if column != spare]
+            table = self._table(columns)
+            if Measurement.get(console, options.update(max_width=_ANY_WIDTH), table).minimum <= options.max_width:
+                break
+        yield table
+
+    def _table(self, columns: Sequence[str]) -> Table:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may need a second line
+        for row in self.rows:
+            table.add_row(*(row[column] for column in columns))
+        return table
+
+
+def render_nodes(document: Document) -> NodeTable:
     """Render one row for each node."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    document = printable_values(document)
-    for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
-        table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may need a second line
-    for node in document["nodes"]:
+    rows = []
+    for node in printable_values(document)["nodes"]:
         status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
             status.append(f" ({node['end']})")
-        table.add_row(
-            node["name"],
-            _role_of(node),
-            status,
-            node["address"],
-            _beside(node["address"], node["ha_address"]),
-            str(node["pid"] or "-"),
-        )
-    return table
+        row = {
+            "NODE": node["name"],
+            "ROLE": _role_of(node),
+            "STATUS": status,
+            "ADDRESS": node["address"],
+            "HA ADDRESS": _beside(node["address"], node["ha_address"]),
+            "PID": str(node["pid"] or "-"),
+        }
+        rows.append(row)
+    return NodeTable(rows)
 
 
 def _role_of(node: Document) -> Text:

@@ -171,7 +171,7 @@ def _sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counter(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
-    """Return a function that shows the counts in the last line of a terminal, until the block ends."""
+    """Yield a function that shows counts in the last line of a terminal."""
     if not is_shown or not console.is_terminal or console.is_dumb_terminal:
         yield lambda _counts: None
         return

@@ -1,4 +1,4 @@
-"""Marks: lines in the log of every process, and an event, to line logs and faults up."""
+"""Marks in the logs of all processes and in the events, to line them up."""
 
 import contextlib
 import logging

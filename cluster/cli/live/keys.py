@@ -1,5 +1,6 @@
 """Decodes the bytes of a terminal into keys, and keys into commands. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,16 @@ from rmqlab.cluster.actions.table import ACTIONS
 
 Document = Mapping[str, Any]
 
-_ESCAPES = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down", b"\x1b[Z": "up"}
+_PAGES = {b"5": "page up", b"6": "page down"}
+_ESCAPES = {
+    b"\x1b[H": "home",
+    b"\x1b[F": "end",
+    b"\x1b[A": "up",
+    b"\x1b[B": "down",
+    b"\x1bOA": "up",
+    b"\x1bOB": "down",
+    b"\x1b[Z": "up",
+}
 _PLAIN = {b"\t": "down", b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}
 
 
@@ -23,6 +33,8 @@ def decode_keys(data: bytes) -> Iterator[str]:
             at += 3
         elif data[at : at + 2] in (b"\x1b[", b"\x1bO"):
             at += 2
+            if data[at + 1 : at + 2] == b"~" and data[at : at + 1] in _PAGES:
+                yield _PAGES[data[at : at + 1]]
             while at < len(data) and not 0x40 <= data[at] <= 0x7E:
                 at += 1
             at += 1
@@ -61,6 +73,8 @@ class Selection:
 
     node: str = ""
     message: str = ""
+    is_help: bool = False
+    """True while the keys are explained."""
 
 
 def _actions_of(key: str) -> list[NodeAction[Any]]:
@@ -76,7 +90,19 @@ KEYS = [
     ),
     ("h", "heal"),
 ]
-"""Keys and what each does, as the last line of the screen lists them, without `q`."""
+"""Keys and what each does, as the last line of the screen lists them, without `q` and `?`."""
+PAGE = 10
+"""Nodes that a page key skips."""
+HELP = [
+    ("↑ ↓", "select a node; Tab and Shift-Tab, too"),
+    ("1 ... 9", "select the node of this number"),
+    ("PgUp PgDn", f"{PAGE} nodes up or down"),
+    ("Home End", "the first or the last node"),
+    *((action.key, f"{action.name}: {re.split('[:.,]', action.help)[0]}") for action in ACTIONS.values() if action.key),
+    ("h", "heal: end all faults"),
+    ("?", "show and hide the keys"),
+]
+"""All keys, without `q`."""
 
 
 def press(selection: Selection, key: str, document: Document) -> tuple[Selection, KeyCommand | None]:
@@ -85,12 +111,15 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
     If the key makes no sense now, a message says why.
     """
     names = [node["name"] for node in in_order(document["nodes"])]
+    is_help = key == "?" and not selection.is_help
     selection = attrs.evolve(
-        selection, message="", node=selection.node if selection.node in names else first_selected(document)
+        selection,
+        message="",
+        is_help=is_help,
+        node=selection.node if selection.node in names else first_selected(document),
     )
-    if key in ("up", "down"):
-        step = 1 if key == "down" else -1
-        return attrs.evolve(selection, node=names[(names.index(selection.node) + step) % len(names)]), None
+    if (place := _moved(names.index(selection.node), key, len(names))) is not None:
+        return attrs.evolve(selection, node=names[place]), None
     if key.isdigit() and 0 < int(key) <= len(names):
         return attrs.evolve(selection, node=names[int(key) - 1]), None
     if key == "q":
@@ -100,6 +129,19 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
     if actions := _actions_of(key):
         return _act(selection, actions, document)
     return selection, None
+
+
+def _moved(place: int, key: str, count: int) -> int | None:
+    """Return the place after a key that moves the selection; None for another key."""
+    match key:
+        case "up" | "down":
+            return (place + (1 if key == "down" else -1)) % count
+        case "page up" | "page down":
+            return min(max(place + (PAGE if key == "page down" else -PAGE), 0), count - 1)
+        case "home" | "end":
+            return 0 if key == "home" else count - 1
+        case _:
+            return None
 
 
 def _act(

@@ -17,6 +17,7 @@ from rich.live import Live
 
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.live.keys import Act, Heal, KeyCommand, Quit, Selection, decode_keys, press
+from rmqlab.cluster.cli.live.rates import Rates
 from rmqlab.cluster.cli.live.subject import ActionFailedError, Subject
 from rmqlab.cluster.cli.live.view import render_live
 from rmqlab.runtime.clock import real_seconds
@@ -40,6 +41,7 @@ class LiveView:
     console: Console
     document: dict[str, Any]
     selection: Selection = attrs.field(factory=Selection)
+    rates: Rates = attrs.field(factory=Rates)
     events: collections.deque[dict[str, Any]] = attrs.field(factory=lambda: collections.deque(maxlen=EVENTS_KEPT))
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -65,6 +67,7 @@ class LiveView:
         """
         while True:
             self.document = {**await self.subject.status()}
+            self.rates.add(self.document)
             self._changed.set()
             with trio.move_on_after(real_seconds(PROBE_SECONDS)):
                 await self.subject.wait_changed()
@@ -95,7 +98,9 @@ class LiveView:
             while True:
                 self._changed = trio.Event()  # before drawing: a change meanwhile needs another picture
                 size, leaving = self.console.size, self.subject.leaving
-                picture = render_live(self.document, self.selection, tuple(self.events), *size, leaving)
+                picture = render_live(
+                    self.document, self.selection, tuple(self.events), *size, leaving, self.rates.by_node()
+                )
                 show = functools.partial(live.update, picture, refresh=True)
                 await trio.to_thread.run_sync(show, abandon_on_cancel=True)
                 await self._changed.wait()

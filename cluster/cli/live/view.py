@@ -8,12 +8,13 @@ lines that are left.
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
-from rmqlab.cluster.cli.live.keys import KEYS, Document, Selection, first_selected, in_order, state_of
+from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
 from rmqlab.cluster.cli.tables import STATE_STYLES
 from rmqlab.runtime.printable import printable, printable_values
 
@@ -21,6 +22,8 @@ BAR_CELLS = 8
 _STYLES = {**STATE_STYLES, "isolated": "magenta"}
 FULL_BAR = 256 * 2**20
 """Bytes: the default of haSlaveFallbehindMax, beyond which a SYNC_MASTER no longer waits for a slave."""
+NARROW = 72
+"""Columns below which the ends of logs are left out, so that the lag is not cut."""
 LEAST_EVENTS = 4
 MOST_EVENTS = 200
 
@@ -32,22 +35,33 @@ def render_live(
     width: int = 80,
     height: int = 24,
     leaving: str = "quit",
+    rates: Mapping[str, float] | None = None,
 ) -> RenderableType:
     """Fill a screen: `height` lines, none longer than `width`.
 
-    `leaving` is the label of the key q.
+    `leaving` is the label of the key q. `rates` are messages or bytes per second, by node.
     """
+    is_narrow = width < NARROW
     document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
-    for section in (_nodes, _routes, _clients, _faults):
-        part = section(document, selection, max(room // 3, 3))
-        lines += part
-        room -= len(part)
-    lines += _events(events, document, max(room, LEAST_EVENTS))
+    if selection.is_help:
+        lines += _help(leaving)
+    else:
+        known = rates or {}
+        for section in (
+            partial(_nodes, rates=known, is_narrow=is_narrow),
+            _routes,
+            partial(_clients, rates=known),
+            _faults,
+        ):
+            part = section(document, selection, max(room // 3, 3))
+            lines += part
+            room -= len(part)
+        lines += _events(events, document, max(room, LEAST_EVENTS))
     del lines[max(height - 2, 0) :]
     lines += [Text()] * (height - 2 - len(lines))
-    lines += [Text(printable(f" {selection.message}"), "yellow"), _foot(leaving)]
+    lines += [Text(printable(f" {selection.message}"), "yellow"), _foot(leaving, width)]
     for line in lines:
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
@@ -65,28 +79,47 @@ def _head(document: Document, width: int) -> Text:
     return left.append(clock.rjust(max(width - left.cell_len, 0)), "not bold dim")
 
 
-def _foot(leaving: str) -> Text:
-    text = Text(" ")
-    for key, what in (*KEYS, ("q", leaving)):
-        text.append(key, "bold cyan").append(f" {what}  ", "dim")
+def _foot(leaving: str, width: int) -> Text:
+    """List the keys that fit; `?` lists all."""
+    for count in range(len(KEYS), -1, -1):
+        text = Text(" ")
+        for key, what in (*KEYS[:count], ("q", leaving)):
+            text.append(key, "bold cyan").append(f" {what}  ", "dim")
+        text.right_crop(1)
+        text.append("?", "bold cyan")
+        if text.cell_len <= width:
+            break
     return text
+
+
+def _help(leaving: str) -> list[Text]:
+    keys = [*HELP, ("q", "stop the cluster" if leaving == "quit" else "leave; the cluster runs on")]
+    return [_title("   KEY        WHAT IT DOES")] + [
+        Text(f"   {key:10} ", "bold cyan").append(what, "not bold default") for key, what in keys
+    ]
 
 
 # ---- nodes and replication ---------------------------------------------------------------------------
 
 
-def _nodes(document: Document, selection: Selection, room: int) -> list[Text]:
+def _nodes(
+    document: Document, selection: Selection, room: int, rates: Mapping[str, float], *, is_narrow: bool
+) -> list[Text]:
     nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
     selected = selection.node or first_selected(document)
     rows = {row["slave"]: row for row in document["replication"]}
-    lines = [_node_line(number, node, selected, rows, document) for number, node in enumerate(nodes, 1)]
+    lines = [
+        _node_line(number, node, selected, document, is_narrow=is_narrow).append_text(_growth(node, rows, rates))
+        for number, node in enumerate(nodes, 1)
+    ]
     chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
     well = sum(state_of(node, document["faults"]) == "ready" for node in nodes)
     window = _window(lines, chosen, room, f"{well} of all {len(nodes)} are ready")
-    return [_title("   NODE          ROLE         STATE     LOG END       REPLICATION"), *window]
+    title = f"   NODE          ROLE         STATE     {'' if is_narrow else 'LOG END       '}REPLICATION"
+    return [_title(title), *window]
 
 
-def _node_line(number: int, node: Document, selected: str, rows: Mapping[str, Document], document: Document) -> Text:
+def _node_line(number: int, node: Document, selected: str, document: Document, *, is_narrow: bool) -> Text:
     line = Text()
     line.append(f"{'>' if node['name'] == selected else ' '}", "bold cyan")
     line.append(f"{number if number < 10 else ' '} ", "dim")
@@ -94,12 +127,18 @@ def _node_line(number: int, node: Document, selected: str, rows: Mapping[str, Do
     line.append(f"{node['role'] or node['kind']:12} ")
     state = state_of(node, document["faults"])
     line.append(f"{state:9} ", _STYLES.get(state, ""))
-    if node["kind"] == "broker":
+    if node["kind"] == "broker" and not is_narrow:
         end = (node.get("commit_log") or {}).get("max")
         line.append(f"{'?' if end is None else f'{end:,}':>12}  ")
-    if node["name"] in rows:
-        line.append_text(_lag(rows[node["name"]]))
     return line
+
+
+def _growth(node: Document, rows: Mapping[str, Document], rates: Mapping[str, float]) -> Text:
+    """Return a slave's lag, or how fast the log of another broker grows."""
+    if node["name"] in rows:
+        return _lag(rows[node["name"]])
+    rate = rates.get(node["name"], 0)
+    return Text(f"+{size(round(rate))}/s" if rate >= 1 else "", "dim")
 
 
 def _lag(row: Document) -> Text:
@@ -177,12 +216,14 @@ def _name(address: str, brokers: Mapping[str, Document]) -> str:
 # ---- clients, faults, events -------------------------------------------------------------------------
 
 
-def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
+def _clients(document: Document, selection: Selection, room: int, rates: Mapping[str, float]) -> list[Text]:
     clients = [node for node in document["nodes"] if node["kind"] == "workload"]
     lines = []
     for node in clients:
         line = Text(f"{'>' if node['name'] == selection.node else ' '}  {node['name']:13} ", "bold")
         line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
+        rate = rates.get(node["name"])
+        line.append("" if rate is None else f"{rate:,.0f}/s  ", "cyan")
         lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
     chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.node), 0)
     return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []

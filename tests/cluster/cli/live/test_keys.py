@@ -21,6 +21,7 @@ Document = dict[str, Any]
         (b"\x1b[A\x1b[Bq", ["up", "down", "q"]),
         (b"\x1bOB\t\x1b[Z", ["down", "down", "up"]),
         (b"\x1b[15~p\x1b[1;5Cx", ["p", "x"]),
+        (b"\x1b[5~\x1b[6~\x1b[H\x1b[Fk", ["page up", "page down", "home", "end", "k"]),
         (b"\x1b", ["escape"]),
         (b"\x1b[", []),
         ("é".encode(), ["", ""]),
@@ -52,6 +53,26 @@ def test_arrows_go_round_and_figures_choose(document: Document) -> None:
     assert press(selection, "up", document)[0].node == "consume-2"
     assert press(selection, "3", document)[0].node == "namesrv-1"
     assert press(selection, "9", document)[0].node == "broker-a"
+
+
+def test_pages_stop_at_the_ends(document: Document) -> None:
+    for number in range(40):
+        group = f"broker-{number:02}"
+        document["nodes"].append({**document["nodes"][1], "name": group, "group": group})
+    names = [node["name"] for node in in_order(document["nodes"])]
+    selection = Selection()
+    for key, place in [("page down", 10), ("page down", 20), ("up", 19), ("page up", 9), ("page up", 0), ("end", -1)]:
+        selection = press(selection, key, document)[0]
+        assert selection.node == names[place]
+    assert press(selection, "page down", document)[0].node == names[-1]
+    assert press(selection, "home", document)[0].node == names[0]
+
+
+def test_help_is_shown_until_the_next_key(document: Document) -> None:
+    selection, command = press(Selection(), "?", document)
+    assert (selection.is_help, command) == (True, None)
+    assert not press(selection, "?", document)[0].is_help
+    assert not press(selection, "down", document)[0].is_help
 
 
 def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Document) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rmqlab.cluster.cli.live.keys import Selection
+from rmqlab.cluster.cli.live.keys import HELP, Selection
 from rmqlab.cluster.cli.live.view import render_live, size
 
 Document = dict[str, Any]
@@ -76,7 +76,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
 
 
 
- ↑↓ node  k kill  s start  x stop  p pause  m role  i isolate  h heal  q quit"""
+ ↑↓ node  k kill  s start  x stop  p pause  m role  i isolate  h heal  q quit ?"""
     )
 
 
@@ -115,6 +115,28 @@ def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Docu
     ]
 
 
+def test_60_columns_keep_states_lag_and_the_last_keys(document: Document) -> None:
+    lines = shown(document, Selection(), EVENTS, 60, 20)
+    assert " 2 broker-a-s    SLAVE        ready     ░░░░░░░░ in step" in lines
+    assert lines[-1] == " ↑↓ node  k kill  s start  x stop  p pause  m role  q quit ?"
+
+
+def test_rates_are_beside_clients_and_masters(document: Document) -> None:
+    rates = {"broker-a": 12_300.0, "broker-a-s": 12_300.0, "produce-1": 50.4, "namesrv-1": 0.0}
+    console = Console(width=80, height=24, file=io.StringIO(), record=True, color_system=None)
+    console.print(render_live(document, Selection(), [], rates=rates))
+    text = console.export_text()
+    assert ">1 broker-a      SYNC_MASTER  ready        1,234,567  +12.3 KB/s" in text
+    assert "produce-1     ready     50/s  SEND_OK 1,200" in text
+
+
+def test_help_lists_every_key(document: Document) -> None:
+    lines = shown(document, Selection(is_help=True), EVENTS)
+    keys = [line[3:14].strip() for line in lines[2:-2] if line]
+    assert keys == [key for key, _ in (*HELP, ("q", ""))]
+    assert all(len(line) <= 80 for line in lines)
+
+
 def test_of_many_nodes_those_around_the_chosen_one_are_shown_and_the_rest_counted(document: Document) -> None:
     for number in range(40):
         group = f"broker-{number:02}"
@@ -123,7 +145,7 @@ def test_of_many_nodes_those_around_the_chosen_one_are_shown_and_the_rest_counte
     lines = shown(document, Selection("broker-20"), EVENTS)
     assert ">  broker-20     SYNC_MASTER  ready        1,234,567" in lines
     assert "   ... and 37 more; 42 of all 43 are ready" in lines
-    assert lines[-1].endswith("q quit")
+    assert lines[-1].endswith("q quit ?")
     assert len(lines) == 24
 
 

@@ -1,0 +1,148 @@
+"""Habits of a command line: help, completion, lists, marks, quiet workloads."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.cli.panels import PANELS
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def run(home: pathlib.Path, *arguments: str, **env: str) -> Result:
+    return CliRunner(env={"RMQLAB_HOME": str(home), **env}).invoke(app, arguments, prog_name="rmqlab")
+
+
+@pytest.fixture(scope="module")
+def up(home: pathlib.Path) -> Iterator[pathlib.Path]:
+    assert run(home, "up", "--slaves", "0", "--detach").exit_code == 0
+    yield home
+    run(home, "down")
+
+
+def commands() -> set[str]:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return {name for name, command in group.commands.items() if not command.hidden}
+
+
+def test_help_is_grouped_and_not_cut(home: pathlib.Path) -> None:
+    shown = run(home, "-h", COLUMNS="60", TERMINAL_WIDTH="60")
+    assert shown.exit_code == 0
+    assert "..." not in shown.stdout.partition("\n")[2], "a cut summary"
+    assert [line for line in shown.stdout.splitlines() if line.endswith(":") and line[0] != " "] == [
+        *("Options:", *(f"{title}:" for title in PANELS)),
+    ]
+    assert "Nothing is flushed" in run(home, "kill", "-h").stdout.replace("nothing", "Nothing")
+
+
+def test_every_command_has_a_purpose() -> None:
+    assert commands() - {name for names in PANELS.values() for name in names} == set()
+
+
+def completed(home: pathlib.Path, words: str) -> list[str]:
+    number = str(len(words.split()) - 1)
+    environment = {
+        "COMP_WORDS": words,
+        "COMP_CWORD": number,
+        "_RMQLAB_COMPLETE": "complete_bash",
+        "RMQLAB_HOME": str(home),
+    }
+    program = "from rmqlab.cluster.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_the_shell_completes_targets_and_clusters(up: pathlib.Path) -> None:
+    assert completed(up, "rmqlab kill broker-a") == ["broker-a", "broker-a:master", "broker-a:slave", "broker-a:*"]
+    assert completed(up, "rmqlab status --name d") == ["default"]
+    assert completed(up, "rmqlab kill --name other b") == []
+
+
+def test_a_mark_is_in_the_logs_of_all_and_an_event(up: pathlib.Path) -> None:
+    marked = run(up, "mark", "before", "the\x1b[31m cut", "--json")
+    assert json.loads(marked.stdout) == ["namesrv-1", "broker-a"]
+    event = json.loads(run(up, "events", "-l", "1", "--json").stdout)
+    assert (event["kind"], event["text"]) == ("marked", "before the\\x1b[31m cut")
+    assert run(up, "wait", "ready").exit_code == 0  # after an exchange with each node, it has read the mark
+    for node in ("supervisor", "namesrv-1", "broker-a"):
+        assert "mark: before the" in run(up, "logs", node, "-l", "500").stdout
+    for wrong in ("", "x" * 201):
+        refused = run(up, "mark", wrong)
+        assert (refused.exit_code, "expected 1 to 200" in refused.stderr) == (2, True)
+
+
+def test_workloads_without_a_terminal_print_what_went_wrong_and_counts(up: pathlib.Path) -> None:
+    lines = run(up, "produce", "-c", "3", "-r", "0").stdout.splitlines()
+    assert lines[-1] == "sent 3  SEND_OK 3"
+    assert not any(" sent #" in line for line in lines)
+    every = run(up, "produce", "-c", "3", "-r", "0", "--all").stdout
+    assert every.count(" sent #") == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: signal.Signals) -> None:
+    environment = {**os.environ, "RMQLAB_HOME": str(up)}
+    words = [sys.executable, "-m", "rmqlab.cluster", "produce", "--all", "-r", "20"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "SEND_OK" not in (line := process.stdout.readline()):
+            assert line, "it ended too early"
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait(60) == 0
+    assert rest.splitlines()[-1].startswith("sent ")
+
+
+def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    assert "start one with: rmqlab up" in run(tmp_path, "ls").stdout
+    assert run(tmp_path, "status").exit_code == 1, "an unknown cluster"
+    assert run(home, "up", "--slaves", "0", "--detach", "--name", "shop").exit_code == 0
+    found = {cluster["name"]: cluster for cluster in json.loads(run(home, "ls", "--json").stdout)}
+    assert found["shop"]["state"] == "running"
+    assert found["shop"]["supervisor_pid"] > 0
+    assert run(home, "down", "--name", "shop").exit_code == 0
+    listed = run(home, "ls").stdout.splitlines()
+    assert any(line.split()[:3] == ["shop", "stopped", "2"] for line in listed)
+    shown = run(home, "status", "--name", "shop")
+    assert (shown.exit_code, shown.stderr) == (3, "")
+    assert "rmqlab up --name shop --detach" in shown.stdout
+    document: dict[str, Any] = json.loads(run(home, "status", "--name", "shop", "--json").stdout)
+    assert (document["state"], document["supervisor_pid"]) == ("stopped", None)
+    (broker,) = (node for node in document["nodes"] if node["kind"] == "broker")
+    assert broker["size"] > 0
+
+
+def test_a_damaged_record_hides_no_other_cluster(home: pathlib.Path) -> None:
+    (home / "broken").mkdir()
+    (home / "broken" / "cluster.json").write_text("{")
+    assert run(home, "ls").exit_code == 0
+
+
+@pytest.mark.parametrize("columns", [60, 44])
+def test_a_narrow_terminal_keeps_the_states(up: pathlib.Path, columns: int) -> None:
+    lines = run(up, "status", COLUMNS=str(columns)).stdout.splitlines()
+    assert any(line.startswith("broker-a") and " ready" in line for line in lines)
+
+
+def test_no_color_is_obeyed(up: pathlib.Path) -> None:
+    environment = {**os.environ, "RMQLAB_HOME": str(up), "FORCE_COLOR": "1", "NO_COLOR": "1"}
+    words = [sys.executable, "-m", "rmqlab.cluster", "status"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    assert "\x1b[3" not in done.stdout
