@@ -42,8 +42,8 @@ simulated: $(VENV)/.ready   ## long runs on simulated machines: 200 seeds played
 
 # New seeds begin at the present second, so each run plays others. What breaks prints the command that draws it again.
 HUNT := $(BIN)/rmqlab hunt --profile hardened --short --jobs 2 --no-replay
-hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=300 fixed ones, and new ones for a minute
-	$(HUNT) --seeds $(or $(SEEDS),300)
+hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=200 fixed ones, and new ones for a minute
+	$(HUNT) --seeds $(or $(SEEDS),200)
 	$(HUNT) --minutes 1 --first-seed $$(date +%s)
 
 rediscovery: $(VENV)/.ready ## a hunt of 15 minutes on the 4.9 profile must name 10 of its flaws
