@@ -58,7 +58,7 @@ for outcome in sorted({row.outcome for row in sends}):
     axes.bar(list(bars), list(bars.values()), width=1, align="edge", bottom=bottoms, label=outcome)
     below |= {second: below[second] + count for second, count in bars.items()}
 for number, (target, start, end) in enumerate(outages[:1]):
-    axes.axvspan(start, end, alpha=0.15, color="red", label=f"no writes to {target}" if number == 0 else None)
+    axes.axvspan(start, end, alpha=0.15, color="red", zorder=0, label=f"no writes to {target}" if number == 0 else None)
 axes.set(title=f"{run}: sends per second, {lost_count} lost", xlabel="seconds after the first send", ylabel="sends")
 axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
 figure.savefig(picture, dpi=120)
