@@ -100,7 +100,8 @@ async def _serve(
 async def _listening(control: str | None) -> AsyncIterator["ControlApi | None"]:
     """Listen for the control API. UpFailedError.
 
-    Before any node starts: an address that is taken must not cost a start."""
+    Before any node starts: an address that is taken must not cost a start.
+    """
     if control is None:
         yield None
         return

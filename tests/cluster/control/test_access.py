@@ -1,5 +1,7 @@
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,12 @@ def test_the_file_of_address_and_token_is_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text() == f'{{"url": "{access.url}", "token": "{"t" * 20}"}}\n'
     assert "t" * 20 not in repr(access)
+
+
+def test_without_the_option_nothing_of_the_control_api_is_loaded() -> None:
+    program = (
+        "import sys, rmqlab.cluster.__main__, rmqlab.cluster.supervisor.serve\n"
+        "print([name for name in sys.modules if name == 'h11' or name.startswith('rmqlab.cluster.control')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
