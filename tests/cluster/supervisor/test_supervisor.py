@@ -89,6 +89,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
         await its.aclose()
 
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
+    supervisor.processes.lives.clear()  # it does not run yet
     await supervisor.spawn("broker-a")
     nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
     await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
