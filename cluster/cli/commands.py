@@ -7,7 +7,6 @@ A new command is one line of the table: where its function is, and the first sen
 """
 
 import importlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import typer
@@ -29,7 +28,7 @@ class Entry(NamedTuple):
     is_hidden: bool = False
 
 
-PURPOSES: Mapping[str, Mapping[str, Entry]] = {
+PURPOSES: dict[str, dict[str, Entry]] = {
     "Clusters": {
         "up": Entry(f"{_CLI}.up:up", "Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`)."),
         "down": Entry(f"{_CLI}.up:down", "Stop a cluster in order."),
@@ -80,10 +79,10 @@ PURPOSES: Mapping[str, Mapping[str, Entry]] = {
     },
     "Load": {
         "produce": Entry(
-            f"{_CLI}.work:produce", "Send messages from a process of the cluster, and print the outcome of each."
+            f"{_CLI}.work:produce", "Send messages from a process of the cluster, and count their outcomes."
         ),
         "consume": Entry(
-            f"{_CLI}.work:consume", "Consume a topic in a cluster process, and print deliveries, pulls and commits."
+            f"{_CLI}.work:consume", "Consume a topic in a process of the cluster, and count the deliveries."
         ),
     },
     "What operators do": {
@@ -104,7 +103,7 @@ PURPOSES: Mapping[str, Mapping[str, Entry]] = {
         ),
         "wipe-write-perm": Entry(
             f"{_OPERATE}.permissions:wipe_write_perm",
-            "Let producers avoid a broker name: remove its write permission at all name servers.",
+            "Let producers avoid a broker: remove its write permission at all name servers.",
         ),
         "add-write-perm": Entry(f"{_OPERATE}.permissions:add_write_perm", "Undo wipe-write-perm."),
     },
@@ -168,12 +167,13 @@ class CommandTable(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, entry in COMMANDS.items():
-            self.add_command(LazyCommand(name, entry))
+        for commands in PURPOSES.values():
+            for name, entry in commands.items():
+                self.add_command(LazyCommand(name, entry))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- click's form
         """Write a section for each purpose. Long summaries are wrapped, never cut."""
-        width = max(map(len, COMMANDS))
+        width = max(map(len, self.commands))
         for purpose, commands in PURPOSES.items():
             with formatter.section(purpose):
                 formatter.write_dl(

@@ -22,6 +22,7 @@ from rmqlab.runtime.control import (
     CONTROL,
     Event,
     Hello,
+    LogMark,
     Message,
     Ready,
     RulesSet,
@@ -37,7 +38,7 @@ FACTS = {"fact": [{"fact": ["", 0, 0.5, True, None, b"", ()]}]}
 NO_RULES = NodeRules().to_plain()
 MESSAGES: tuple[Message, ...] = (
     Hello("", 0), Ready(FACTS), Stopping(), Event(0, "", FACTS), SnapshotRequest(0), Snapshot(0, FACTS),
-    SetRules(0, NO_RULES), RulesSet(0),
+    SetRules(0, NO_RULES), RulesSet(0), LogMark(""),
 )  # fmt: skip
 BODIES: tuple[type[Body], ...] = (
     ConsumerOffsets, DataVersion, DelayOffsets, KVTable, RegisterBrokerBody, SubscriptionGroupWrapper,

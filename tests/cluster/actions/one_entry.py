@@ -52,7 +52,7 @@ def add_entry() -> None:
     entry.__set_name__(table.NodeActions, "cut_off")
     table.NodeActions.cut_off = entry  # type: ignore[attr-defined]
     table.ACTIONS = {**table.ACTIONS, entry.name: entry}
-    commands.COMMANDS[entry.name] = commands.Entry(commands.ACTION, entry.help)
+    commands.PURPOSES["Act on nodes"][entry.name] = commands.Entry(commands.ACTION, entry.help)
 
 
 def use_blocking_api() -> None:

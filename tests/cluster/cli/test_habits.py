@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.cli.panels import PANELS
+from rmqlab.cluster.cli.commands import PURPOSES
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +32,14 @@ def up(home: pathlib.Path) -> Iterator[pathlib.Path]:
     run(home, "down")
 
 
-def commands() -> set[str]:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    return {name for name, command in group.commands.items() if not command.hidden}
-
-
 def test_help_is_grouped_and_not_cut(home: pathlib.Path) -> None:
     shown = run(home, "-h", COLUMNS="60", TERMINAL_WIDTH="60")
     assert shown.exit_code == 0
     assert "..." not in shown.stdout.partition("\n")[2], "a cut summary"
     assert [line for line in shown.stdout.splitlines() if line.endswith(":") and line[0] != " "] == [
-        *("Options:", *(f"{title}:" for title in PANELS)),
+        *("Options:", *(f"{title}:" for title in PURPOSES)),
     ]
     assert "Nothing is flushed" in run(home, "kill", "-h").stdout.replace("nothing", "Nothing")
-
-
-def test_every_command_has_a_purpose() -> None:
-    assert commands() - {name for names in PANELS.values() for name in names} == set()
 
 
 def completed(home: pathlib.Path, words: str) -> list[str]:
