@@ -10,6 +10,7 @@ mark = LABEL                                      label this moment, in all logs
 probe = TARGET                                    send a message directly to a broker, and record its reply
 transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
 resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
+run = ["COMMAND", "ARGUMENT", ...]                run a command, with `--allow-commands` only
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
 
@@ -27,6 +28,7 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
+from rmqlab.cluster.scenario.external import VERB, CommandLine, read_command, run_command
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
@@ -50,6 +52,8 @@ class StepContext:
     """Tasks that run beside the steps."""
     on_line: Callable[[str], object]
     """Called with a line for each random fault."""
+    within: float = model.WAIT_SECONDS
+    """Limit of the current step."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
@@ -220,6 +224,10 @@ async def _resend(context: StepContext, targets: str | tuple[str, ...], _label: 
                 supervisor.record(node.name, "resent", **one.as_json())
 
 
+async def _run_command(context: StepContext, command: CommandLine, label: str) -> None:
+    await run_command(context.cluster, command, label, context.within)
+
+
 async def _take_measure(context: StepContext, argument: tuple[str, str], label: str) -> None:
     target, path = argument
     for node in context.cluster.supervisor.find(target):
@@ -244,5 +252,6 @@ VERBS: Mapping[str, Verb] = {
     "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
     "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),
+    VERB: Verb(read_command, _run_command, ""),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
 }

@@ -16,7 +16,7 @@ from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.topology import NodeKind
-from rmqlab.faults import describe_fault, fault_values
+from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry
 
@@ -102,6 +102,7 @@ class Player:
                 self._acted_at = self.now
                 self.on_line(self._line(step))
                 self._record(number, step.label, f"{step.action.verb} {_plain(step.action.argument)}")
+                context.within = step.within
                 await VERBS[step.action.verb].run(context, step.action.argument, step.label)
             elif step.label:
                 self._record(number, step.label, "")
@@ -158,4 +159,4 @@ def _plain(argument: Any) -> str:
         return " ".join(map(str, argument))
     if isinstance(argument, RandomFaults):
         return describe_random(argument)
-    return describe_fault(fault_values(argument)) if attrs.has(type(argument)) else str(argument)
+    return describe_fault(fault_values(argument)) if isinstance(argument, Fault) else str(argument)
