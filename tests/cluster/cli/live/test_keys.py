@@ -111,9 +111,9 @@ def test_i_ends_the_isolation_that_i_began_and_h_ends_all_faults(document: Docum
     assert press(Selection("broker-a-s"), "i", document)[1] == Act("isolate", "broker-a-s")
     assert press(Selection(), "h", document)[1] == Heal(("f1", "f2"))
     assert state_of(document["nodes"][1], document["faults"]) == "isolated"
+    assert state_of(document["nodes"][2], document["faults"]) == "ready"
     document["faults"][0]["target"] = "namesrv-9,broker-a:*"
     assert state_of(document["nodes"][2], document["faults"]) == "isolated"
-    assert state_of(document["nodes"][2], document["faults"]) == "ready"
 
 
 def test_q_quits(document: Document) -> None:
