@@ -92,7 +92,9 @@ async def run_command(cluster: Cluster, command: CommandLine, label: str, second
         ended_in_time = process.returncode is not None
         if not ended_in_time:
             await _end_group(process)
-    supervisor.record("", "command_ended", command_line=str(command), status=process.returncode, output=output.name)
+    supervisor.record(
+        "", "command_ended", command_line=str(command), exit_status=process.returncode, output=output.name
+    )
     if not ended_in_time:
         raise CommandError(f"{command}: still ran after {seconds:g} s, and was ended; output: {output}")
     if process.returncode != 0:

@@ -53,7 +53,7 @@ NODES = (
         "An external command of a scenario step has ended.",
         {
             "command_line": text("the command and its arguments"),
-            "status": count("its exit status; negative: the signal that ended it"),
+            "exit_status": count("its exit status; negative: the signal that ended it"),
             "output": text("the file in `commands` of the run directory"),
         },
     ),

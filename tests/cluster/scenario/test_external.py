@@ -60,7 +60,7 @@ async def test_its_output_and_status_are_kept_and_it_knows_the_cluster(cluster: 
     output = tmp_path / "commands" / "01-check-it-all.log"
     assert output.read_text() == f"127.77.1.1:9876 {tmp_path} \n"
     (event,) = cluster.supervisor.events
-    assert (event["kind"], event["status"], event["output"]) == ("command_ended", 0, output.name)
+    assert (event["kind"], event["exit_status"], event["output"]) == ("command_ended", 0, output.name)
 
 
 async def test_another_status_fails_the_step(cluster: Any, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_one_that_takes_too_long_is_ended_with_its_group(cluster: Any, tmp
     with pytest.raises(CommandError, match="still ran after 3 s"):
         await run_command(cluster, python(GRANDCHILD), "slow", 3)
     await until(lambda: is_gone(output))
-    assert cluster.supervisor.events[0]["status"] < 0
+    assert cluster.supervisor.events[0]["exit_status"] < 0
 
 
 async def test_a_cancelled_run_ends_it(cluster: Any, tmp_path: Path) -> None:
