@@ -24,6 +24,7 @@ from rmqlab.cluster.scenario.catalogue import (
     large_dir,
     list_scenarios,
 )
+from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
@@ -106,6 +107,9 @@ def run(
     simulated: Annotated[
         bool, typer.Option("--simulated", help="On virtual time, in one process: fast, and the same with each seed.")
     ] = False,
+    allow_commands: Annotated[
+        bool, typer.Option("--allow-commands", help="Let steps run external commands, with your rights.")
+    ] = False,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
         bool, typer.Option("--attach", help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
@@ -134,6 +138,7 @@ def run(
         "seed": seed,
         "promote_after": promote_after,
         "mode": mode,
+        "allows_commands": allow_commands,
     }
     options["keeps_stores"] = True if keep_stores else None
     raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach, is_simulated=simulated))
@@ -204,6 +209,7 @@ def _run_once(
     try:
         text = path.read_text(encoding="utf-8")
         scenario = load_scenario(path)
+        check_commands(scenario, is_allowed=options.get("allows_commands", False), is_simulated=is_simulated)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)
         for settings in sets_to_try(played.cluster):

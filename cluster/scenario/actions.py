@@ -13,6 +13,7 @@ resend = TARGET                                   send again what a slave cut fr
 add = "group", "slave GROUP" or "nameserver"      add nodes to the cluster, and wait until they are ready
 remove = TARGET or [TARGETS]                      stop nodes and take them out of the cluster; `broker-b:*` is a group
 change-settings = {target = TARGET, KEY = VALUE}  settings of brokers from their next start on
+run = ["COMMAND", "ARGUMENT", ...]                run a command, with `--allow-commands` only
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 create-topic, update-group, ...                   what operators do: see `rmqlab.cluster.scenario.operations`
 """
@@ -31,6 +32,7 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
+from rmqlab.cluster.scenario.external import VERB, CommandLine, read_command, run_command
 from rmqlab.cluster.scenario.operations import ACTIONS as OPERATOR_ACTIONS
 from rmqlab.cluster.scenario.operations import Operation, OperatorAction, operate
 from rmqlab.cluster.scenario.probe import send_straight
@@ -58,6 +60,8 @@ class StepContext:
     """Tasks that run beside the steps."""
     on_line: Callable[[str], object]
     """Called with a line for each random fault."""
+    within: float = model.WAIT_SECONDS
+    """Limit of the current step."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
@@ -270,6 +274,10 @@ async def _resend(context: StepContext, targets: str | tuple[str, ...], _label: 
                 supervisor.record(node.name, "resent", **one.as_json())
 
 
+async def _run_command(context: StepContext, command: CommandLine, label: str) -> None:
+    await run_command(context.cluster, command, label, context.within)
+
+
 async def _take_measure(context: StepContext, argument: tuple[str, str], label: str) -> None:
     target, path = argument
     for node in context.cluster.supervisor.find(target):
@@ -305,6 +313,7 @@ VERBS: Mapping[str, Verb] = {
     "add": Verb(_addition, _add, "addition"),
     "remove": Verb(_names, _remove, "targets", Targets.NODES),
     "change-settings": Verb(_settings_change, _change_settings, "settings", Targets.BROKERS),
+    VERB: Verb(read_command, _run_command, ""),
     "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
     **{name: _verb_of_operator(name, action) for name, action in OPERATOR_ACTIONS.items()},
 }

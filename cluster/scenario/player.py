@@ -102,6 +102,7 @@ class Player:
                 self._acted_at = self.now
                 self.on_line(self._line(step))
                 self._record(number, step.label, f"{step.action.verb} {_plain(step.action.argument)}")
+                context.within = step.within
                 await VERBS[step.action.verb].run(context, step.action.argument, step.label)
             elif step.label:
                 self._record(number, step.label, "")

@@ -18,6 +18,7 @@ import trio
 import rmqlab
 from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.history import history_lines
 from rmqlab.cluster.scenario.judge import Allowance, Judged, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
@@ -48,8 +49,6 @@ DISTURBING_SECONDS = 0.5
 ROUNDED_SECONDS = 0.002
 """Real seconds by which a timer may be early, or a time in whole milliseconds too short."""
 _TICK_SECONDS = 0.02
-
-
 REPLICAS = 3
 
 
@@ -72,6 +71,8 @@ class Options:
     """`dledger` plays it on DLedger groups of three; None for the scenario's own mode."""
     promote_after: float | None = None
     """Cluster seconds after which an operator promotes a slave of a master that is away; None for no operator."""
+    allows_commands: bool = False
+    """Whether steps may run external commands."""
 
 
 @attrs.frozen(kw_only=True)
@@ -189,13 +190,12 @@ async def run_scenario(
 ) -> Run:
     """Run a scenario and judge it.
 
-    BindingError, before anything starts, for one that cannot be played.
-
-    Also raises the errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
+    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
     with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
     function of what is waited for; `ready` is called when the cluster is, before the first step.
     """
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
+    check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)
     seed = draw_seed() if options.seed is None else options.seed
     played = seed_faults(scenario.under_profile(options.profile), seed)
     rate = 1.0 if host.is_simulated else options.rate or played.cluster.rate
@@ -310,6 +310,7 @@ class _Record:
         words += ["--profile", options.profile] if options.profile != "4.9" else []
         words += ["--mode", options.mode] if options.mode is not None else []
         words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
+        words += ["--allow-commands"] if options.allows_commands else []
         return shlex.join(words)
 
     def begin(self) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from rmqlab.cluster.supervisor.nodelink import NodeLink
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.printable import printable
@@ -33,14 +34,13 @@ async def mark_logs(supervisor: Supervisor, text: str) -> list[str]:
     log.info("mark: %s", text)
     marked: list[str] = []
 
-    async def send(name: str) -> None:
-        link = supervisor.processes.links[name]
+    async def send(name: str, link: NodeLink) -> None:
         with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             with trio.move_on_after(real_seconds(SEND_SECONDS)):
                 await link.mark(text)
                 marked.append(name)
 
     async with trio.open_nursery() as nursery:
-        for name in supervisor.processes.links:
-            nursery.start_soon(send, name)
+        for name, link in supervisor.processes.links.items():
+            nursery.start_soon(send, name, link)
     return [name for name in supervisor.nodes if name in marked]

@@ -13,7 +13,7 @@ from rmqlab.faults.specification import TargetedFault
 class Isolation(TargetedFault):
     """Blackholes both ways between a node and all others.
 
-    They include peers outside, and peers that start later.
+    They include peers outside, and peers that start later. Several targets still reach each other.
     """
 
     family = "isolate"

@@ -107,11 +107,19 @@ class Roles:
         return spans
 
     def nodes_meant(self, target: str, at: int) -> list[str]:
-        """Return the nodes of a target such as `broker-a-s` or `broker-a:slave` at a time."""
-        broker, colon, role = target.partition(":")
+        """Return the nodes of a target such as `broker-a-s` or `broker-a:slave` at a time.
+
+        Commas or spaces separate several targets.
+        """
+        names = (name for word in target.replace(",", " ").split() for name in self._nodes_of(word, at))
+        return list(dict.fromkeys(names))
+
+    def _nodes_of(self, word: str, at: int) -> list[str]:
+        broker, colon, role = word.partition(":")
         if not colon:
-            return [target]
-        return [span.node for span in self._of(broker) if span.covers(at) and span.is_master == (role == "master")]
+            return [word]
+        members = [span for span in self._of(broker) if span.covers(at)]
+        return [span.node for span in members if role == "*" or span.is_master == (role == "master")]
 
     @functools.cached_property
     def pairs(self) -> tuple[Pair, ...]:

@@ -135,3 +135,19 @@ def test_keys_of_one_batch_that_share_a_slot_are_chained(full_slots: StoreConfig
     for number in range(30):
         assert len(store.query("orders", f"C00002020D4B4E0E2F2A65D1{number:08X}", 9, 0, 2**62).buffers) == 1
     store.close()
+
+
+def test_records_of_one_size_may_have_parts_of_other_sizes(tmp_path: Path) -> None:
+    """What one body has more, its properties have less."""
+    shared = shared_message("", "10.0.0.1")
+    items = [BatchItem(b"ab", b"KEYS\x01kl", 0), BatchItem(b"abc", b"KEYS\x01k", 0)]
+    by_batch, by_one = (
+        MessageStore.open(small_config(tmp_path / name), now_millis=ManualClock()) for name in ("batch", "singles")
+    )
+    assert by_batch.put_batch(shared, Batch.of(items)).is_stored
+    for message in one_by_one(shared, items):
+        by_one.put(message)
+    batch_files, one_files = content(by_batch.config), content(by_one.config)
+    by_batch.close()
+    by_one.close()
+    assert batch_files == one_files

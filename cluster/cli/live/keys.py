@@ -8,6 +8,7 @@ import attrs
 
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, liveness_of
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.supervisor.targets import target_words
 
 Document = Mapping[str, Any]
 
@@ -217,5 +218,6 @@ def _fault_on(node: Document, kind: str, faults: Sequence[Document]) -> Document
     """Return the fault of this type that names this node, if one is in force."""
     planned = node.get("planned") or node  # targets are names of the cluster's record
     group, role = group_of(node), "slave" if planned["broker_id"] else "master"
-    targets = (node["name"], f"{group}:{role}") if node["kind"] == "broker" else (node["name"],)
-    return next((fault for fault in faults if fault["type"] == kind and fault["target"] in targets), None)
+    names = {node["name"]} | ({f"{group}:{role}", f"{group}:*"} if node["kind"] == "broker" else set())
+    of_kind = (fault for fault in faults if fault["type"] == kind)
+    return next((fault for fault in of_kind if names & {*target_words(fault["target"])}), None)

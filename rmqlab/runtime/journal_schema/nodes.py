@@ -59,6 +59,16 @@ NODES = (
         {"text": text("of the mark")},
     ),
     EventType(
+        "command_ended",
+        "supervisor",
+        "An external command of a scenario step has ended.",
+        {
+            "command_line": text("the command and its arguments"),
+            "exit_status": count("its exit status; negative: the signal that ended it"),
+            "output": text("the file in `commands` of the run directory"),
+        },
+    ),
+    EventType(
         "control_error", "supervisor", "A process sent an invalid message on its control channel.", {"reason": ERROR}
     ),
     EventType(

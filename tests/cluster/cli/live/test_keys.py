@@ -112,6 +112,8 @@ def test_i_ends_the_isolation_that_i_began_and_h_ends_all_faults(document: Docum
     assert press(Selection(), "h", document)[1] == Heal(("f1", "f2"))
     assert state_of(document["nodes"][1], document["faults"]) == "isolated"
     assert state_of(document["nodes"][2], document["faults"]) == "ready"
+    document["faults"][0]["target"] = "namesrv-9,broker-a:*"
+    assert state_of(document["nodes"][2], document["faults"]) == "isolated"
 
 
 def test_q_quits(document: Document) -> None:

@@ -1,0 +1,129 @@
+"""External commands as steps of scenarios."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from rmqlab.cluster.scenario.external import (
+    CommandError,
+    CommandLine,
+    NotAllowedError,
+    check_commands,
+    read_command,
+    run_command,
+)
+from rmqlab.cluster.scenario.model import Action, Scenario, Step
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+
+LONG = 60.0
+
+
+@attrs.define
+class FakeSupervisor:
+    """As much of a supervisor as a command needs."""
+
+    directory: Any
+    events: list[dict[str, Any]] = attrs.field(factory=list)
+
+    def record(self, _node: str, kind: str, **fields: Any) -> None:
+        self.events.append({"kind": kind, **fields})
+
+
+@attrs.frozen
+class Directory:
+    path: Path
+
+
+@attrs.frozen
+class FakeCluster:
+    supervisor: FakeSupervisor
+    namesrv_addr: str = "127.77.1.1:9876"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Any:
+    return FakeCluster(FakeSupervisor(Directory(tmp_path)))
+
+
+def python(program: str) -> CommandLine:
+    return CommandLine((sys.executable, "-c", program))
+
+
+async def test_its_output_and_status_are_kept_and_it_knows_the_cluster(cluster: Any, tmp_path: Path) -> None:
+    program = "import os, sys; print(os.environ['NAMESRV_ADDR'], os.environ['RMQLAB_RUN_DIR'], sys.stdin.read())"
+    await run_command(cluster, python(program), "check it/all", LONG)
+    output = tmp_path / "commands" / "01-check-it-all.log"
+    assert output.read_text() == f"127.77.1.1:9876 {tmp_path} \n"
+    (event,) = cluster.supervisor.events
+    assert (event["kind"], event["exit_status"], event["output"]) == ("command_ended", 0, output.name)
+
+
+async def test_another_status_fails_the_step(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match=r"exit status 7; output: .*01-python"):
+        await run_command(cluster, python("import sys; print('why', file=sys.stderr); sys.exit(7)"), "", LONG)
+    (output,) = (tmp_path / "commands").iterdir()
+    assert output.read_text() == "why\n"
+
+
+async def test_a_missing_program_is_named(cluster: Any) -> None:
+    with pytest.raises(CommandError, match=r"no-such-program x: .*No such file"):
+        await run_command(cluster, CommandLine(("no-such-program", "x")), "", LONG)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(LONG):
+        while not holds():  # noqa: ASYNC110 -- nobody would set an event
+            await trio.sleep(0.01)
+
+
+def is_gone(output: Path) -> bool:
+    """True if the process whose id was printed has ended."""
+    stat = Path(f"/proc/{int(output.read_text())}/stat")
+    return not stat.exists() or stat.read_text().split()[2] == "Z"
+
+
+GRANDCHILD = """
+import subprocess
+child = subprocess.Popen(["sleep", "1000"])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+async def test_one_that_takes_too_long_is_ended_with_its_group(cluster: Any, tmp_path: Path) -> None:
+    output = tmp_path / "commands" / "01-slow.log"
+    with pytest.raises(CommandError, match="still ran after 3 s"):
+        await run_command(cluster, python(GRANDCHILD), "slow", 3)
+    await until(lambda: is_gone(output))
+    assert cluster.supervisor.events[0]["exit_status"] < 0
+
+
+async def test_a_cancelled_run_ends_it(cluster: Any, tmp_path: Path) -> None:
+    output = tmp_path / "commands" / "01-slow.log"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run_command, cluster, python(GRANDCHILD), "slow", LONG)
+        await until(lambda: output.exists() and output.read_text().endswith("\n"))
+        nursery.cancel_scope.cancel()
+    await until(lambda: is_gone(output))
+
+
+@pytest.mark.parametrize("value", ["make test", [], [""], ["make", 3], {"command": ["make"]}])
+def test_another_form_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="expected an array of a command and its arguments"):
+        read_command(value)
+
+
+def test_it_needs_permission_and_real_time() -> None:
+    step = Step(action=Action("run", CommandLine(("make", "test"))))
+    scenario = Scenario(name="x", claim="x", cluster=ClusterSpec(name="x"), steps=(step,))
+    check_commands(scenario, is_allowed=True, is_simulated=False)
+    check_commands(attrs.evolve(scenario, steps=()), is_allowed=False, is_simulated=True)
+    with pytest.raises(NotAllowedError, match="make test: commands run only with --allow-commands"):
+        check_commands(scenario, is_allowed=False, is_simulated=False)
+    with pytest.raises(NotAllowedError, match="cannot reach a simulated cluster"):
+        check_commands(scenario, is_allowed=True, is_simulated=True)
