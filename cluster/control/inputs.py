@@ -32,7 +32,7 @@ _CHARACTERS = "[%|a-zA-Z0-9_-]"
 _TOPIC_PATTERN = f"{_CHARACTERS}{{1,{MAX_TOPIC_LENGTH}}}"
 TOPIC_SCHEMA: Schema = {"type": "string", "pattern": f"^{_TOPIC_PATTERN}$"}
 GROUP_SCHEMA: Schema = {"type": "string", "pattern": f"^{_CHARACTERS}{{1,{MAX_GROUP_LENGTH}}}$"}
-"""Of names in queries and paths. Not checked here: the errors of operations say more."""
+"""For the document only: operations check the names, and their errors say more."""
 
 
 class Input(Protocol):
@@ -195,7 +195,7 @@ _OfTopic = Annotated[
 class Listing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Which topics or groups to return."""
 
-    all: Annotated[bool, msgspec.Meta(description="As `--all`: those of RocketMQ, too.")] = False
+    all: Annotated[bool, msgspec.Meta(description="As `--all`: also those of RocketMQ itself.")] = False
 
 
 class Lag(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -169,7 +169,7 @@ def test_events_arrive_while_the_cluster_runs(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def shop(lab: Lab) -> None:
-    """20 messages in `orders`, consumed by the group `shop`, and a slave that has copied the topic."""
+    """Send 20 messages to `orders`, and consume them as the group `shop`."""
     assert lab.ask("POST", "/v1/wait", {"condition": "route-has broker-a"})[0] == 200
     made = rmqlab("produce", "-n", NAME, "-t", "orders", "--count", "20", "--rate-per-second", "0")
     assert made.exit_code == 0, made.output
@@ -197,7 +197,7 @@ def test_what_operators_read_is_what_their_command_prints(lab: Lab, path: str, w
     command = rmqlab(*words.split(), "-n", NAME, "--json")
     status, document = lab.ask("GET", path)
     assert (status, _without_rate(document)) == (200, _without_rate(json.loads(command.stdout)))
-    assert "orders" in command.stdout or "shop" in command.stdout
+    assert "broker-a" in command.stdout
     assert ("TBW102" in command.stdout or "CID_" in command.stdout) == ("--all" in words)
 
 

@@ -10,6 +10,7 @@ from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.control.outputs import Fault
 from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.session import Operator
 from tests.cluster.control.conftest import TOKEN, Api, request_bytes
 
@@ -216,6 +217,6 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
         await trio.sleep_forever()
 
     monkeypatch.setattr(reads, "READ_SECONDS", 0.01)
-    monkeypatch.setattr(endpoints.groups, "all_lags", ask_for_ever)
+    monkeypatch.setattr(groups, "all_lags", ask_for_ever)
     got = await api.ask("GET", "/v1/lag")
     assert (got.status, got.error["message"]) == (502, "no result within 0.01 s")
