@@ -28,8 +28,8 @@ from rmqlab.cluster.control.messages import (
     reject,
 )
 from rmqlab.cluster.control.openapi import openapi_document
-from rmqlab.cluster.control.reads import NotFoundError, ReadFailedError
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, UnknownNameError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
@@ -109,19 +109,19 @@ class ControlApp:
             case Rejected():
                 return exc.response
             case UnknownTargetError():
-                field = next((name for name in ("target", "node", "condition") if name in arguments), None)
+                field = next((name for name in ("target", "condition") if name in arguments), None)
                 return error_response(404, "unknown_target", text, field=field)
             case UnknownConditionError():
                 return error_response(422, "unknown_condition", text, field="condition")
-            case FaultError():
+            case FaultError() | InvalidOperationError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():
                 return error_response(404, "not_found", text, field="metric" if arguments.get("metric") else None)
-            case NotFoundError():
+            case UnknownNameError():
                 return error_response(404, "not_found", text)
             case WrongStateError():
                 return error_response(409, "wrong_state", text, possible=self._possible(arguments.get("target")))
-            case NodeFailedError() | ReadFailedError():
+            case NodeFailedError() | OperationError():
                 return error_response(502, "node_failed", text)
             case ForkServerGoneError():
                 return error_response(503, "stopping", text)

@@ -32,7 +32,7 @@ class Endpoint:
     query: Input | None = None
     body: Input | None = None
     returns: Any
-    """The class of the document in `outputs`, or of an item of the stream."""
+    """The type of the document, or of an item of the stream."""
     failures: tuple[int, ...] = ()
     """Statuses beside those that every endpoint has."""
     is_stream: bool = False

@@ -10,14 +10,16 @@ import trio
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.control import inputs, outputs, reads
+from rmqlab.cluster.control import inputs, outputs
 from rmqlab.cluster.control.endpoint import Arguments, Endpoint
 from rmqlab.cluster.control.inputs import FaultValues, Fields
 from rmqlab.cluster.control.judging import judge
-from rmqlab.cluster.control.messages import SendItem
+from rmqlab.cluster.control.messages import SendItem, reject
+from rmqlab.cluster.control.reads import read
 from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.operate import groups, offsets, topics
+from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.supervisor.commandserver import HANDLERS
-from rmqlab.cluster.supervisor.topology import NodeKind
 
 _JUDGES = trio.CapacityLimiter(1)
 """Judgements at the same time: each reads all journals and stores."""
@@ -44,7 +46,7 @@ async def _heal(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
     fault_id = arguments["id"]
     if fault_id not in cluster.supervisor.faults.active.by_id:
         known = ", ".join(cluster.supervisor.faults.active.by_id) or "none"
-        raise reads.NotFoundError(f"no fault {fault_id!r} in force; in force: {known}")
+        reject(404, "not_found", f"no fault {fault_id!r} in force; in force: {known}")
     return (await HANDLERS["heal"](cluster, {"ids": [fault_id]}, send))[0]
 
 
@@ -58,24 +60,37 @@ async def _check(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any
 
 
 async def _topics(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    if arguments["node"] is None:
-        return await reads.topics(cluster.namesrv_addr)
-    node, *others = cluster.supervisor.find(arguments["node"])
-    if others or node.kind is not NodeKind.BROKER:
-        inputs.invalid("expected one broker", field="node")
-    return await reads.topics_of_broker(cluster.namesrv_addr, node.address)
+    async def operation(operator: Operator) -> topics.Topics:
+        found = await topics.list_topics(operator)
+        return found if arguments["all"] else found.of_applications()
+
+    return await read(cluster.namesrv_addr, operation)
 
 
 async def _route(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await reads.route(cluster.namesrv_addr, arguments["topic"])
+    return await read(cluster.namesrv_addr, lambda operator: topics.topic_route(operator, arguments["topic"]))
 
 
-async def _groups(cluster: Cluster, _arguments: Arguments, _send: SendItem) -> Any:
-    return await reads.groups(cluster.namesrv_addr)
+async def _groups(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
+    async def operation(operator: Operator) -> list[groups.Group]:
+        return [one for one in await groups.list_groups(operator) if arguments["all"] or not one.is_system]
+
+    return await read(cluster.namesrv_addr, operation)
+
+
+async def _all_lags(cluster: Cluster, _arguments: Arguments, _send: SendItem) -> Any:
+    return await read(cluster.namesrv_addr, groups.all_lags)
+
+
+async def _lag(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
+    async def operation(operator: Operator) -> list[groups.GroupLag]:
+        return [await groups.group_lag(operator, **arguments)]
+
+    return await read(cluster.namesrv_addr, operation)
 
 
 async def _offsets(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await reads.offsets(cluster.namesrv_addr, arguments["group"], arguments["topic"])
+    return await read(cluster.namesrv_addr, lambda operator: offsets.show_offsets(operator, **arguments))
 
 
 ENDPOINTS: Sequence[Endpoint] = (
@@ -158,38 +173,58 @@ ENDPOINTS: Sequence[Endpoint] = (
         name="topics",
         method="GET",
         path="/v1/topics",
-        summary="The topics that the nameserver in use knows, or those that one broker has.",
+        summary="The topics, with their queues and permission at each broker: `rmqlab topics list`.",
         call=_topics,
-        query=Fields(inputs.Topics),
-        returns=outputs.Topics,
+        query=Fields(inputs.Listing),
+        returns=topics.Topics,
         failures=(502,),
     ),
     Endpoint(
         name="topic_route",
         method="GET",
         path="/v1/topics/{topic}",
-        summary="The route of a topic: its queues, and the addresses of its brokers.",
+        summary="Which brokers serve a topic: `rmqlab topics route`.",
         call=_route,
-        returns=outputs.Route,
+        returns=list[topics.RouteAt],
         failures=(502,),
     ),
     Endpoint(
         name="groups",
         method="GET",
         path="/v1/groups",
-        summary="The consumer groups of all masters.",
+        summary="The consumer groups, with their settings at each broker: `rmqlab groups list`.",
         call=_groups,
-        returns=outputs.Groups,
+        query=Fields(inputs.Listing),
+        returns=list[groups.Group],
+        failures=(502,),
+    ),
+    Endpoint(
+        name="all_lags",
+        method="GET",
+        path="/v1/lag",
+        summary="How far all consumer groups are behind: `rmqlab groups lag`.",
+        call=_all_lags,
+        returns=list[groups.GroupLag],
+        failures=(502,),
+    ),
+    Endpoint(
+        name="lag",
+        method="GET",
+        path="/v1/lag/{group}",
+        summary="How far one consumer group is behind: `rmqlab groups lag GROUP`.",
+        call=_lag,
+        query=Fields(inputs.Lag),
+        returns=list[groups.GroupLag],
         failures=(502,),
     ),
     Endpoint(
         name="offsets",
         method="GET",
         path="/v1/offsets",
-        summary="The offsets of a consumer group, and its lag in messages.",
+        summary="The committed offsets of a consumer group, at master and slaves: `rmqlab offsets show`.",
         call=_offsets,
-        query=Fields(inputs.Lag),
-        returns=outputs.Offsets,
+        query=Fields(inputs.Offsets),
+        returns=offsets.GroupOffsets,
         failures=(502,),
     ),
 )

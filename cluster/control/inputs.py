@@ -11,10 +11,11 @@ from urllib.parse import parse_qs
 import attrs
 import msgspec
 
-from rmqlab.cluster.conditions import CONDITIONS
+from rmqlab.cluster.conditions import CONDITIONS, TOPIC_KNOWN
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
 from rmqlab.faults import fault_of, near_miss
+from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text
 
 Schema = dict[str, Any]
@@ -27,6 +28,11 @@ _PLACE = re.compile(r" - at \$\.?(.*)$")
 _MISSING = re.compile(r"missing required field (.*)$")
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+_CHARACTERS = "[%|a-zA-Z0-9_-]"
+_TOPIC_PATTERN = f"{_CHARACTERS}{{1,{MAX_TOPIC_LENGTH}}}"
+TOPIC_SCHEMA: Schema = {"type": "string", "pattern": f"^{_TOPIC_PATTERN}$"}
+GROUP_SCHEMA: Schema = {"type": "string", "pattern": f"^{_CHARACTERS}{{1,{MAX_GROUP_LENGTH}}}$"}
+"""For the document only: operations check the names, and their errors say more."""
 
 
 class Input(Protocol):
@@ -155,7 +161,7 @@ class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             description="As `rmqlab wait` has it.",
             examples=["route-gone broker-a:master"],
             extra_json_schema={
-                "pattern": rf"^(ready|({'|'.join(CONDITIONS)}) [\w.:-]+)$"
+                "pattern": rf"^(ready|({'|'.join(CONDITIONS)}) [\w.:-]+|{TOPIC_KNOWN} [\w.:-]+ {_TOPIC_PATTERN})$"
             },  # not checked: see its errors
         ),
     ]
@@ -181,16 +187,28 @@ class Check(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = []
 
 
-class Topics(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whose topics to return."""
+_OfTopic = Annotated[
+    Annotated[str, msgspec.Meta(extra_json_schema=TOPIC_SCHEMA)] | None, msgspec.Meta(description="Only of this topic.")
+]
 
-    node: Annotated[
-        _Name | None, msgspec.Meta(description="A broker: a slave has a topic only once it has copied it.")
-    ] = None
+
+class Listing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which topics or groups to return."""
+
+    all: Annotated[bool, msgspec.Meta(description="As `--all`: also those of RocketMQ itself.")] = False
 
 
 class Lag(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which part of a group's progress to return."""
+
+    topic: _OfTopic = None
+
+
+class Offsets(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Whose offsets to return."""
 
-    group: Annotated[_Name, msgspec.Meta(description="The consumer group.", examples=["shop"])]
-    topic: Annotated[_Name | None, msgspec.Meta(description="Only of this topic.")] = None
+    group: Annotated[
+        Annotated[str, msgspec.Meta(extra_json_schema=GROUP_SCHEMA)],
+        msgspec.Meta(description="The consumer group.", examples=["shop"]),
+    ]
+    topic: _OfTopic = None

@@ -12,7 +12,7 @@ import msgspec
 from rmqlab.cluster.control import outputs
 from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.endpoints import ENDPOINTS, PATHS
-from rmqlab.cluster.control.inputs import Input
+from rmqlab.cluster.control.inputs import GROUP_SCHEMA, TOPIC_SCHEMA, Input
 from rmqlab.cluster.control.messages import EVENTS_TYPE, JSON_TYPE
 
 Schema = dict[str, Any]
@@ -96,8 +96,12 @@ def _error(text: str) -> Schema:
 
 
 def _path_parameters(path: str) -> Sequence[Schema]:
-    schema = {"type": "string", "minLength": 1}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in re.findall(r"{(\w+)}", path)]
+    schemas = {"topic": TOPIC_SCHEMA, "group": GROUP_SCHEMA}
+    any_text = {"type": "string", "minLength": 1}
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schemas.get(name, any_text)}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
 
 
 def _query_parameters(query: Input | None) -> Sequence[Schema]:

@@ -1,6 +1,7 @@
 """Documents that endpoints return, as typed classes for the OpenAPI document.
 
-docs/json.md describes each member.
+docs/json.md describes each member. Results of `rmqlab.cluster.operate` are documents without a class here: their own
+classes are typed.
 
 New members can be added at any time, so these classes list the members that a client can rely on.
 """
@@ -84,71 +85,6 @@ class Judgement(msgspec.Struct):
     warnings: list[str]
     violating: list[str]
     findings: dict[str, dict[str, Any]]
-
-
-class Topics(msgspec.Struct):
-    """The names of topics."""
-
-    topics: list[str]
-
-
-class QueueData(msgspec.Struct):
-    """The queues of a topic at one broker name."""
-
-    broker: str
-    read_queues: int
-    write_queues: int
-    perm: Annotated[int, msgspec.Meta(description="4 readable, 2 writable, 6 both.")]
-
-
-class Route(msgspec.Struct):
-    """The route of a topic."""
-
-    topic: str
-    queues: list[QueueData]
-    brokers: Annotated[
-        dict[str, dict[str, str]],
-        msgspec.Meta(description="Addresses by broker id, by broker name; id 0 is the master."),
-    ]
-
-
-class Group(msgspec.Struct):
-    """A consumer group's settings, and the masters that have them."""
-
-    group: str
-    brokers: list[str]
-    consume_enable: bool
-    broker_id: int
-    which_broker_when_consume_slowly: int
-    retry_max_times: int
-
-
-class Groups(msgspec.Struct):
-    """The consumer groups of all masters in the route of the nameserver in use."""
-
-    groups: list[Group]
-
-
-class QueueOffset(msgspec.Struct):
-    """A group's offset in one queue, in messages."""
-
-    topic: str
-    broker: str
-    queue_id: int
-    broker_offset: int
-    consumer_offset: int
-    lag: int
-    last_timestamp: Annotated[
-        int, msgspec.Meta(description="When the last consumed message was stored, in ms; 0 if unknown.")
-    ]
-
-
-class Offsets(msgspec.Struct):
-    """The offsets of a consumer group."""
-
-    group: str
-    lag: int
-    queues: list[QueueOffset]
 
 
 class PossibleActions(msgspec.Struct):

@@ -14,7 +14,11 @@ class InvalidOperationError(OperationError, ValueError):
     """An argument is invalid, whatever the cluster's state is."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> OperationError:
+class UnknownNameError(OperationError):
+    """The cluster has nothing of this name."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """Return the error for an unknown name.
 
     It has the near miss, or else some of the known names.
@@ -22,6 +26,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> OperationError:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 1)
     if close:
-        return OperationError(f"unknown {kind} {name!r}; did you mean {close[0]}?")
+        return UnknownNameError(f"unknown {kind} {name!r}; did you mean {close[0]}?")
     listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
-    return OperationError(f"unknown {kind} {name!r}; there {'are: ' + listed if names else 'is none'}")
+    return UnknownNameError(f"unknown {kind} {name!r}; there {'are: ' + listed if names else 'is none'}")

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +19,7 @@ import (
 	"time"
 )
 
-const (
-	patience = 60 * time.Second
-	poll     = 100 * time.Millisecond
-)
+const patience = 60 * time.Second
 
 // Options of a cluster. Zero values mean one group of one ASYNC_MASTER and one slave.
 type Options struct {
@@ -102,14 +98,7 @@ func (c *Cluster) WaitUntil(condition string) {
 // that the first send creates is registered only after the send.
 func (c *Cluster) AwaitRoute(topic string) {
 	c.t.Helper()
-	path := "/v1/topics/" + url.PathEscape(topic)
-	for limit := time.Now().Add(patience); ; time.Sleep(poll) {
-		if err := c.Ask("GET", path, nil, nil); err == nil {
-			return
-		} else if time.Now().After(limit) {
-			c.t.Fatal(err)
-		}
-	}
+	c.WaitUntil("topic-known namesrv-1 " + topic)
 }
 
 // Ask sends a request to the control API, and decodes the response into `into` unless that is nil.

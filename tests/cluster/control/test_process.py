@@ -167,25 +167,68 @@ def test_events_arrive_while_the_cluster_runs(lab: Lab) -> None:
     assert lab.ask("POST", "/v1/actions/resume", {"target": "broker-a"})[0] == 200
 
 
-def test_topics_groups_offsets_and_the_judgement_are_those_of_the_cluster(lab: Lab) -> None:
+@pytest.fixture(scope="module")
+def shop(lab: Lab) -> None:
+    """Send 20 messages to `orders`, and consume them as the group `shop`."""
     assert lab.ask("POST", "/v1/wait", {"condition": "route-has broker-a"})[0] == 200
     made = rmqlab("produce", "-n", NAME, "-t", "orders", "--count", "20", "--rate-per-second", "0")
     assert made.exit_code == 0, made.output
     assert rmqlab("consume", "-n", NAME, "-t", "orders", "-g", "shop", "--count", "20").exit_code == 0
-    assert "orders" in lab.ask("GET", "/v1/topics")[1]["topics"]
-    assert "orders" in lab.ask("GET", "/v1/topics?node=broker-a:master")[1]["topics"]
-    assert lab.ask("GET", "/v1/topics?node=namesrv-1")[1]["error"]["field"] == "node"
-    assert lab.ask("GET", "/v1/topics?node=broker-x")[0] == 404
-    route = lab.ask("GET", "/v1/topics/orders")[1]
-    assert route["queues"][0]["broker"] == "broker-a"
-    assert set(route["brokers"]["broker-a"]) == {"0", "1"}
-    groups = {group["group"]: group for group in lab.ask("GET", "/v1/groups")[1]["groups"]}
-    assert groups["shop"]["brokers"] == ["broker-a"]
-    offsets = lab.ask("GET", "/v1/offsets?group=shop&topic=orders")[1]
-    assert sum(queue["broker_offset"] for queue in offsets["queues"]) == 20
-    assert offsets["lag"] == sum(queue["lag"] for queue in offsets["queues"]) == 0
-    assert lab.ask("GET", "/v1/topics/nothing")[0] == 404
-    assert lab.ask("GET", "/v1/offsets?group=nobody")[0] == 404
+    assert lab.ask("POST", "/v1/wait", {"condition": "topic-known broker-a:slave orders"})[0] == 200
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/v1/topics", "topics list"),
+        ("/v1/topics?all=true", "topics list --all"),
+        ("/v1/topics/orders", "topics route orders"),
+        ("/v1/groups", "groups list"),
+        ("/v1/groups?all=true", "groups list --all"),
+        ("/v1/lag", "groups lag"),
+        ("/v1/lag/shop", "groups lag shop"),
+        ("/v1/lag/shop?topic=orders", "groups lag shop --topic orders"),
+        ("/v1/offsets?group=shop", "offsets show shop"),
+        ("/v1/offsets?group=shop&topic=orders", "offsets show shop --topic orders"),
+    ],
+)
+def test_what_operators_read_is_what_their_command_prints(lab: Lab, path: str, words: str) -> None:
+    command = rmqlab(*words.split(), "-n", NAME, "--json")
+    status, document = lab.ask("GET", path)
+    assert (status, _without_rate(document)) == (200, _without_rate(json.loads(command.stdout)))
+    assert "broker-a" in command.stdout
+    assert ("TBW102" in command.stdout or "CID_" in command.stdout) == ("--all" in words)
+
+
+def _without_rate(document: Any) -> Any:
+    """Leave out `tps`, which falls between two requests."""
+    if isinstance(document, list):
+        return [{name: value for name, value in one.items() if name != "tps"} for one in document]
+    return document
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/v1/topics/ordrs", 404, "unknown topic 'ordrs'; did you mean orders?"),
+        ("/v1/lag/shp", 404, "unknown group 'shp'; did you mean shop?"),
+        ("/v1/offsets?group=shp", 404, "unknown group 'shp'; did you mean shop?"),
+        ("/v1/offsets?group=shop&topic=ordrs", 404, "unknown topic 'ordrs'; did you mean orders?"),
+        ("/v1/topics/x%20y", 422, "topic 'x y' has a character other than"),
+        ("/v1/offsets?group=x%20y", 422, "group 'x y' has a character other than"),
+        ("/v1/topics?all=maybe", 422, "all: Expected bool"),
+    ],
+)
+def test_an_unknown_name_has_the_near_miss(lab: Lab, path: str, status: int, words: str) -> None:
+    found, document = lab.ask("GET", path)
+    assert found == status
+    assert words in document["error"]["message"]
+
+
+@pytest.mark.usefixtures("shop")
+def test_the_judgement_is_that_of_the_cluster(lab: Lab) -> None:
     status, judgement = lab.ask("GET", "/v1/check?metric=lost")
     assert (status, [*judgement["findings"]]) == (200, ["lost"])
     status, document = lab.ask("GET", "/v1/check?metric=lots")

@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 import trio
 
-from rmqlab.cluster.control import endpoints
+from rmqlab.cluster.control import endpoints, reads
 from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.control.outputs import Fault
 from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.operate import groups
+from rmqlab.cluster.operate.session import Operator
 from tests.cluster.control.conftest import TOKEN, Api, request_bytes
 
 PLACES = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1/topics/%00")
@@ -197,3 +199,24 @@ async def test_a_defect_is_counted_and_the_next_request_is_served(api: Api, monk
     assert (got.status, got.error["message"]) == (500, "internal error in bad: ZeroDivisionError: by zero")
     assert api.supervisor.processes.errors.counts == {"control API bad": 1}
     assert (await api.ask("GET", "/v1/faults")).status == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/topics", "/v1/topics/orders", "/v1/groups", "/v1/lag/shop", "/v1/offsets?group=shop"]
+)
+async def test_servers_that_do_not_reply_are_502(api: Api, path: str) -> None:
+    """The supervisor of these tests runs no process."""
+    got = await api.ask("GET", path)
+    assert (got.status, got.error["code"]) == (502, "node_failed")
+    assert got.error["message"].startswith("no name server can be reached")
+    assert not api.supervisor.processes.errors.counts
+
+
+async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask_for_ever(_operator: Operator) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(reads, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(groups, "all_lags", ask_for_ever)
+    got = await api.ask("GET", "/v1/lag")
+    assert (got.status, got.error["message"]) == (502, "no result within 0.01 s")

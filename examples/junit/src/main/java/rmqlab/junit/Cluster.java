@@ -4,7 +4,6 @@ import com.google.gson.Gson;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import com.google.gson.JsonPrimitive;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
@@ -24,7 +23,6 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
@@ -35,7 +33,6 @@ import java.util.stream.Stream;
  */
 public final class Cluster implements AutoCloseable {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
-    private static final Duration POLL = Duration.ofMillis(200);
     private static final Gson GSON = new Gson();
 
     private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
@@ -113,18 +110,7 @@ public final class Cluster implements AutoCloseable {
 
     /** Waits until a broker has a topic: a slave copies topics from its master every 10 s. */
     public void awaitTopic(String node, String topic) {
-        long deadline = System.nanoTime() + PATIENCE.toNanos();
-        while (!hasTopic(node, topic)) {
-            if (System.nanoTime() > deadline) {
-                throw new AssertionError(node + " has no topic " + topic + " after " + PATIENCE.toSeconds() + " s");
-            }
-            LockSupport.parkNanos(POLL.toNanos());
-        }
-    }
-
-    private boolean hasTopic(String node, String topic) {
-        JsonObject known = ask("GET", "/v1/topics?node=" + node, null).getAsJsonObject();
-        return known.getAsJsonArray("topics").contains(new JsonPrimitive(topic));
+        waitUntil("topic-known " + node + " " + topic);
     }
 
     /** What {@code rmqlab status --json} prints. */
