@@ -166,7 +166,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         (["wait", "-n", "shared", "stopped", "broker-a", "--timeout", "0.05"], 1, "'stopped broker-a' is not true"),
         (["resume", "-n", "shared", "broker-a"], 1, "broker-a is ready, not paused"),
         (["start", "-n", "shared", "broker-a"], 1, "broker-a is ready (pid "),
-        (["up", "-n", "shared", "-d"], 1, "cluster shared is already up (supervisor pid "),
+        (["up", "-n", "shared", "-d"], 1, "cluster shared is already up: `rmqlab add`"),
         (["status", "-n", "nobody"], 1, "no cluster nobody in "),
         (["down", "-n", "nobody"], 1, "there are: shared"),
         (["status", "-n", "..x"], 2, "cluster name"),

@@ -166,9 +166,10 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> Itera
             )
         )
     writer.close()
-    supervisor = FakeSupervisor(directory.command_socket, name)
-    yield directory
-    supervisor.close()
+    with directory.locked():
+        supervisor = FakeSupervisor(directory.command_socket, name)
+        yield directory
+        supervisor.close()
 
 
 @pytest.mark.parametrize(

@@ -272,7 +272,7 @@ async def test_a_full_table_keeps_new_connections_and_serves_them_after_the_heal
 ) -> None:
     await node.ask()
     (known,) = node.server.channels
-    node.play(rule("full-table", is_backlog_full=is_backlog_full, not_in="10."))
+    node.play(rule("full-table", is_backlog_full=is_backlog_full, not_in=("10.",)))
     assert await node.ask() == b"?"
     with pytest.raises(RequestTimeoutError):
         await node.ask(ELSEWHERE, timeout=0.3)
@@ -332,7 +332,7 @@ async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Nod
 @pytest.mark.parametrize("out", [False, True])
 async def test_corruption_counts_over_all_connections_and_changes_of_rules(node: Node, *, out: bool) -> None:
     await node.ask()
-    corruption = rule("corrupt", out=out, every_bytes=400_000, count=2, not_in="10.")
+    corruption = rule("corrupt", out=out, every_bytes=400_000, count=2, not_in=("10.",))
     node.play(corruption)
     wrong = 0
     body = bytes(100_000)

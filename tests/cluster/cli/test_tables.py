@@ -55,8 +55,8 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
         "routes": {},
     }
     shown = io.StringIO()
-    monkeypatch.setattr(live_console, "file", shown)
-    monkeypatch.setattr(live_console, "width", 80)
+    monkeypatch.setattr(live_console, "_file", shown)  # the property would keep the file of now
+    monkeypatch.setattr(live_console, "_width", 80)
     with Live(render_status(document), console=live_console, auto_refresh=False):
         pass
     assert "123456789 " in shown.getvalue()
