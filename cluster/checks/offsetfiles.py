@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
 from rmqlab.cluster.checks.moves import Move, find_moves
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
 from rmqlab.verdict.roles import CONTESTED
 
 _MESSAGES = "messages"
@@ -68,7 +68,7 @@ def _judge_node(member: Member, history: History, stores: Stores, moves: list[Mo
         return unknown(metric, _MESSAGES, CONTESTED)
     floors = dict(_floors(life, history, moves))
     if not floors:
-        return unknown(metric, _MESSAGES, "no commit to this node must have been saved")
+        return unknown(metric, _MESSAGES, NO_COMMIT_DUE)
     behind = {
         (group, queue): floor - stored.get(f"{queue.topic}@{group}", {}).get(queue.queue_id, 0)
         for (group, queue), floor in floors.items()

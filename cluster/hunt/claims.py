@@ -39,6 +39,7 @@ from rmqlab.cluster.hunt.promises import (
     silences_the_master,
     until_the_master_cannot_know,
 )
+from rmqlab.verdict.findings import NO_COMMIT_DUE
 
 QUICK_MILLIS = 2500
 """Longest time of a send that need not wait for its slave: less than the time-out of that wait, 3 s."""
@@ -64,6 +65,8 @@ class Claim:
     """Returns for which moves the expectations are to hold, each as long as it lasts; None: once, for the whole run."""
     applies: Callable[[Case], bool] = lambda _: True
     """True for cases in which it is promised."""
+    empty_reason: str = ""
+    """The judge's reason if a run has nothing that the claim is about: that does not leave the claim undecided."""
     since: str = ""
     """Label of a step: the claim is judged only in runs that reach it."""
     until: Callable[[Case], str | None] = lambda _: None
@@ -164,6 +167,7 @@ CLAIMS: Mapping[str, Claim] = {
             says="the master's file has the consumer offsets that were committed to it",
             expectations=(_is_metric(f"offset_file_behind {MASTER}", "messages"),),
             applies=is_undone,
+            empty_reason=NO_COMMIT_DUE,
             since=ALL_IS_CONSUMED,
         ),
         Claim(

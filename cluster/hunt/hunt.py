@@ -69,7 +69,7 @@ class Progress:
     unknown: int = 0
     """Cases with a claim that they could not decide."""
     problems: list[str] = attrs.field(factory=list)
-    """Why cases could not be played, one text for each."""
+    """Why cases could not be played, or a claim not judged, one text for each."""
     virtual_seconds: float = 0.0
     shrinking: str = ""
     """What is being reduced at the moment; empty while cases are drawn."""
@@ -80,8 +80,8 @@ class Progress:
         self.seeds += 1
         self.virtual_seconds += trial.seconds
         self.unknown += bool(trial.unknown)
-        if trial.problem:
-            self.problems.append(f"seed {seed}: {trial.problem}")
+        reasons = [trial.problem] if trial.problem else [f"{claim}: {why}" for claim, why in trial.unknown.items()]
+        self.problems += [f"seed {seed}: {reason}" for reason in reasons]
 
     @property
     def seconds(self) -> float:

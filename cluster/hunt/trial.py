@@ -122,9 +122,17 @@ def _judge(run: Run, case: Case, claims: Sequence[Claim]) -> Trial:
     ]
     return Trial(
         broken={claim.name: found.found for claim, found in judged if found.verdict is Verdict.VIOLATED},
-        unknown={claim.name: found.found for claim, found in judged if found.verdict is Verdict.UNKNOWN},
+        unknown={
+            claim.name: found.found
+            for claim, found in judged
+            if found.verdict is Verdict.UNKNOWN and not _is_empty(claim, found.found)
+        },
         seconds=run.seconds,
     )
+
+
+def _is_empty(claim: Claim, found: str) -> bool:
+    return bool(claim.empty_reason) and found.endswith(claim.empty_reason)
 
 
 def _problem(run: Run) -> str:

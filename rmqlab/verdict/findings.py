@@ -13,6 +13,8 @@ EVIDENCE_LIMIT = 100
 """Pieces of evidence kept for one finding; its value counts all."""
 IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
+NO_COMMIT_DUE = "no commit to this node must have been saved"
+"""Why `offset_file_behind` is unknown in a run that has nothing to compare."""
 
 Number = int | float
 T = TypeVar("T")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import attrs
 from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.entry import EntryHeader
 from tests.interop import kinds, rawrequest
+from tests.interop.child import Child
 from tests.interop.java import Java
 from tests.interop.ours import OurBroker
 from tests.interop.realrocketmq import RealBroker
 from tests.interop.server import BROKER_NAME, BrokerServer, free_port
 from tests.interop.waiting import wait_until
 
+ROOT = Path(__file__).parents[2]
 SLOW = 120.0
 """Seconds for an election or a catch-up while others work."""
 FILES = {"mappedFileSizeCommitLog": 2**20, "mappedFileSizeConsumeQueue": 20 * 1000}
@@ -28,6 +31,9 @@ class OurMember(OurBroker):
 
     def is_in_route(self) -> bool:
         return True
+
+    def spawn(self, config: Path) -> Child:
+        return Child(self.name, [sys.executable, "-m", "tests.interop.isolatable", str(config)], cwd=ROOT)
 
 
 class RealMember(RealBroker):
@@ -81,6 +87,17 @@ class LedgerGroup:
             yield
         finally:
             os.kill(server.pid, signal.SIGCONT)
+            self.servers[peer] = server
+
+    @contextlib.contextmanager
+    def isolated(self, peer: str) -> Iterator[None]:
+        """One of our members, whose packets vanish, and which goes on."""
+        server = self.servers.pop(peer)
+        os.kill(server.pid, signal.SIGUSR1)
+        try:
+            yield
+        finally:
+            os.kill(server.pid, signal.SIGUSR2)
             self.servers[peer] = server
 
     def leader(self) -> str:

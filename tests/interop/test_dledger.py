@@ -176,3 +176,33 @@ def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_
         assert led == {"ours", "real"}
         group.stop(*ALL)
         assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("member_kinds", [("ours", "real", "real"), ("ours", "real", "ours")], ids="-".join)
+def test_an_isolated_leader_is_replaced_and_follows(member_kinds: tuple[str, ...], java: Java, tmp_path: Path) -> None:
+    """dledger#31, #41: what a quorum had stays, and its entries of a former term are replaced."""
+    with ledger_group(java, tmp_path, member_kinds) as group:
+        group.start(*ALL)
+        sent: list[bytes] = []
+        for turn in range(3):
+            make_leader(group, "n0")
+            send_some(group, "n0", b"before %d" % turn)
+            with group.isolated("n0"):
+                send_some(group, group.leader(), b"meanwhile %d" % turn)
+            sent += [b"before %d" % turn, b"meanwhile %d" % turn]
+            group.leader()
+            group.wait_same()
+            for peer in ALL:
+                assert [body for body in group.bodies(peer) if b"leader?" not in body] == sent
+        group.stop(*ALL)
+        assert group.entries("n0") == group.entries("n1") == group.entries("n2")
+
+
+def make_leader(group: LedgerGroup, wanted: str) -> None:
+    for _ in range(MOST_TURNS):
+        if (leader := group.leader()) == wanted:
+            return
+        group.wait_same()
+        assert group.transfer(leader, wanted)["code"] == 200
+    raise AssertionError(f"{wanted} does not lead")

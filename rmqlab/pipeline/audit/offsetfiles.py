@@ -16,7 +16,7 @@ from rmqlab.pipeline.audit.watchers import Happening, Member, Span
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import MESSAGES
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, seen, unknown
 from rmqlab.verdict.roles import CONTESTED
 
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
@@ -89,7 +89,7 @@ def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Findi
 
 def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Finding:
     if not is_read or not is_alive or not rows:
-        missing = "no commit to this node must have been saved" if is_read else "consumerOffset.json could not be read"
+        missing = NO_COMMIT_DUE if is_read else "consumerOffset.json could not be read"
         return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")
     behind = [row for row in rows if row.floor > row.stored]
     lines = tuple(

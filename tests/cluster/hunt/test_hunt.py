@@ -9,13 +9,15 @@ import pytest
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.hunt import trial
 from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
-from rmqlab.cluster.hunt.trial import try_case, try_seed
+from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
 from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.simulation.child import run_in_child
+from rmqlab.verdict.findings import NO_COMMIT_DUE
 
 SCENARIOS = Path(__file__).parents[3] / "examples" / "scenarios"
 WIPE = Move("wipe", "broker-a-s", FIRST_MOVE, 1.0)
@@ -157,3 +159,14 @@ def test_claims_and_faults_are_listed(command: CliRunner) -> None:
     assert done.exit_code == 0
     assert "nothing-lost" in done.stdout
     assert "power-loss" in done.stdout
+
+
+def test_a_claim_about_nothing_is_not_undecided_and_the_reason_of_others_is_reported() -> None:
+    claim = CLAIMS["offsets-saved"]
+    assert trial._is_empty(claim, f"unknown: {NO_COMMIT_DUE}")
+    assert not trial._is_empty(claim, "unknown: consumerOffset.json could not be read")
+    assert not trial._is_empty(CLAIMS["nothing-lost"], "unknown: a journal is missing")
+    progress = Progress()
+    progress.count(7, Trial(unknown={"nothing-lost": "unknown: a journal is missing"}))
+    assert (progress.unknown, progress.problems) == (1, ["seed 7: nothing-lost: unknown: a journal is missing"])
+    assert progress.exit_status(is_broken=False) == 2
