@@ -74,7 +74,7 @@ def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_pa
     (spark_home / "jars").mkdir(parents=True)
     made = make_overlay(spark_home, Java(java, 17, "nowhere"), tmp_path / "cache")
     submit = [str(made / "bin" / "spark-submit"), "a b"]
-    options = os.environ | {JAVA_OPTIONS_VARIABLE: "-Xmx1g -Xms1g"}
+    options = dict(os.environ) | {JAVA_OPTIONS_VARIABLE: "-Xmx1g -Xms1g"}
     for option in ("-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="):
         assert subprocess.run(submit, check=False, env=options).returncode == 3
         arguments = (tmp_path / "arguments").read_text().splitlines()
@@ -82,6 +82,9 @@ def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_pa
         assert arguments[1:3] == ["-Xmx1g", "-Xms1g"]
         assert arguments[-2:] == ["org.apache.spark.deploy.SparkSubmit", "a b"]
         assert sorted(path.name for path in made.glob("classes.*")) == ["classes.jsa"]
+    del options[JAVA_OPTIONS_VARIABLE]  # as for the driver of a cluster
+    assert subprocess.run(submit, check=False, env=options).returncode == 3
+    assert "--add-opens=java.base/java.nio=ALL-UNNAMED" in (tmp_path / "arguments").read_text().splitlines()
 
 
 def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
