@@ -200,7 +200,10 @@ def test_an_isolated_leader_is_replaced_and_follows(member_kinds: tuple[str, ...
 
 
 def make_leader(group: LedgerGroup, wanted: str) -> None:
-    """Transfer until it leads: a leader's connection to a member that was isolated may be broken (302)."""
+    """Transfer the leadership until this member leads.
+
+    A leader's connection to a member that was isolated may be broken (302).
+    """
     for _ in range(MOST_TURNS):
         if (leader := group.leader()) == wanted:
             return
