@@ -1,4 +1,6 @@
-"""Our broker as a process of its own that can be cut off: `python -m tests.interop.isolatable CONFIG`.
+"""Runs our broker as a process that can be cut off from all others.
+
+    python -m tests.interop.isolatable CONFIG
 
 SIGUSR1: packets from and to it vanish, as under `rmqlab isolate`. SIGUSR2: they arrive again.
 """

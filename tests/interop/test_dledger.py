@@ -181,7 +181,7 @@ def test_a_paused_leader_of_either_kind_is_replaced_and_follows(java: Java, tmp_
 @pytest.mark.long
 @pytest.mark.parametrize("member_kinds", [("ours", "real", "real"), ("ours", "real", "ours")], ids="-".join)
 def test_an_isolated_leader_is_replaced_and_follows(member_kinds: tuple[str, ...], java: Java, tmp_path: Path) -> None:
-    """dledger#31, #41: what a quorum had stays, and its entries of a former term are replaced."""
+    """dledger#31, #41: what a quorum had stays; the others elect a leader."""
     with ledger_group(java, tmp_path, member_kinds) as group:
         group.start(*ALL)
         sent: list[bytes] = []
