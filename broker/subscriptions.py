@@ -1,14 +1,13 @@
 """The subscription groups of a broker (class SubscriptionGroupManager)."""
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.tablefile import SAVED_AT_ONCE, TableFile
+from rmqlab.broker.tablefile import VersionedTable
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from rmqlab.remoting.bodies.topic import DataVersion
-from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.store.configfile import load_config_file
 
 MAX_NAME_SIZE = 1024
 """Characters of a group's name. 4.9.8 has no limit but the header."""
@@ -16,19 +15,12 @@ MAX_GROUPS = 200_000
 """Groups that clients can make."""
 
 
-class SubscriptionGroupTable:
-    """Groups by name.
-
-    Every change moves the data version and is saved at once (store-ha#63).
-    """
+class SubscriptionGroupTable(VersionedTable):
+    """Groups by name, in subscriptionGroup.json."""
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+        super().__init__("subscriptionGroupTable", path, now_millis)
         self.config = config
-        self._path = path
-        self._now_millis = now_millis
-        self._is_unsaved = False
-        self.file = TableFile("subscriptionGroupTable")
-        self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
         if loaded is not None:
@@ -82,20 +74,8 @@ class SubscriptionGroupTable:
         """Return the table as sent over the wire and saved."""
         return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self.groups)
 
-    def save_changes(self) -> None:
-        """Write the file if a change of a large table is not in it yet."""
-        if self._is_unsaved:
-            self.save()
+    def rows(self) -> Mapping[str, SubscriptionGroupConfig]:
+        return self.groups
 
-    def save(self) -> None:
-        """Write subscriptionGroup.json."""
-        self._is_unsaved = False
-        empty = SubscriptionGroupWrapper(data_version=self.data_version)
-        keep_config_file(self._path, self.file.encode(empty, self.groups))
-
-    def _changed(self) -> None:
-        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
-        if len(self.groups) <= SAVED_AT_ONCE:
-            self.save()
-        else:
-            self._is_unsaved = True
+    def empty_wrapper(self) -> SubscriptionGroupWrapper:
+        return SubscriptionGroupWrapper(data_version=self.data_version)

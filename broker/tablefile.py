@@ -4,12 +4,16 @@ The files are written at every change. With 20,000 topics encoding takes 0.3 s, 
 to a new topic (issue 12.6, 12.13).
 """
 
-from collections.abc import Mapping
+import abc
+import pathlib
+from collections.abc import Callable, Mapping
 
 import attrs
 import trio
 
+from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.body import Body, encode_pretty_entry
+from rmqlab.store.configfile import keep_config_file
 
 SAVED_AT_ONCE = 5_000
 """Entries up to which a file is written with each change, as in 4.9.8. That of a larger table follows within 5 s."""
@@ -55,3 +59,46 @@ class TableFile:
         if known is None or (known[0] is not value and known[0] != value):
             known = self._entries[key] = value, encode_pretty_entry(key, value)
         return known[1]
+
+
+class VersionedTable(abc.ABC):
+    """A table with a data version and a file.
+
+    Every change moves the version and is saved at once (store-ha#63); that of a large table at the next `save_changes`.
+    """
+
+    def __init__(self, member: str, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+        self.file = TableFile(member)
+        self.data_version = DataVersion(timestamp=now_millis(), counter=0)
+        self._path = path
+        self._now_millis = now_millis
+        self._is_unsaved = False
+
+    @abc.abstractmethod
+    def rows(self) -> Mapping[str, object]:
+        """Return the table itself: frozen values by name."""
+
+    @abc.abstractmethod
+    def empty_wrapper(self) -> Body:
+        """Return the body of this version, without rows."""
+
+    def bump_version(self) -> None:
+        """Move the version for a change beside the table."""
+        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
+
+    def save_changes(self) -> None:
+        """Write the file if a change of a large table is not in it yet."""
+        if self._is_unsaved:
+            self.save()
+
+    def save(self) -> None:
+        """Write the file."""
+        self._is_unsaved = False
+        keep_config_file(self._path, self.file.encode(self.empty_wrapper(), self.rows()))
+
+    def _changed(self) -> None:
+        self.bump_version()
+        if len(self.rows()) <= SAVED_AT_ONCE:
+            self.save()
+        else:
+            self._is_unsaved = True

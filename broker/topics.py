@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
-from rmqlab.broker.tablefile import SAVED_AT_ONCE, TableFile
+from rmqlab.broker.tablefile import VersionedTable
 from rmqlab.remoting import names
-from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.store.configfile import load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
@@ -21,19 +21,12 @@ MAX_TOPICS = 100_000
 """Topics that clients can make. Those of retries and dead letters follow the number of groups."""
 
 
-class TopicTable:
-    """Topics by name.
-
-    Every change moves the data version and is saved at once (store-ha#63).
-    """
+class TopicTable(VersionedTable):
+    """Topics by name, in topics.json."""
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+        super().__init__("topicConfigTable", path, now_millis)
         self.config = config
-        self._path = path
-        self._now_millis = now_millis
-        self._is_unsaved = False
-        self.file = TableFile("topicConfigTable")
-        self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
         loaded = load_config_file(path, TopicConfigSerializeWrapper.decode)
@@ -135,33 +128,15 @@ class TopicTable:
         self.save()
         return True
 
-    def bump_version(self) -> None:
-        """Move the version for a change beside the table."""
-        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
-
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """Return the table as sent over the wire and saved."""
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self.topics)
 
-    def _empty(self) -> TopicConfigSerializeWrapper:
+    def rows(self) -> Mapping[str, TopicConfig]:
+        return self.topics
+
+    def empty_wrapper(self) -> TopicConfigSerializeWrapper:
         return TopicConfigSerializeWrapper(data_version=self.data_version)
-
-    def save_changes(self) -> None:
-        """Write the file if a change of a large table is not in it yet."""
-        if self._is_unsaved:
-            self.save()
-
-    def save(self) -> None:
-        """Write topics.json."""
-        self._is_unsaved = False
-        keep_config_file(self._path, self.file.encode(self._empty(), self.topics))
-
-    def _changed(self) -> None:
-        self.bump_version()
-        if len(self.topics) <= SAVED_AT_ONCE:
-            self.save()
-        else:
-            self._is_unsaved = True
 
 
 def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:

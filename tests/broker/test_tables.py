@@ -56,8 +56,7 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
 
 def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: with each of 100,000 groups a file of 30 MB was written."""
-    monkeypatch.setattr("rmqlab.broker.topics.SAVED_AT_ONCE", 0)
-    monkeypatch.setattr("rmqlab.broker.subscriptions.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.tablefile.SAVED_AT_ONCE", 0)
     topics, groups = open_topics(tmp_path), open_groups(tmp_path)
     topics.create_plain("T", 3)
     groups.find("g")

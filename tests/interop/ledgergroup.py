@@ -78,26 +78,23 @@ class LedgerGroup:
         for peer in peers:
             self.servers.pop(peer).stop()
 
-    @contextlib.contextmanager
-    def paused(self, peer: str) -> Iterator[None]:
-        """A process that neither runs nor ends (SIGSTOP)."""
-        server = self.servers.pop(peer)
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
-            self.servers[peer] = server
+    def paused(self, peer: str) -> contextlib.AbstractContextManager[None]:
+        """A process that neither runs nor ends."""
+        return self._away(peer, signal.SIGSTOP, signal.SIGCONT)
+
+    def isolated(self, peer: str) -> contextlib.AbstractContextManager[None]:
+        """One of our members, whose packets vanish, and which goes on."""
+        return self._away(peer, signal.SIGUSR1, signal.SIGUSR2)
 
     @contextlib.contextmanager
-    def isolated(self, peer: str) -> Iterator[None]:
-        """One of our members, whose packets vanish, and which goes on."""
+    def _away(self, peer: str, begin: signal.Signals, end: signal.Signals) -> Iterator[None]:
+        """Between two signals a member is none of the `servers`."""
         server = self.servers.pop(peer)
-        os.kill(server.pid, signal.SIGUSR1)
+        os.kill(server.pid, begin)
         try:
             yield
         finally:
-            os.kill(server.pid, signal.SIGUSR2)
+            os.kill(server.pid, end)
             self.servers[peer] = server
 
     def leader(self) -> str:
