@@ -6,100 +6,23 @@ Each client has an address of its own.
 import contextlib
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
 
 import attrs
 import pytest
 import trio
 
-from rmqlab.faults import FAULTS
-from rmqlab.faults.link.fault import LinkFault
 from rmqlab.faults.link.hook import LinkFaults
 from rmqlab.faults.process import node_faults
-from rmqlab.faults.rules import LinkRule, NodeRules
-from rmqlab.remoting.codes import RequestCode
-from rmqlab.remoting.command import request
-from rmqlab.runtime.channel import Channel, ConnectError, ConnectionLostError, RequestTimeoutError
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.node_faults import NodeFaults
+from rmqlab.faults.rules import NodeRules
+from rmqlab.remoting.command import Command, request
+from rmqlab.runtime.channel import ConnectError, ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.dispatch import Dispatcher, Reply
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.server import Server
+from tests.faults.linknode import ECHO, ELSEWHERE, HELD, HERE, LONG, THERE, Node, rule, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux's")
-
-ECHO = RequestCode.HEART_BEAT
-HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
-LONG = 60.0
-
-
-def echo(_state: None, _header: None, asked: Request) -> Reply:
-    return Reply(body=asked.command.body)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 -- nobody would set an event
-        await trio.sleep(0.01)
-
-
-@attrs.define(eq=False)
-class Node:
-    """A server with faults of its own; `ask` asks it from an address."""
-
-    server: Server[None]
-    faults: NodeFaults
-    address: str
-    nursery: trio.Nursery
-    clients: dict[str, RemotingClient]
-
-    @property
-    def port(self) -> int:
-        return int(self.address.rpartition(":")[2])
-
-    async def ask(self, source: str = THERE, body: bytes = b"?", timeout: float = LONG) -> bytes:  # noqa: ASYNC109
-        answer = await self.clients[source].request(self.address, request(ECHO, body=body), timeout)
-        return answer.body
-
-    def play(self, *rules: LinkRule) -> None:
-        self.faults.set(NodeRules(links=rules).to_plain())
-
-    def heal(self) -> None:
-        self.play()
-
-    async def channel(self, source: str = THERE) -> Channel:
-        return await self.clients[source].channel(self.address)
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[Node]:
-    faults = node_faults()
-    table = handler_table([Route(ECHO, None, echo)])
-    async with (
-        open_reactor(faults) as reactor,
-        open_reactor() as others,
-        trio.open_nursery() as nursery,
-    ):
-        server: Server[None] = Server(reactor, Dispatcher(table, None))
-        host, port = server.listen(HERE, 0)
-        clients = {source: RemotingClient(others, source_ip=source) for source in (HERE, THERE, ELSEWHERE)}
-        yield Node(server, faults, f"{host}:{port}", nursery, clients)
-        for client in clients.values():
-            client.close()
-        server.close()
-        nursery.cancel_scope.cancel()
-
-
-def rule(kind: str, *, out: bool = False, number: int = 1, **fields: object) -> LinkRule:
-    """A rule for bytes from THERE, or where the fields say.
-
-    All other fields are values of the fault.
-    """
-    where = {key: fields.pop(key) for key in ("hosts", "not_in", "addresses", "ports") if key in fields}
-    if not {"not_in", "addresses"} & where.keys():
-        where.setdefault("hosts", (THERE,))
-    fault = FAULTS.fault_of({"type": "link", "src": "a", "dst": "b", "kind": kind, **fields})
-    assert isinstance(fault, LinkFault)
-    return LinkRule(id=f"f{number}", fault=fault, is_outbound=out, **where)  # type: ignore[arg-type]
 
 
 async def test_a_rule_is_for_one_peer_and_begins_and_ends_under_a_live_connection(node: Node) -> None:
@@ -119,6 +42,25 @@ async def test_a_rule_is_for_one_peer_and_begins_and_ends_under_a_live_connectio
     node.heal()
     await until(lambda: bool(answers))
     assert answers == [b"late"]
+
+
+async def test_a_connection_that_reads_nothing_is_healed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for no event when it gets its own socket back."""
+    for limit in ("MAX_PARKED", "SCARCE_MAX_PARKED"):
+        monkeypatch.setattr(f"rmqlab.runtime.channel.{limit}", 1)
+    channel = await node.channel()
+    node.play(rule("latency", millis=1.0))
+    answers: list[Command | None] = []
+    for body in (HELD, b"kept until the first one has its reply"):
+        channel.send_request(request(ECHO, body=body), answers.append)
+    await until(lambda: bool(node.held))
+    node.heal()
+    (there,) = node.server.channels
+    await until(lambda: isinstance(there._sock, socket.socket))
+    node.held[0].reply(Reply())
+    await until(lambda: len(answers) == 2)
+    assert None not in answers
+    assert await node.ask() == b"?"
 
 
 @pytest.mark.parametrize("out", [False, True])

@@ -195,8 +195,9 @@ class LinkFaults:
         del self._impaired[faulty.raw]
         events, callback = faulty.give_back()
         owner.replace_transport(faulty.raw)
-        if events:
-            self._selector.register(faulty.raw, events, callback)
+        if callback is not None:
+            self._selector.register(faulty.raw, selectors.EVENT_READ, callback)
+            self._selector.modify(faulty.raw, events, callback)  # which may be none, that `register` rejects
 
     def _impairments(self, ends: Ends) -> tuple[Impairment, Impairment]:
         """Return the effect on received and on sent bytes."""
