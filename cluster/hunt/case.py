@@ -38,6 +38,8 @@ HALVES = (COMMITTED, ASKED)
 class Shape:
     """How long a case is, and how much happens in it."""
 
+    first: float
+    """Seconds after the begin when the first move may begin."""
     span: float
     """Seconds in which moves begin."""
     longest: float
@@ -46,9 +48,10 @@ class Shape:
     loads: Sequence[str]
 
 
-LONG = Shape(span=60.0, longest=60.0, most_moves=8, loads=LOADS)
-SHORT = Shape(span=15.0, longest=12.0, most_moves=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
-"""Half the processor time of a long one. Without half messages that wait for a question: brokers ask once a minute."""
+LONG = Shape(first=FIRST_MOVE, span=60.0, longest=60.0, most_moves=8, loads=LOADS)
+SHORT = Shape(first=10.0, span=15.0, longest=12.0, most_moves=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
+"""A third of the processor time of a long one: the consumer has run for 2 s when the first move begins. Without half
+messages that wait for a question: brokers ask once a minute."""
 _SHARE_SHORT = 0.5
 
 
@@ -151,4 +154,4 @@ def _draw_time(rng: random.Random, moves: Sequence[Move], shape: Shape) -> float
     if moves and rng.random() < _SHARE_DURING_ANOTHER:
         other = rng.choice(moves)
         return rng.uniform(other.at, max(other.ends_at, other.at + _SHORTLY))
-    return FIRST_MOVE + rng.uniform(0, shape.span)
+    return shape.first + rng.uniform(0, shape.span)

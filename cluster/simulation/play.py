@@ -1,7 +1,5 @@
 """Plays a scenario on a simulated machine, in a forked process."""
 
-import gc
-import importlib
 from collections.abc import Callable
 
 import attrs
@@ -10,7 +8,6 @@ from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.run import Options, Run, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
-from rmqlab.cluster.supervisor.forklaunch import PRELOADED
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.simulation.child import run_in_child
 
@@ -34,10 +31,3 @@ def play_simulated(
         return await run_scenario(scenario, chosen, directory=directory, on_line=on_line, host=host)
 
     return run_in_child(lambda: simulate(str(seed), play))
-
-
-def warm_up() -> None:
-    """Import what nodes need, so that not each child that plays a simulation does."""
-    for module in (*PRELOADED, "importlib.metadata"):
-        importlib.import_module(module)
-    gc.freeze()  # collections in children neither visit these objects nor copy their pages
