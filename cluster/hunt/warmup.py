@@ -15,7 +15,7 @@ from rmqlab.cluster.hunt.moves import MASTER, Move
 from rmqlab.cluster.hunt.trial import try_case
 from rmqlab.cluster.supervisor.forklaunch import PRELOADED
 from rmqlab.runtime import stopwatch
-from rmqlab.store.machine import this_machine, set_machine
+from rmqlab.store.machine import set_machine, this_machine
 
 REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", moves=(Move("restart", MASTER, 10.0, 0.0),))
 """Runs most of the code of a case. All its processes end in good order, so nothing of it is left in this process."""
