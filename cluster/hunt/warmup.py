@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib
 import logging
 import os
 import random
@@ -13,7 +12,7 @@ from rmqlab.cluster.hunt.case import Case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.moves import MASTER, Move
 from rmqlab.cluster.hunt.trial import try_case
-from rmqlab.cluster.supervisor.forklaunch import PRELOADED
+from rmqlab.cluster.simulation.play import preload
 from rmqlab.runtime import stopwatch
 from rmqlab.store.machine import set_machine, this_machine
 
@@ -27,8 +26,7 @@ def warm_up() -> None:
     A first case in a process compiles the codecs of all headers and bodies, and lets the interpreter specialize its
     bytecode: a seventh of the processor time of a short case. The course of later cases does not depend on it.
     """
-    for module in (*PRELOADED, "importlib.metadata"):
-        importlib.import_module(module)
+    preload()
     with _unchanged_process():
         try_case(REHEARSAL, CLAIMS)
     gc.collect()

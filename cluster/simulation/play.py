@@ -1,5 +1,6 @@
 """Plays a scenario on a simulated machine, in a forked process."""
 
+import importlib
 from collections.abc import Callable
 
 import attrs
@@ -8,6 +9,7 @@ from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.run import Options, Run, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
+from rmqlab.cluster.supervisor.forklaunch import PRELOADED
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.simulation.child import run_in_child
 
@@ -24,6 +26,7 @@ def play_simulated(
     The seed decides the whole course: the same seed gives the same journals, byte for byte. Raises as `run_scenario`.
     Call it outside of a trio run.
     """
+    preload()
     seed = draw_seed() if options.seed is None else options.seed
     chosen = attrs.evolve(options, seed=seed)
 
@@ -31,3 +34,9 @@ def play_simulated(
         return await run_scenario(scenario, chosen, directory=directory, on_line=on_line, host=host)
 
     return run_in_child(lambda: simulate(str(seed), play))
+
+
+def preload() -> None:
+    """Import what nodes need, so that not each forked process does."""
+    for module in (*PRELOADED, "importlib.metadata"):
+        importlib.import_module(module)
