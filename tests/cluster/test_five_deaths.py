@@ -52,9 +52,11 @@ def now(cluster: Cluster) -> int:
 
 
 async def gone_from_route(cluster: Cluster, since: int) -> JournalEntry:
+    with trio.fail_after(LONG):
+        while not any(event.fields["broker_id"] == 0 for event in events_of(cluster, since, "namesrv-1", *GONE)):
+            await cluster.events.wait_changed()
     await cluster.wait_until("route-gone broker-a:master", LONG)
-    events = [event for event in events_of(cluster, since, "namesrv-1", *GONE) if event.fields["broker_id"] == 0]
-    return events[0]
+    return next(event for event in events_of(cluster, since, "namesrv-1", *GONE) if event.fields["broker_id"] == 0)
 
 
 async def wait_event(cluster: Cluster, since: int, node: str, kind: str) -> JournalEntry:
