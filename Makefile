@@ -43,9 +43,9 @@ simulated: $(VENV)/.ready   ## long runs on simulated machines: 200 seeds played
 # New seeds begin at the present second, so each run plays others. A claim that one of them breaks is a bug to be mended
 # next, as a flaky test is, and no fault of the change that is tested: it is named, and does not fail.
 HUNT := $(BIN)/rmqlab hunt --profile hardened --short --jobs 2 --no-replay
-hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=200 fixed ones, and new ones for a minute
-	$(HUNT) --seeds $(or $(SEEDS),200)
-	$(HUNT) --minutes 1 --first-seed $$(date +%s) || \
+hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=500 fixed ones, and as many new ones
+	$(HUNT) --seeds $(or $(SEEDS),500)
+	$(HUNT) --seeds $(or $(SEEDS),500) --first-seed $$(date +%s) || \
 		echo "FLAKY hunt: a new seed broke a claim, or could not be judged; the lines above have the command"
 
 rediscovery: $(VENV)/.ready ## a hunt of 15 minutes on the 4.9 profile must name 10 of its flaws

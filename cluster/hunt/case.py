@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
+from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
 FIRST_MOVE = 20.0
@@ -27,6 +27,8 @@ _SHARE_CUT = 0.25
 """Part of the cases that end with faults in force: what heals hides what was wrong before."""
 _WORK = (0.0, 0.0, 1.0)
 """Seconds that a consumer may need for a message."""
+_SHARE_PAIRED = 0.3
+"""Part of the long cases whose moves are a pair and nothing else: with other moves fewer claims are made."""
 PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED = "plain", "orderly", "delayed", "committed", "asked"
 LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED)
 """Plain messages; the same for an orderly consumer; beside delayed ones; beside half messages that their producer
@@ -38,6 +40,8 @@ HALVES = (COMMITTED, ASKED)
 class Shape:
     """How long a case is, and how much happens in it."""
 
+    first: float
+    """Seconds after the begin when the first move may begin."""
     span: float
     """Seconds in which moves begin."""
     longest: float
@@ -46,9 +50,10 @@ class Shape:
     loads: Sequence[str]
 
 
-LONG = Shape(span=60.0, longest=60.0, most_moves=8, loads=LOADS)
-SHORT = Shape(span=15.0, longest=12.0, most_moves=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
-"""Half the processor time of a long one. Without half messages that wait for a question: brokers ask once a minute."""
+LONG = Shape(first=FIRST_MOVE, span=60.0, longest=60.0, most_moves=8, loads=LOADS)
+SHORT = Shape(first=10.0, span=15.0, longest=12.0, most_moves=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
+"""A third of the processor time of a long one: the consumer has run for 2 s when the first move begins. Without half
+messages that wait for a question: brokers ask once a minute."""
 _SHARE_SHORT = 0.5
 
 
@@ -92,6 +97,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
     """
     rng = random.Random(f"case {seed}")  # noqa: S311 -- to be repeated, not to be secret
     shape = SHORT if rng.random() < _SHARE_SHORT or is_short else LONG
+    pair = [] if shape is SHORT else _draw_pair(seed, kinds)
     count = rng.randint(1, shape.most_moves)
     names = [name for name in KINDS if name in kinds]
     names = rng.sample(names, min(len(names), rng.randint(1, MOST_KINDS)))
@@ -107,7 +113,7 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
         )
         if is_possible([*moves, move]):
             moves.append(move)
-    cut_at = _draw_cut(rng, moves) if rng.random() < _SHARE_CUT else None
+    cut_at = _draw_cut(rng, moves) if rng.random() < _SHARE_CUT and not pair else None
     return Case(
         seed=seed,
         profile=profile,
@@ -115,9 +121,44 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
         flush=rng.choice(["ASYNC_FLUSH", "SYNC_FLUSH"]),
         work=rng.choice(_WORK),
         load=rng.choice(shape.loads),
-        moves=begun_before(cut_at, sorted(moves, key=lambda move: move.at)),
+        moves=begun_before(cut_at, sorted(pair or moves, key=lambda move: move.at)),
         cut_at=cut_at,
     )
+
+
+def _draw_pair(seed: int, kinds: Collection[str]) -> list[Move]:
+    """Return two moves that show something only together, in one order, or none.
+
+    It has a generator of its own, so that the other cases do not depend on what pairs there are.
+    """
+    rng = random.Random(f"pair {seed}")  # noqa: S311 -- as above
+    pair = rng.choice([_consumer_begins_at_slave, _consumer_begins_after_nameserver])(rng)
+    is_drawn = rng.random() < _SHARE_PAIRED and all(move.kind in kinds for move in pair)
+    return pair if is_drawn and is_possible(pair) else []
+
+
+def _consumer_begins_at_slave(rng: random.Random) -> list[Move]:
+    """Return moves after which a consumer finds its offsets at the slave alone, which nobody committed there.
+
+    Its group has consumed more by then than the slave's offsets may be behind.
+    """
+    begin, seconds = round(rng.uniform(40, 60), 1), round(rng.uniform(8, 15), 1)
+    return [
+        Move("consumer", CONSUMER, begin, seconds),
+        Move("kill", MASTER, round(begin + rng.uniform(1, 5), 1), round(seconds + rng.uniform(10, 30), 1)),
+    ]
+
+
+def _consumer_begins_after_nameserver(rng: random.Random) -> list[Move]:
+    """Return moves after which a consumer asks a nameserver for routes that has been started again.
+
+    They last so long that brokers have registered again before the end.
+    """
+    begin, seconds = round(FIRST_MOVE + rng.uniform(0, 20), 1), round(rng.uniform(1, 10), 1)
+    return [
+        Move("kill", NAMESERVER, begin, seconds),
+        Move("consumer", CONSUMER, begin, round(seconds + rng.uniform(10, 20), 1)),
+    ]
 
 
 def _draw_cut(rng: random.Random, moves: Sequence[Move]) -> float:
@@ -151,4 +192,4 @@ def _draw_time(rng: random.Random, moves: Sequence[Move], shape: Shape) -> float
     if moves and rng.random() < _SHARE_DURING_ANOTHER:
         other = rng.choice(moves)
         return rng.uniform(other.at, max(other.ends_at, other.at + _SHORTLY))
-    return FIRST_MOVE + rng.uniform(0, shape.span)
+    return shape.first + rng.uniform(0, shape.span)

@@ -13,6 +13,8 @@ LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+INDEX_SLOTS, INDEX_ENTRIES = 1000, 4000
+"""Of an index file, which is allocated page by page: small, so that this costs little."""
 QUEUE_FLUSH_MILLIS = 3000
 """Period after which consume queues are synced: a power loss finds them behind the log, or before it."""
 RATE = 10
@@ -74,6 +76,8 @@ def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, cla
             "broker_settings": {
                 "profile": case.profile,
                 "mapped_file_size_commit_log": LOG_FILE_BYTES,
+                "max_hash_slot_num": INDEX_SLOTS,
+                "max_index_num": INDEX_ENTRIES,
                 "flush_interval_commit_log": FLUSH_MILLIS,
                 "flush_commit_log_thorough_interval": FLUSH_MILLIS,
                 "flush_consume_queue_thorough_interval": QUEUE_FLUSH_MILLIS,

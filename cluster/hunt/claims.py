@@ -38,6 +38,7 @@ from rmqlab.cluster.hunt.promises import (
     replies_at_once,
     silences_the_master,
     until_the_master_cannot_know,
+    when_the_nameserver_is_back,
 )
 from rmqlab.verdict.findings import NO_COMMIT_DUE
 
@@ -69,14 +70,16 @@ class Claim:
     """The judge's reason if a run has nothing that the claim is about: that does not leave the claim undecided."""
     since: str = ""
     """Label of a step: the claim is judged only in runs that reach it."""
+    begin: Callable[[Case], str | None] = lambda _: None
+    """Returns the label of the step from which on events count; None for the begin of the run."""
     until: Callable[[Case], str | None] = lambda _: None
     """Returns the label of the step at which the claim ends; None for the end of the run."""
 
     def expectations_for(self, case: Case) -> list[dict[str, Any]]:
         """Return the expectations as a scenario file has them."""
         if self.while_lasting is None:
-            label = self.until(case)
-            spans: list[dict[str, Any]] = [{} if label is None else {"before": label}]
+            span = {"after": self.begin(case), "before": self.until(case)}
+            spans: list[dict[str, Any]] = [{key: label for key, label in span.items() if label is not None}]
         else:
             spans = [_span(case, number) for number, move in enumerate(case.moves, 1) if self.while_lasting(case, move)]
         return [{**expectation, **span} for span in spans for expectation in self.expectations]
@@ -242,6 +245,22 @@ CLAIMS: Mapping[str, Claim] = {
             expectations=(_reaches(HALVES_ARE_DECIDED),),
             applies=lambda case: case.load in HALVES and can_consume_all(case),
             since=ALL_IS_CONSUMED,
+        ),
+        Claim(
+            name="routes-return",
+            says="a nameserver that was started again knows both brokers after 35 s",
+            expectations=tuple(
+                {
+                    "name": f"registrations of broker id {number}",
+                    "event": "broker_registered",
+                    "where": {"broker_name": MASTER, "broker_id": number},
+                    "at_least": "1 events",
+                }
+                for number in (0, 1)
+            ),
+            applies=lambda case: when_the_nameserver_is_back(case) is not None,
+            since=WRITES_ARE_BACK,
+            begin=when_the_nameserver_is_back,
         ),
         Claim(
             name="reads-survive",

@@ -13,8 +13,8 @@ import attrs
 from rmqlab.cluster.hunt.case import Case, draw_case
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, try_case, try_seed
+from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.simulation.play import warm_up
 from rmqlab.simulation.child import in_order, run_in_children
 
 SWITCHES = (

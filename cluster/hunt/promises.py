@@ -1,7 +1,7 @@
 """What a cluster is promised in a case: conditions of claims. Pure."""
 
 from rmqlab.cluster.hunt.case import ORDERLY, Case
-from rmqlab.cluster.hunt.casefile import label_of
+from rmqlab.cluster.hunt.casefile import end_label_of, label_of
 from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Move
 
 _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
@@ -12,6 +12,10 @@ HANDED_BACK_SECONDS = 10.0
 """In which a slave finds a master that was started again, and hands offsets back."""
 RECONNECT_SECONDS = 25.0
 """In which a slave finds its master again after a fault."""
+REGISTERED_SECONDS = 35.0
+"""In which each broker registers again: it does so every 30 s."""
+REST_SECONDS = 25.0
+"""What a case lasts after its last move, at least."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -152,6 +156,24 @@ def replies_at_once(case: Case) -> bool:
         or (move.target == SLAVE and KINDS[move.kind].ends_process)
         for move in case.moves
     )
+
+
+def when_the_nameserver_is_back(case: Case) -> str | None:
+    """Return the step that starts a nameserver again which both brokers can reach until the end.
+
+    None without one, or if the case may end before they have registered: it lasts 25 s after the last move.
+    """
+    last = max((move.ends_at for move in case.moves), default=0.0)
+    starts = [
+        (move.ends_at, end_label_of(number, move))
+        for number, move in enumerate(case.moves, 1)
+        if move.target == NAMESERVER and move.kind == "kill"
+    ]
+    if not is_undone(case) or not starts or any(move.target in (MASTER, SLAVE) for move in case.moves):
+        return None
+    at, label = max(starts)
+    is_last = all(move.target != NAMESERVER or move.at < at for move in case.moves)
+    return label if is_last and last - at >= REGISTERED_SECONDS - REST_SECONDS else None
 
 
 def until_the_master_cannot_know(case: Case) -> str | None:

@@ -134,16 +134,20 @@ class Player:
         if isinstance(condition, Condition):
             await self.cluster.wait_until(text, seconds)
             return
+        recent = self._since_action(self._seen)
         with trio.move_on_after(real_seconds(seconds)):
-            self._seen += self._reader.read_new()
-            while not condition.holds(self._seen, self._since_action()):
-                await self._reader.wait_changed()
-                self._seen += self._reader.read_new()
-            return
+            new = self._reader.read_new()
+            while True:
+                self._seen += new
+                recent += self._since_action(new)
+                if condition.holds(self._seen, recent):
+                    return
+                while not (new := self._reader.read_new()):
+                    await self._reader.wait_changed()
         raise WaitTimeoutError(f"{text!r} is not true after {within:g} s")
 
-    def _since_action(self) -> Sequence[JournalEntry]:
-        return [entry for entry in self._seen if entry.at_millis >= self._acted_at]
+    def _since_action(self, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+        return [entry for entry in entries if entry.at_millis >= self._acted_at]
 
 
 async def make_whole(cluster: Cluster) -> None:

@@ -1,6 +1,5 @@
 """Plays a scenario on a simulated machine, in a forked process."""
 
-import gc
 import importlib
 from collections.abc import Callable
 
@@ -27,6 +26,7 @@ def play_simulated(
     The seed decides the whole course: the same seed gives the same journals, byte for byte. Raises as `run_scenario`.
     Call it outside of a trio run.
     """
+    preload()
     seed = draw_seed() if options.seed is None else options.seed
     chosen = attrs.evolve(options, seed=seed)
 
@@ -36,8 +36,7 @@ def play_simulated(
     return run_in_child(lambda: simulate(str(seed), play))
 
 
-def warm_up() -> None:
-    """Import what nodes need, so that not each child that plays a simulation does."""
+def preload() -> None:
+    """Import what nodes need, so that not each forked process does."""
     for module in (*PRELOADED, "importlib.metadata"):
         importlib.import_module(module)
-    gc.freeze()  # collections in children neither visit these objects nor copy their pages

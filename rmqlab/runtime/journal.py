@@ -271,7 +271,11 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 def journal_files(directory: Path) -> list[Path]:
     """All files of a journal directory, the supervisor's last."""
-    return sorted(directory.glob(f"*{SUFFIX}"), key=lambda path: (path.stem == SUPERVISOR, path.name))
+    try:
+        names = [name for name in os.listdir(directory) if name.endswith(SUFFIX)]  # noqa: PTH208 -- a tail lists them often
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]
 
 
 _at = operator.attrgetter("at_millis")

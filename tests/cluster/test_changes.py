@@ -1,4 +1,7 @@
-"""Nodes that come to and leave a running cluster, and settings changed later."""
+"""Nodes that come to and leave a running cluster, and settings changed later.
+
+Those that try settings, and the next start, have real processes, the others simulated ones.
+"""
 
 import pathlib
 import tomllib
@@ -9,17 +12,21 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario
-from rmqlab.cluster.scenario.run import Options, run_scenario
+from rmqlab.cluster.scenario.run import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.process_state import WrongStateError
 from rmqlab.cluster.supervisor.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import Isolation
 from rmqlab.verdict.verdict import Verdict
+from tests.cluster.simulated import simulated
 
 PATIENT = {"broker_fast_failure_enable": False, "register_broker_timeout_mills": 60_000}
 SPEC = ClusterSpec(name="x", rate=10, broker_settings=PATIENT)
+
+on_simulated_cluster = simulated({"simulated": SPEC})
 
 
 @pytest.fixture
@@ -42,6 +49,7 @@ async def produce(cluster: Cluster, count: int) -> None:
     assert await work.wait_ended() == 0
 
 
+@on_simulated_cluster
 async def test_a_slave_that_is_added_late_catches_up(cluster: Cluster) -> None:
     await produce(cluster, 20)
     assert await cluster.add_slave("broker-a", {"slave_read_enable": True}) == "broker-a-s2"
@@ -52,9 +60,9 @@ async def test_a_slave_that_is_added_late_catches_up(cluster: Cluster) -> None:
     assert settings_of(cluster.supervisor.directory.path, "broker-a-s")["broker_id"] == 1
 
 
-async def test_brokers_register_at_an_added_nameserver_and_run_on_without_the_first(
-    cluster: Cluster, place: pathlib.Path
-) -> None:
+@on_simulated_cluster
+async def test_brokers_register_at_an_added_nameserver_and_run_on_without_the_first(cluster: Cluster) -> None:
+    place = cluster.supervisor.directory.path
     await cluster.pause("broker-a-s")
     name = await cluster.add_nameserver()
     await cluster.resume("broker-a-s")
@@ -91,6 +99,7 @@ async def test_the_next_start_has_the_nodes_and_settings_of_the_end(place: pathl
         assert cluster.supervisor.nodes["broker-a-s"].host.endswith(".21"), "its address of before"
 
 
+@on_simulated_cluster
 async def test_two_additions_at_once_are_done_one_after_the_other(cluster: Cluster) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.add_slave, "broker-a")
@@ -122,7 +131,9 @@ async def test_what_cannot_be_changed_changes_nothing(cluster: Cluster, place: p
     assert (place / "cluster.json").read_text() == before
 
 
-async def test_a_node_that_does_not_start_is_not_added(cluster: Cluster, place: pathlib.Path) -> None:
+@on_simulated_cluster
+async def test_a_node_that_does_not_start_is_not_added(cluster: Cluster) -> None:
+    place = cluster.supervisor.directory.path
     (place / "elsewhere").mkdir()
     (place / "namesrv-2").symlink_to(place / "elsewhere")
     with pytest.raises(Exception, match="namesrv-2 is not started"):
@@ -175,10 +186,10 @@ equals = "2 events"
 """
 
 
-async def test_a_scenario_changes_the_cluster(tmp_path: pathlib.Path) -> None:
+def test_a_scenario_changes_the_cluster(tmp_path: pathlib.Path) -> None:
     directory = RunDirectory(tmp_path / "grows")
     directory.path.mkdir()
-    run = await run_scenario(parse_scenario(GROWS), Options(keeps_stores=True), directory=directory)
+    run = play_simulated(parse_scenario(GROWS), Options(seed=1, keeps_stores=True), directory=directory)
     assert run.verdict is Verdict.HOLDS, run.reasons()
     settings = settings_of(directory.path, "broker-a-s2")
     assert (settings["slave_read_enable"], settings["sync_flush_timeout"]) == (True, 3000)

@@ -1,4 +1,7 @@
-"""Clusters of mode dledger: processes, roles, targets, status."""
+"""Clusters of mode dledger: processes, roles, targets, status.
+
+The killed leader is a real process; transfers are simulated.
+"""
 
 from pathlib import Path
 
@@ -8,8 +11,10 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.topology import ClusterSpec
+from tests.cluster.simulated import simulated
 
 SPEC = ClusterSpec(name="dledger", mode="dledger", slaves=2, rate=10)
+on_simulated_cluster = simulated({"simulated": SPEC})
 MEMBERS = {"broker-a-n0", "broker-a-n1", "broker-a-n2"}
 
 
@@ -38,42 +43,42 @@ async def test_a_killed_leader_is_replaced_and_returns_as_follower(tmp_path: Pat
         assert len({(member["term"], member["leader"]) for member in members.values()}) == 1
 
 
-async def test_a_leader_hands_over_to_the_promoted_member(tmp_path: Path) -> None:
+@on_simulated_cluster
+async def test_a_leader_hands_over_to_the_promoted_member(cluster: Cluster) -> None:
     """dledger#21, #22: request 51005 between processes; no process is restarted."""
-    async with open_cluster(SPEC, directory=tmp_path) as cluster:
-        await cluster.wait_until("slave-in-sync broker-a", 60)
-        old = leader(cluster)
-        new = min(MEMBERS - {old})
-        pids = {name: cluster.supervisor.life(name).pid for name in MEMBERS}
-        assert await cluster.promote(new) == (new,)
-        assert leader(cluster) == new
-        await cluster.wait_until(f"route-has {new}", 60)
-        await cluster.wait_until("slave-in-sync broker-a", 60)
-        assert {name: cluster.supervisor.life(name).pid for name in MEMBERS} == pids
-        (asked,) = [event for event in cluster.events if event.kind == "leadership_asked"]
-        assert (asked.node, asked.fields["code"]) == (new, 200)
+    await cluster.wait_until("slave-in-sync broker-a", 60)
+    old = leader(cluster)
+    new = min(MEMBERS - {old})
+    pids = {name: cluster.supervisor.life(name).pid for name in MEMBERS}
+    assert await cluster.promote(new) == (new,)
+    assert leader(cluster) == new
+    await cluster.wait_until(f"route-has {new}", 60)
+    await cluster.wait_until("slave-in-sync broker-a", 60)
+    assert {name: cluster.supervisor.life(name).pid for name in MEMBERS} == pids
+    (asked,) = [event for event in cluster.events if event.kind == "leadership_asked"]
+    assert (asked.node, asked.fields["code"]) == (new, 200)
 
 
-async def test_a_transfer_that_cannot_work_changes_nothing(tmp_path: Path) -> None:
-    async with open_cluster(SPEC, directory=tmp_path) as cluster:
-        await cluster.wait_until("slave-in-sync broker-a", 60)
-        first = leader(cluster)
-        other, away = sorted(MEMBERS - {first})
-        with pytest.raises(WrongStateError, match=f"{first} leads broker-a already"):
-            await cluster.promote(first)
-        with pytest.raises(WrongStateError, match="expected one member, for a DLedger group has one leader"):
-            await cluster.promote("broker-a:slave")
-        with pytest.raises(WrongStateError, match="which elects its leader: `promote` another member"):
-            await cluster.demote(first)
-        await cluster.kill(away)
-        with pytest.raises(WrongStateError, match=f"{away} is killed: expected a running member"):
-            await cluster.promote(away)
-        await cluster.isolate(other)
-        with pytest.raises(NodeFailedError, match="the transfer ended with 302 NETWORK_ERROR"):
-            await cluster.promote(other)
-        await cluster.pause(first)
-        with pytest.raises(WrongStateError, match=f"{first}, the leader of broker-a, does not respond"):
-            await cluster.promote(other)
+@on_simulated_cluster
+async def test_a_transfer_that_cannot_work_changes_nothing(cluster: Cluster) -> None:
+    await cluster.wait_until("slave-in-sync broker-a", 60)
+    first = leader(cluster)
+    other, away = sorted(MEMBERS - {first})
+    with pytest.raises(WrongStateError, match=f"{first} leads broker-a already"):
+        await cluster.promote(first)
+    with pytest.raises(WrongStateError, match="expected one member, for a DLedger group has one leader"):
+        await cluster.promote("broker-a:slave")
+    with pytest.raises(WrongStateError, match="which elects its leader: `promote` another member"):
+        await cluster.demote(first)
+    await cluster.kill(away)
+    with pytest.raises(WrongStateError, match=f"{away} is killed: expected a running member"):
+        await cluster.promote(away)
+    await cluster.isolate(other)
+    with pytest.raises(NodeFailedError, match="the transfer ended with 302 NETWORK_ERROR"):
+        await cluster.promote(other)
+    await cluster.pause(first)
+    with pytest.raises(WrongStateError, match=f"{first}, the leader of broker-a, does not respond"):
+        await cluster.promote(other)
 
 
 @pytest.mark.parametrize("members", [2, 4])

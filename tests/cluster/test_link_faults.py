@@ -1,4 +1,7 @@
-"""Faults of links of real nodes: effective while in force, no later trace in logs."""
+"""Faults of links: effective while in force, no later trace in logs.
+
+The first test and the one about peers outside have real processes, the others simulated ones.
+"""
 
 import pathlib
 from collections.abc import AsyncIterator
@@ -30,20 +33,32 @@ from rmqlab.runtime.channel import RequestTimeoutError
 from rmqlab.runtime.journal import JournalEntry, read_journals
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from tests.cluster.simulated import simulated
 
 LONG = 60.0
 """Real seconds."""
 
 
-@pytest.fixture(params=[False, True], ids=["own addresses", "single address"])
+PATIENT = {"slave_timeout": 10_000, "register_broker_timeout_mills": 60_000}
+"""Room for a busy machine, which has a fifth of these times."""
+SPECS = {
+    "own addresses": ClusterSpec(name="x", role="SYNC_MASTER", rate=5, broker_settings=PATIENT),
+    "single address": ClusterSpec(name="x", role="SYNC_MASTER", rate=5, single_address=True, broker_settings=PATIENT),
+}
+
+
+async def has_reported(cluster: Cluster) -> None:
+    """Wait for the slave's first report."""
+    await cluster.wait_until(lambda document: document["replication"][0]["slaveAckOffset"] == 0, LONG)
+
+
+on_simulated_links = simulated(SPECS, has_reported)
+
+
+@pytest.fixture(params=[*SPECS.values()], ids=[*SPECS])
 async def cluster(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> AsyncIterator[Cluster]:
-    # Room for a busy machine, which has a fifth of these times.
-    patient = {"slave_timeout": 10_000, "register_broker_timeout_mills": 60_000}
-    spec = ClusterSpec(name="x", role="SYNC_MASTER", rate=5, single_address=request.param, broker_settings=patient)
-    async with open_cluster(spec, directory=tmp_path / "lab") as made:
-        await made.wait_until(
-            lambda document: document["replication"][0]["slaveAckOffset"] == 0, LONG
-        )  # it has reported
+    async with open_cluster(request.param, directory=tmp_path / "lab") as made:
+        await has_reported(made)
         yield made
 
 
@@ -106,6 +121,7 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
         await assert_equal_logs(cluster)
 
 
+@on_simulated_links
 async def test_bytes_that_change_on_the_way_are_stored_by_the_slave(cluster: Cluster) -> None:
     """RocketMQ's HA stream has no checksum: the slave stores what it receives."""
     await cluster.fault(Corrupt(src="broker-a", dst="broker-a-s", only="ha", every_bytes=2000, count=3))
@@ -118,6 +134,7 @@ async def test_bytes_that_change_on_the_way_are_stored_by_the_slave(cluster: Clu
     assert log.count("link broker-a -> broker-a-s: byte") == 3
 
 
+@on_simulated_links
 async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:
     await send(cluster, 1)
     await cluster.fault(Latency(src="broker-a-s", dst="broker-a", millis=500, only="ha"))
@@ -126,6 +143,7 @@ async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster)
     assert sent.fields["took"] >= 490
 
 
+@on_simulated_links
 async def test_a_blackhole_of_the_acks_alone_leaves_a_slave_that_has_all_and_a_master_that_does_not_know(
     cluster: Cluster,
 ) -> None:
@@ -138,12 +156,14 @@ async def test_a_blackhole_of_the_acks_alone_leaves_a_slave_that_has_all_and_a_m
     await cluster.wait_until("slave-connected broker-a:master", LONG)
 
 
+@on_simulated_links
 async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster) -> None:
     await cluster.fault(Refuse(src="*", dst="namesrv-1"))
     sent = await send(cluster, 1)
     assert [one.fields["outcome"] for one in sent] == ["refused"]
 
 
+@on_simulated_links
 async def test_a_slave_cannot_connect_while_its_master_accepts_none(cluster: Cluster) -> None:
     fault = await cluster.fault(FullTable(src="broker-a-s", dst="broker-a", only="ha"))
     await send(cluster, 1)  # the live connection continues

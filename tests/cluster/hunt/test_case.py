@@ -205,3 +205,35 @@ def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
 
     assert claims_for(Case(seed=1, moves=(full,)), ["same-log", "writes-return"])
     assert not claims_for(Case(seed=1, moves=(full, lost)), ["same-log", "writes-return"])
+
+
+def test_a_nameserver_that_was_started_again_must_know_both_brokers() -> None:
+    away, consumer = Move("kill", "namesrv-1", 20, 5), Move("consumer", "shop", 20, 15)
+    case = Case(seed=1, moves=(away, consumer))
+
+    expected = CLAIMS["routes-return"].expectations_for(case)
+    assert [(one["where"]["broker_id"], one["after"]) for one in expected] == [(0, "1: kill ends"), (1, "1: kill ends")]
+    review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
+    for moves in (
+        (away, attrs.evolve(consumer, seconds=14)),  # it ends before they have registered
+        (away, Move("kill", "broker-a", 40, 5)),
+        (away, Move("pause", "namesrv-1", 30, 10)),
+        (consumer,),
+    ):
+        assert not claims_for(attrs.evolve(case, moves=moves), ["routes-return"])
+    assert not claims_for(attrs.evolve(case, cut_at=90.0), ["routes-return"])
+
+
+def test_some_long_cases_have_a_pair_of_moves_and_no_others() -> None:
+    cases = [draw_case(seed, "hardened", KINDS) for seed in range(1, 61)]
+    pairs = [case for case in cases if sorted(move.kind for move in case.moves) == ["consumer", "kill"]]
+
+    assert {move.target for case in pairs for move in case.moves} == {"shop", "broker-a", "namesrv-1"}
+    assert any(claims_for(case, ["offsets-copied"]) for case in pairs)
+    assert any(claims_for(case, ["routes-return"]) for case in pairs)
+    assert all(case.cut_at is None for case in pairs)
+
+
+def test_a_pair_is_drawn_only_of_kinds_that_are_asked_for() -> None:
+    cases = [draw_case(seed, "hardened", ["kill"]) for seed in range(1, 61)]
+    assert {move.kind for case in cases for move in case.moves} == {"kill"}

@@ -1,4 +1,8 @@
-"""Scenarios on real processes: their files, their ends, and their output."""
+"""Scenarios: their files, their ends, and their output.
+
+A run that holds, one that is interrupted, one that others join, those side by side and the one at two rates have real
+processes. The others are simulated.
+"""
 
 import json
 import os
@@ -12,7 +16,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
@@ -20,7 +24,6 @@ from rmqlab.client.message import Message
 from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.scenario import player
 from rmqlab.cluster.scenario.binding import BindingError
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.model import Action, Expectation, Scenario, Step
@@ -74,6 +77,13 @@ def rmqlab(home: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[s
     )
 
 
+def in_process(home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    """Return the result of a command that needs no process of its own."""
+    monkeypatch.setenv("RMQLAB_HOME", str(home))
+    monkeypatch.setenv("COLUMNS", "200")
+    return CliRunner().invoke(app, arguments, prog_name="rmqlab")
+
+
 def test_a_claim_that_holds_exits_with_0_and_leaves_a_run_to_look_at(tmp_path: pathlib.Path) -> None:
     (tmp_path / "small.toml").write_text(HOLDS)
     done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--seed", "7", "--json")
@@ -98,10 +108,10 @@ def test_a_claim_that_holds_exits_with_0_and_leaves_a_run_to_look_at(tmp_path: p
     assert not (run / "broker-a" / "store").exists(), "nobody needs the store of a claim that holds"
 
 
-def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path) -> None:
+def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "small.toml").write_text(VIOLATED)
-    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"))
-    assert done.returncode == 1
+    done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated")
+    assert done.exit_code == 1
     assert "violated: what is sent is stored" in done.stdout
     assert "✗ lost: 0 messages  (at least 1 messages)" in done.stdout
     assert "replay: rmqlab run" in done.stdout
@@ -111,11 +121,9 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path) -
 def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
-    monkeypatch.setattr(player, "_PATIENCE", 0.1)  # real seconds, for what a busy machine needs; this never comes true
     text = UNKNOWN.replace('wait = "event power_lost"', 'wait = "event power_lost"\nwithin = "1 s"')
     (tmp_path / "small.toml").write_text(text)
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "small.toml"), "--json"])
+    done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated", "--json")
     assert done.exit_code == 2, done.stdout + done.stderr
     document = json.loads(done.stdout)
     assert document["missing"] == ["step 1: 'event power_lost' is not true after 1 s"]
@@ -199,18 +207,20 @@ async def send_pull_and_commit(namesrv_addr: str) -> str:
     ],
 )
 def test_what_makes_no_sense_exits_with_2_before_anything_starts(
-    tmp_path: pathlib.Path, arguments: list[str], says: str
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
-    done = rmqlab(tmp_path, *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
+    done = in_process(tmp_path, monkeypatch, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
     assert says in done.stderr
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_that_does_not_fit_is_told_with_its_line(tmp_path: pathlib.Path) -> None:
+def test_a_file_that_does_not_fit_is_told_with_its_line(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "small.toml").write_text(HOLDS.replace("rate = 10", "rats = 10"))
-    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"))
-    assert done.returncode == 2
+    done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"))
+    assert done.exit_code == 2
     assert done.stderr == f"rmqlab: {tmp_path}/small.toml:7: cluster.rats: no such key; did you mean rate?\n"
 
 
@@ -226,14 +236,17 @@ def test_scenarios_are_listed_and_run_side_by_side(tmp_path: pathlib.Path) -> No
     assert row.count("holds") == 2
 
 
-def test_violated_outweighs_unknown_where_both_profiles_are_run(tmp_path: pathlib.Path) -> None:
-    never = '[[hardened.expect]]\nevent = "sent"\ntake = "delay"\nafter = "done"\nat_most = "1 s"\n'
+def test_violated_outweighs_unknown_where_both_profiles_are_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = '[[hardened.expect]]\nevent = "power_lost"\ntake = "delay"\nafter = "done"\nat_most = "1 s"\n'
     (tmp_path / "small.toml").write_text(VIOLATED + f'[hardened]\ndrop = ["lost"]\n{never}')
-    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--profile", "both", "--json")
+    words = ["run", str(tmp_path / "small.toml"), "--profile", "both", "--simulated", "--json"]
+    done = in_process(tmp_path, monkeypatch, *words)
     documents = [json.loads(line) for line in done.stdout.splitlines()]
     assert [document["verdict"] for document in documents] == ["violated", "unknown"]
     assert [document["command"].partition(" --profile ")[2] for document in documents] == ["", "hardened"]
-    assert done.returncode == 1
+    assert done.exit_code == 1
 
 
 async def test_a_scenario_can_be_made_and_run_by_a_program(tmp_path: pathlib.Path) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import attrs
 import pytest
 import trio
 
-from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.simulation.forks import SimulatedForks
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.child import SpawnRequest
@@ -21,19 +21,9 @@ from rmqlab.faults.documents import example_of
 from rmqlab.runtime.clock import ClockSettings, cluster_millis
 from rmqlab.runtime.journal import read_journals
 from rmqlab.simulation.child import run_in_child
+from tests.cluster.simulated import on_cluster
 
-T = TypeVar("T")
 SPEC = ClusterSpec(name="simulated", slaves=0)
-
-
-def on_cluster(directory: Path, play: Callable[[Cluster], Awaitable[T]], spec: ClusterSpec = SPEC) -> T:
-    """Return what `play` does with a simulated cluster."""
-
-    async def run(host: Host) -> T:
-        async with open_cluster(spec, directory=directory, host=host) as cluster:
-            return await play(cluster)
-
-    return run_in_child(lambda: simulate("1", run))
 
 
 def kinds_in(directory: Path, node: str) -> list[str]:
@@ -50,7 +40,7 @@ def test_a_second_sigterm_ends_one_process_and_not_the_simulation(tmp_path: Path
         assert await supervisor.processes.wait_life("broker-a", lambda life: not life.is_alive, 60)
         return supervisor.life("broker-a").exit_status
 
-    assert on_cluster(tmp_path, play) == 128 + 15
+    assert on_cluster(tmp_path, play, SPEC) == 128 + 15
 
 
 def test_a_killed_broker_starts_again_on_its_store(tmp_path: Path) -> None:
@@ -60,7 +50,7 @@ def test_a_killed_broker_starts_again_on_its_store(tmp_path: Path) -> None:
         await cluster.kill("broker-a")
         await cluster.start("broker-a")
 
-    on_cluster(tmp_path, play)
+    on_cluster(tmp_path, play, SPEC)
     kinds = kinds_in(tmp_path, "broker-a")
     assert kinds.count("node_ready") == 2
     assert "node_killed" in kinds
@@ -70,7 +60,7 @@ def test_each_node_logs_to_its_own_file_in_virtual_time(tmp_path: Path) -> None:
     async def play(_cluster: Cluster) -> None:
         await trio.sleep(1.0)
 
-    on_cluster(tmp_path, play)
+    on_cluster(tmp_path, play, SPEC)
     for node in ("broker-a", "namesrv-1"):
         first = (tmp_path / node / "node.log").read_text().splitlines()[0]
         assert first.startswith("2023-11-14 22:13:20.")

@@ -1,0 +1,53 @@
+"""Prepares the process of a hunt, from which each schedule is forked."""
+
+import contextlib
+import gc
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+
+from rmqlab.cluster.hunt.case import Case
+from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.moves import MASTER, Move
+from rmqlab.cluster.hunt.trial import try_case
+from rmqlab.cluster.simulation.play import preload
+from rmqlab.runtime import stopwatch
+from rmqlab.store.machine import set_machine, this_machine
+
+REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", moves=(Move("restart", MASTER, 10.0, 0.0),))
+"""Runs most of the code of a case. All its processes end in good order, so nothing of it is left in this process."""
+
+
+def warm_up() -> None:
+    """Import what nodes need and play a case, so that not each forked process begins with that.
+
+    A first case in a process compiles the codecs of all headers and bodies, and lets the interpreter specialize its
+    bytecode: a seventh of the processor time of a short case. The course of later cases does not depend on it.
+    """
+    preload()
+    with _unchanged_process():
+        try_case(REHEARSAL, CLAIMS)
+    gc.collect()
+    gc.freeze()  # collections in children neither visit these objects nor copy their pages
+
+
+@contextlib.contextmanager
+def _unchanged_process() -> Iterator[None]:
+    """Restore what a simulation replaces in its process (`rmqlab.cluster.simulation.host.simulate`)."""
+    root, zone, machine = logging.getLogger(), os.environ.get("TZ"), this_machine()
+    handlers, level, state, clocks = root.handlers, root.level, random.getstate(), (stopwatch.wall, stopwatch.cpu)
+    try:
+        yield
+    finally:
+        root.handlers = handlers
+        root.setLevel(level)
+        random.setstate(state)
+        stopwatch.replace(*clocks)
+        set_machine(machine)
+        if zone is None:
+            os.environ.pop("TZ", None)
+        else:
+            os.environ["TZ"] = zone
+        time.tzset()

@@ -1,0 +1,57 @@
+"""A rehearsal in the process of a hunt changes neither that process nor what is forked from it."""
+
+import hashlib
+import logging
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.hunt.case import draw_case
+from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.moves import kinds_for
+from rmqlab.cluster.hunt.trial import bind_case, claims_for
+from rmqlab.cluster.hunt.warmup import warm_up
+from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.simulation.play import play_simulated
+from rmqlab.runtime import stopwatch
+from rmqlab.runtime.journal import journal_files
+from rmqlab.simulation.child import run_in_child
+from rmqlab.store.machine import this_machine
+
+
+def course(directory: Path, seed: int) -> str:
+    """Return a digest of the journals of a short case."""
+    case = draw_case(seed, "hardened", kinds_for("hardened"), is_short=True)
+    scenario = bind_case(case, claims_for(case, CLAIMS))
+    directory.mkdir()
+    play_simulated(scenario, Options(profile="hardened", seed=seed), directory=RunDirectory(directory))
+    found = hashlib.sha256()
+    for path in journal_files(directory / "journal"):
+        found.update(path.name.encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_course_does_not_depend_on_the_rehearsal(tmp_path: Path, seed: int) -> None:
+    def rehearsed() -> str:
+        warm_up()
+        return course(tmp_path / "rehearsed", seed)
+
+    assert run_in_child(rehearsed) == course(tmp_path / "first", seed)
+
+
+def test_the_process_is_as_before() -> None:
+    def facts() -> tuple[object, ...]:
+        root = logging.getLogger()
+        clocks = stopwatch.wall, stopwatch.cpu
+        return list(root.handlers), root.level, random.getstate(), clocks, this_machine(), os.environ.get("TZ")
+
+    def changes() -> bool:
+        before = facts()
+        warm_up()
+        return facts() != before
+
+    assert not run_in_child(changes)
