@@ -6,7 +6,6 @@ Periods are RocketMQ's, in seconds of the process's clock.
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from typing import NoReturn
@@ -230,11 +229,15 @@ async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
         job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
         if job is not None:
             await syncs.run(job)
-        elif not store.dispatch_behind_bytes and not store.dispatcher.is_index_behind:
-            with trio.move_on_at(math.inf if is_thorough else thorough_at):
-                await growth.wait_grown()
+        elif store.dispatch_behind_bytes or store.dispatcher.is_index_behind:
+            continue
+        elif is_thorough:
+            await growth.wait_grown()
             while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
                 thorough_at += thorough_period
+        else:
+            with trio.move_on_at(thorough_at):
+                await growth.wait_grown()
 
 
 async def _sample_stats_forever(broker: Broker, beat: Beat) -> NoReturn:
