@@ -68,9 +68,10 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
 
 
 def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration | None:
-    """Return a registration whose body is the last one of its address, without decoding it.
+    """Return a registration that repeats the last body of its address.
 
-    None if it is another one, or if its topics are needed. Most heartbeats repeat all topics of a broker.
+    The body is not decoded. None for another body, or if its topics are needed. Most heartbeats repeat all topics of a
+    broker.
     """
     live = state.routes.live.get(header.broker_addr)
     if live is None or live.body_key != _body_key(header, command):

@@ -271,9 +271,9 @@ def status_document(
 
 
 def _within_limit(facts: Mapping[str, Facts]) -> dict[str, Facts]:
-    """Return the facts, those of the largest nodes shortened so that all together have MOST_FACTS bytes.
+    """Return the facts, shortened so that all together have MOST_FACTS bytes.
 
-    Of a large cluster each broker has little to say, and each nameserver has all routes.
+    Only the largest are shortened: in a large cluster each broker has few facts, and each nameserver all routes.
     """
     sizes = {name: _encoded_size(values) for name, values in facts.items() if values is not None}
     share, left = SNAPSHOT.total, MOST_FACTS

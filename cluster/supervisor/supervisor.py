@@ -42,7 +42,7 @@ from rmqlab.store.powerloss import Lost
 T = TypeVar("T")
 
 STARTING_AT_ONCE = 32
-"""More would start no sooner, and nameservers and the supervisor would wait for processors behind them."""
+"""Nodes that start at the same time. With more, nameservers and the supervisor wait for processors behind them."""
 START_SECONDS = 30.0
 MORE_START_SECONDS = 1.0
 """Additional seconds of the timeout for each process that starts at the same time, because they share the machine."""
@@ -124,7 +124,7 @@ class Supervisor:
         self.processes.record(node, kind, **fields)
 
     async def start(self, *names: str) -> None:
-        """Start stopped nodes, STARTING_AT_ONCE at most; wait until all are ready. NodeFailedError if one fails."""
+        """Start nodes, and wait until all are ready. NodeFailedError if one fails."""
         for name in names:
             if (life := self.life(name)).is_alive:
                 raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")

@@ -64,7 +64,10 @@ def snake(name: str) -> str:
 
 
 def _cached_by_class(function: F) -> F:
-    """Cache the results of a function of classes. mypy rejects `type[Any]` as an argument of `functools.cache`."""
+    """Cache the results of a function of classes.
+
+    mypy rejects `type[Any]` as an argument of `functools.cache`.
+    """
     return cast("F", functools.cache(function))
 
 

@@ -157,7 +157,10 @@ async def test_a_flushed_log_is_flushed_again_once_it_grows_by_the_long_timer(
 async def test_flushed_queues_are_flushed_again_within_a_minute_of_growth(
     tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.6: few entries are flushed by the long timer. While nothing comes, nothing is checked."""
+    """Section 3.6: few entries are flushed by the long timer.
+
+    While the log does not grow, nothing is checked.
+    """
     del autojump_clock
     store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock())
     growth, checks = Growth(), 0

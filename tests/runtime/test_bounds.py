@@ -56,7 +56,7 @@ def test_nothing_more_is_kept_once_the_total_is_reached() -> None:
 
 
 def test_a_value_that_is_cut_keeps_its_key() -> None:
-    """Else nobody finds it: the routes of a large cluster were under a key named after its length."""
+    """The routes of a large cluster were under a key named after its length."""
     kept = bounded({"routes": dict.fromkeys(range(100), "x" * 50)}, Bounds(items=1000, total=1000))
     assert kept["routes"][LEFT_OUT] > 50
 

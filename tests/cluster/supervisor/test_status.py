@@ -15,7 +15,10 @@ READY = ProcessState(is_alive=True, pid=7, ready={})
 
 
 def cluster(groups: int) -> tuple[list[Node], dict[str, Facts]]:
-    """Return the nodes of a cluster, and the facts of a nameserver that has all their routes."""
+    """Return the nodes of a cluster, and facts of them.
+
+    The nameserver has the routes of all groups.
+    """
     spec = ClusterSpec(groups=groups)
     nodes = nodes_of(spec, place(spec, Placement(subnet=9, more_subnets=(10, 11, 12, 13, 14))))
     routes: dict[str, Any] = {}
