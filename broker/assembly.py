@@ -81,7 +81,8 @@ def assemble(
     ha_master = _make_ha_master(env, store, slave_waits)
     is_member = settings.dledger.enable_dleger_commit_log
     ha_address = _ha_address(config) if is_member else _listen_for_slaves(ha_master, config)
-    known_master = KnownMaster.from_settings(_slave_settings(settings))
+    ha_settings = _slave_settings(settings)
+    known_master = KnownMaster.from_settings(ha_settings)
     topics = TopicTable(config, config_dir / "topics.json", wall_millis)
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
     subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
@@ -104,7 +105,7 @@ def assemble(
     ha_slave = HaSlave(
         env.reactor,
         store,
-        _slave_settings(settings),
+        ha_settings,
         known_master,
         on_received=growth.received,
         emit=link.emit,

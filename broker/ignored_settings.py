@@ -154,9 +154,13 @@ UnusedConfig: Any = attrs.make_class(
 """These settings as a class like those of the others, to be read, changed and shown alike."""
 
 
+_DEFAULTS_BY_OUR_NAMES = {snake(key): value for key, value in DEFAULTS.items()}
+
+
 def set_in_vain(values: Mapping[str, Any]) -> list[str]:
     """Return the explicit settings, by our names, that have no effect here."""
-    defaults = {snake(key): value for key, value in DEFAULTS.items()}
     return [
-        name for name, value in values.items() if name in defaults and str(value).lower() != str(defaults[name]).lower()
+        name
+        for name, value in values.items()
+        if name in _DEFAULTS_BY_OUR_NAMES and str(value).lower() != str(_DEFAULTS_BY_OUR_NAMES[name]).lower()
     ]

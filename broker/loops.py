@@ -23,6 +23,7 @@ from rmqlab.broker.held_pulls import SWEEP_PERIOD
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
+from rmqlab.runtime.beat import Beat
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
 from rmqlab.runtime.worker import each_in_thread, in_thread
@@ -40,6 +41,7 @@ CLEAN_FIRST_AFTER = 60.0
 DISK_FIRST_AFTER = 1.0
 DISK_PERIOD = 10.0
 SAMPLE_PERIOD = 1.0
+TRUNCATION_PERIOD = 5.0
 WAIT_SCAN_PERIOD = 0.5
 """Seconds between two checks for overdue sends: RocketMQ reports a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
@@ -88,7 +90,7 @@ async def run_broker(
 
     A loop that fails is logged, counted and run again after a pause (docs/architecture.md, Boundaries).
     """
-    keep = tasks.keep_running
+    keep, beat = tasks.keep_running, Beat()
     for server in servers:
         keep("idle connections", server.close_idle_forever)
     syncs = _Syncs(broker.store)
@@ -104,19 +106,19 @@ async def run_broker(
         keep("log flush", _flush_entries_forever, broker, syncs)
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", _flush_queues_forever, broker, syncs)
-    keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now(), broker.store.max_queue_offset))
+    keep("held pulls", _every, beat, SWEEP_PERIOD, lambda: _sweep_held_pulls(broker))
     keep("waiting sends", _expire_waits_forever, broker)
-    keep("silent clients", _every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
-    keep("statistics", _sample_stats_forever, broker)
-    keep("consumer offset file", _save_offsets_forever, broker)
-    keep("filter file", _every, SAVE_FILTERS_PERIOD, broker.filters.save)
-    keep("disk check", _check_disk_forever, broker)
+    keep("silent clients", _every, beat, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+    keep("statistics", _sample_stats_forever, broker, beat)
+    keep("consumer offset file", _save_offsets_forever, broker, beat)
+    keep("filter file", _every, beat, SAVE_FILTERS_PERIOD, broker.filters.save)
+    keep("disk check", _check_disk_forever, broker, beat)
     keep("expired files", _clean_forever, broker)
-    keep("log samples", sample_log_forever, broker)
+    keep("log samples", sample_log_forever, broker, beat)
     if broker.access is not None:
-        keep("ACL files", _every, POLL_PERIOD, broker.access.poll)
+        keep("ACL files", _every, beat, POLL_PERIOD, broker.access.poll)
     keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
-    keep("services of the role", _run_services_forever, broker)
+    keep("services of the role", _run_services_forever, broker, beat)
     await broker.registration.all_registered.wait()
     link.ready(
         address=broker.config.address,
@@ -129,7 +131,7 @@ async def run_broker(
     raise AssertionError("the loops never end")
 
 
-async def _run_services_forever(broker: Broker) -> NoReturn:
+async def _run_services_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Run the loops of the current role, until the role changes."""
     while True:
         broker.role_taken = trio.Event()
@@ -140,16 +142,20 @@ async def _run_services_forever(broker: Broker) -> NoReturn:
                 keep("metadata sync", broker.sync.sync_forever)
             else:  # only a master makes messages of its own (store-ha#76)
                 keep("delayed delivery", broker.delay.deliver_forever)
-                keep("delay offset file", _save_delay_offsets_forever, broker)
+                keep("delay offset file", _save_delay_offsets_forever, broker, beat)
                 keep("transaction check", TransactionCheck(broker).check_forever)
             await broker.role_taken.wait()
             nursery.cancel_scope.cancel()
 
 
-async def _every(period: float, fn: Callable[[], None]) -> NoReturn:
+async def _every(beat: Beat, period: float, fn: Callable[[], None]) -> NoReturn:
     while True:
-        await trio.sleep(period)
+        await beat.sleep(period)
         fn()
+
+
+def _sweep_held_pulls(broker: Broker) -> None:
+    broker.hold.sweep(broker.now(), broker.store.max_queue_offset)
 
 
 async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
@@ -208,9 +214,10 @@ async def _save_entries_checkpoint_forever(log: EntryLog) -> NoReturn:
 async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
     """Flush consume queues that are dirty enough, each second.
 
-    At the start and each minute: all of them, and the checkpoint (store-and-ha section 3.6).
+    At the start and each minute: all of them, and the checkpoint (store-and-ha section 3.6). Only a growing log makes
+    queues dirty, so an idle broker is not woken.
     """
-    store = broker.store
+    store, growth = broker.store, broker.growth
     period = store.config.flush_interval_consume_queue / 1000
     thorough_period = store.config.flush_consume_queue_thorough_interval / 1000
     thorough_at = trio.current_time()
@@ -222,24 +229,34 @@ async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
         job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
         if job is not None:
             await syncs.run(job)
+        elif store.dispatch_behind_bytes or store.dispatcher.is_index_behind:
+            continue
+        elif is_thorough:
+            await growth.wait_grown()
+            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
+                thorough_at += thorough_period
+        else:
+            with trio.move_on_at(thorough_at):
+                await growth.wait_grown()
 
 
-async def _sample_stats_forever(broker: Broker) -> NoReturn:
+async def _sample_stats_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Sample the counters every 10 s; a slave counts dispatched records as puts."""
     store, stats = broker.store, broker.stats
     entered, dispatched = store.dispatcher.entered, store.dispatched_offset
     while True:
-        await trio.sleep(STATS_PERIOD)
+        await beat.sleep(STATS_PERIOD)
         if broker.is_slave:
             stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
             entered, dispatched = store.dispatcher.entered, store.dispatched_offset
         stats.sample(broker.now_millis())
 
 
-async def sample_log_forever(broker: Broker) -> NoReturn:
+async def sample_log_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Emit the log's end, and the bytes of connections, each second if it has changed.
 
-    All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared.
+    All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared. While
+    the log does not grow, an idle broker is woken only to notice that it was truncated.
     """
     sampled = None
     while True:
@@ -248,6 +265,8 @@ async def sample_log_forever(broker: Broker) -> NoReturn:
         if end != sampled:
             sampled = end
             sample_log(broker)
+        with trio.move_on_at(beat.next(TRUNCATION_PERIOD)):
+            await broker.growth.wait_grown()
 
 
 def sample_log(broker: Broker) -> None:
@@ -281,7 +300,7 @@ def _drop_silent_clients(broker: Broker) -> None:
         member.channel.close("no heartbeat for 120 s")
 
 
-async def _save_offsets_forever(broker: Broker) -> NoReturn:
+async def _save_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Save consumerOffset.json every 5 s, first after 10 s (store-ha#63).
 
     Files that a full disk refused are saved again.
@@ -294,18 +313,18 @@ async def _save_offsets_forever(broker: Broker) -> NoReturn:
         broker.topics.save_changes()
         broker.subscriptions.save_changes()
         await broker.offsets.save_in_slices()
-        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        await beat.sleep(broker.config.flush_consumer_offset_interval / 1000)
 
 
-async def _save_delay_offsets_forever(broker: Broker) -> NoReturn:
+async def _save_delay_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Write delayOffset.json every 10 s (store-and-ha section 5.4)."""
     await trio.sleep(FIRST_SAVE)
     while True:
         broker.delay.save()
-        await trio.sleep(broker.config.flush_delay_offset_interval / 1000)
+        await beat.sleep(broker.config.flush_delay_offset_interval / 1000)
 
 
-async def _check_disk_forever(broker: Broker) -> NoReturn:
+async def _check_disk_forever(broker: Broker, beat: Beat) -> NoReturn:
     """Check every DISK_PERIOD whether the disk is too full (store-ha#31).
 
     The first check is DISK_FIRST_AFTER after the start, in seconds.
@@ -313,7 +332,7 @@ async def _check_disk_forever(broker: Broker) -> NoReturn:
     await trio.sleep(DISK_FIRST_AFTER)
     while True:
         broker.store.check_disk()
-        await trio.sleep(DISK_PERIOD)
+        await beat.sleep(DISK_PERIOD)
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:

@@ -45,10 +45,13 @@ class TableFile:
         return text.replace(head + b"}", head + lines + b"\n\t}")
 
     async def prepare(self, table: Mapping[str, object]) -> None:
-        """Encode the entries of a loaded table in slices.
+        """Encode the entries of a large table in slices.
 
-        Without this the first change would cost the encoding of the whole table.
+        Without this the first change would cost the encoding of the whole table. That of a small one costs little, and
+        an idle broker has none.
         """
+        if len(table) <= _ENCODED_AT_ONCE:
+            return
         for number, (key, value) in enumerate(list(table.items())):
             self._entry(key, value)
             if number % _ENCODED_AT_ONCE == 0:

@@ -1,5 +1,6 @@
 """Entries of the route table for brokers."""
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -25,3 +26,7 @@ class BrokerLive:
     connection: Any
     """Compared by identity; returned when the broker expires."""
     ha_address: str | None
+    filter_servers: Sequence[str] | None
+    """As the last registration had them."""
+    body_key: Hashable
+    """What the body of the last registration is recognized by; None if it is unknown."""

@@ -7,6 +7,7 @@ later reply as we do (remoting#14).
 """
 
 import pathlib
+from collections.abc import Hashable
 
 import msgspec
 
@@ -27,6 +28,7 @@ from rmqlab.remoting.bodies.registration import body_crc32, decode_registration
 from rmqlab.remoting.bodies.topic import DataVersion, TopicList
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
+from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers import nameserver as headers
 from rmqlab.runtime.dispatch import Reply, Request, Route, handler_table
@@ -51,20 +53,9 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
     try:
-        body = decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+        registration = _repeated(state, header, command) or _decoded(header, command)
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    wrapper = body.topic_config_serialize_wrapper
-    registration = Registration(
-        cluster=header.cluster_name,
-        broker_name=header.broker_name,
-        broker_id=header.broker_id,
-        address=header.broker_addr,
-        ha_address=header.ha_server_addr,
-        data_version=wrapper.data_version,
-        topics=wrapper.topic_config_table.values(),
-        filter_servers=body.filter_server_list,
-    )
     try:
         registered = state.routes.register(registration, request.channel, now=state.now())
     except RouteTableFullError as exc:
@@ -74,6 +65,54 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
     return Reply(header=answer, body=state.kv.listing(ORDER_TOPIC_CONFIG) or b"")
+
+
+def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration | None:
+    """Return a registration that repeats the last body of its address.
+
+    The body is not decoded. None for another body, or if its topics are needed. Most heartbeats repeat all topics of a
+    broker.
+    """
+    live = state.routes.live.get(header.broker_addr)
+    if live is None or live.body_key != _body_key(header, command):
+        return None
+    registration = Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        ha_address=header.ha_server_addr,
+        data_version=live.data_version,
+        topics=(),
+        filter_servers=live.filter_servers,
+        body_key=live.body_key,
+    )
+    return None if state.routes.wants_topics(registration) else registration
+
+
+def _decoded(header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration:
+    body = decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+    wrapper = body.topic_config_serialize_wrapper
+    return Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        ha_address=header.ha_server_addr,
+        data_version=wrapper.data_version,
+        topics=wrapper.topic_config_table.values(),
+        filter_servers=body.filter_server_list,
+        body_key=_body_key(header, command),
+    )
+
+
+def _body_key(header: headers.RegisterBrokerRequestHeader, command: Command) -> Hashable:
+    """Return what an equal body is recognized by: its form, size and hash.
+
+    The hash has 64 bits and a secret of the process. The key counts for one address, so a broker that forges one
+    deceives nobody but itself.
+    """
+    return command.version, bool(header.compressed), len(command.body), hash(command.body)
 
 
 def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequestHeader, _request: Request) -> Reply:

@@ -8,7 +8,7 @@ Source: remoting-and-nameserver section 4, which describes 4.9's odd behaviour t
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -34,9 +34,7 @@ from rmqlab.remoting.names import MASTER_ID
 
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
-
 MAX_EXPIRED_AT_ONCE = 1_000
-
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
 
@@ -58,6 +56,7 @@ class Registration:
     topics: Collection[TopicConfig]
     """Read only if the data version has changed."""
     filter_servers: Sequence[str] | None = None
+    body_key: Hashable = None  # as in BrokerLive
 
 
 class Registered(NamedTuple):
@@ -98,7 +97,7 @@ class RouteTable:
 
         Topics are added or overwritten, never removed (remoting#26). Raises RouteTableFullError; then nothing changed.
         """
-        wants_topics = self._wants_topics(broker)
+        wants_topics = self.wants_topics(broker)
         self._check_room(broker, wants_topics=wants_topics)
         changes: list[Change] = []
         self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
@@ -111,13 +110,14 @@ class RouteTable:
         if wants_topics and (changed := self._upsert_queues(broker.broker_name, broker.topics)):
             changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
         self._forget_live(broker.address)
-        self.live[broker.address] = BrokerLive(now, broker.data_version, connection, broker.ha_address)
+        self.live[broker.address] = BrokerLive(
+            now, broker.data_version, connection, broker.ha_address, broker.filter_servers, broker.body_key
+        )
         self._registered_by.add(id(connection), broker.address)
-        if broker.filter_servers is not None:
-            if broker.filter_servers:
-                self.filter_servers[broker.address] = list(broker.filter_servers)
-            else:
-                self.filter_servers.pop(broker.address, None)
+        if broker.filter_servers:
+            self.filter_servers[broker.address] = list(broker.filter_servers)
+        elif broker.filter_servers is not None:
+            self.filter_servers.pop(broker.address, None)
         return Registered(*self._master_for(known, broker.broker_id), changes)
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
@@ -153,7 +153,7 @@ class RouteTable:
             fresh = sum(topic.topic_name not in held for topic in broker.topics)
             _check(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
 
-    def _wants_topics(self, broker: Registration) -> bool:
+    def wants_topics(self, broker: Registration) -> bool:
         """True if a master is new here or its data version changed (remoting#26)."""
         if broker.broker_id != MASTER_ID:
             return False

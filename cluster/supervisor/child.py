@@ -5,6 +5,7 @@ Platforms where forking is unsafe start processes by running this module:
 """
 
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -12,6 +13,7 @@ import random
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -113,13 +115,20 @@ def _die_with_parent(parent: int, name: str) -> None:
     """
     if sys.platform != "linux":
         return
-    import ctypes  # noqa: PLC0415 -- of use on Linux only
-
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+    prctl = prctl_function()
+    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
     if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)
+
+
+@functools.cache
+def prctl_function() -> Callable[..., int]:
+    """Return the C function `prctl`."""
+    import ctypes  # noqa: PLC0415 -- of use on Linux only
+
+    function: Callable[..., int] = ctypes.CDLL(None).prctl
+    return function
 
 
 def _reseed(birth: SpawnRequest) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
+import msgpack
 
 from rmqlab.cluster.supervisor.process_state import NodeState, ProcessState, describe_end
 from rmqlab.cluster.supervisor.roles import acting_master
@@ -79,15 +80,19 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
     The lag is negative if a slave's log is longer than its master's, as after a power loss of the master. Of several
     masters, the last promoted one counts; the master is None for a group without one.
     """
+    groups: dict[str | None, list[Node]] = {}
     brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
+    for node in brokers:
+        groups.setdefault(node.group, []).append(node)
     rows = []
     for slave in brokers:
         if not slave.is_slave:
             continue
-        master = acting_master(slave.group, brokers)
+        members = groups[slave.group]
+        master = acting_master(slave.group, members)
         known = (facts.get(master.name) if master else None) or {}
         connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
-        link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
+        link = _link_of(slave, connections, alone=len(members) == 2)
         if slave.member_id:
             link = _membership(_map(facts.get(slave.name), "dledger"), _map(known, "dledger"))
         master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
@@ -250,8 +255,7 @@ def status_document(
 ) -> Document:
     """Return the document that `status --json` prints."""
     known = list(nodes)
-    share = attrs.evolve(SNAPSHOT, total=min(SNAPSHOT.total, MOST_FACTS // max(len(facts), 1)))
-    facts = {name: None if values is None else bounded(values, share) for name, values in facts.items()}
+    facts = _within_limit(facts)
     entries = []
     for node in known:
         entry = node_entry(node, lives.get(node.name, ProcessState()), f"{root}/{node.name}")
@@ -264,6 +268,29 @@ def status_document(
         "routes": route_views(known, lives, facts),
         "routes_left_out": routes_left_out(facts),
     }
+
+
+def _within_limit(facts: Mapping[str, Facts]) -> dict[str, Facts]:
+    """Return the facts, shortened so that all together have MOST_FACTS bytes.
+
+    Only the largest are shortened: in a large cluster each broker has few facts, and each nameserver all routes.
+    """
+    sizes = {name: _encoded_size(values) for name, values in facts.items() if values is not None}
+    share, left = SNAPSHOT.total, MOST_FACTS
+    for number, size in enumerate(sorted(sizes.values())):
+        share = min(SNAPSHOT.total, left // (len(sizes) - number))
+        if size > share:  # so are the others
+            break
+        left -= size
+    limit = attrs.evolve(SNAPSHOT, total=share)
+    return {name: bounded(values, limit) if sizes.get(name, 0) > share else values for name, values in facts.items()}
+
+
+def _encoded_size(values: Mapping[str, Any]) -> int:
+    try:
+        return len(msgpack.packb(values))
+    except (TypeError, ValueError, OverflowError):  # not the content of a message: to be bounded in any case
+        return MOST_FACTS + 1
 
 
 def is_cluster_ready(document: Document) -> bool:

@@ -41,6 +41,8 @@ from rmqlab.store.powerloss import Lost
 
 T = TypeVar("T")
 
+STARTING_AT_ONCE = 32
+"""Nodes that start at the same time. With more, nameservers and the supervisor wait for processors behind them."""
 START_SECONDS = 30.0
 MORE_START_SECONDS = 1.0
 """Additional seconds of the timeout for each process that starts at the same time, because they share the machine."""
@@ -122,18 +124,19 @@ class Supervisor:
         self.processes.record(node, kind, **fields)
 
     async def start(self, *names: str) -> None:
-        """Start stopped nodes concurrently, and wait until each is ready.
-
-        NodeFailedError if one fails.
-        """
+        """Start nodes, and wait until all are ready. NodeFailedError if one fails."""
         for name in names:
             if (life := self.life(name)).is_alive:
                 raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
-        for name in names:
-            await self.spawn(name)
+        # A member of a DLedger group is ready once its group has elected a leader: it would hold up the others.
+        at_once = STARTING_AT_ONCE if all(self.nodes[name].member_id is None for name in names) else len(names)
+        seconds = START_SECONDS + (min(len(names), at_once) - 1) * MORE_START_SECONDS
         try:
-            for name in names:
-                await self.wait_ready(name, START_SECONDS + (len(names) - 1) * MORE_START_SECONDS)
+            for name, earlier in itertools.zip_longest(names, (None,) * at_once + names):
+                if earlier is not None:
+                    await self.wait_ready(earlier, seconds)
+                if name is not None:
+                    await self.spawn(name)
         finally:
             for name in self.workload_settings.keys() & set(names):
                 self.directory.config_path(name).unlink(missing_ok=True)

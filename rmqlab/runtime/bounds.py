@@ -144,7 +144,8 @@ class _Copy:
         for key, item in islice(entries, self.bounds.items if depth > 0 else 0):
             if self.left <= 0:
                 break
-            copy[self._key(key)] = self.value(item, depth - 1)
+            kept = self._key(key)  # first: a long value must not use up the bytes of its own key
+            copy[kept] = self.value(item, depth - 1)
             taken += 1
         if taken < length:
             copy[LEFT_OUT] = length - taken

@@ -184,7 +184,17 @@ def _log_to(handler: logging.Handler, layout: str, level: int) -> None:
     handler.setFormatter(PlainFormatter(layout))
     handler.addFilter(RateLimit(handler))
     root.addHandler(handler)
-    root.setLevel(level)
+    set_root_level(level)
+
+
+def set_root_level(level: int) -> None:
+    """Set the level of the root logger.
+
+    logging clears a table of every logger for that, even if nothing changes: a forked process would copy the pages.
+    """
+    root = logging.getLogger()
+    if root.level != level:
+        root.setLevel(level)
 
 
 def end_logging() -> None:

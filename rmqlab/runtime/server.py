@@ -28,7 +28,7 @@ IDLE_TIMEOUT = 120.0
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
 _LATE_LOOK: Final = 5.0
-"""A check for idle connections is skipped if the pause before it lasts longer than planned by this factor."""
+"""A check for idle connections is skipped if it is late by its period, a 120th of the timeout, times this factor."""
 
 
 class AddressTakenError(OSError):
@@ -176,21 +176,22 @@ class Server(Generic[S]):
 
         None if that is 0 or less.
 
-        It sleeps until a connection may be idle soon, and then for a moment in which bytes are read that arrived while
-        this process was stalled (Netty, too, reads before it checks the time). A check that runs too late is skipped.
+        It sleeps until the first connection can be idle for so long. A check that runs too late is skipped: this
+        process was stalled, and must first read the bytes that arrived meanwhile (Netty, too, reads before it checks
+        the time).
         """
-        if self._idle_timeout <= 0:  # off, as in Netty's IdleStateHandler
+        timeout, period = self._idle_timeout, self._idle_timeout / 120
+        if period <= 0:  # off, as in Netty's IdleStateHandler
             await trio.sleep_forever()
-        pause = self._idle_timeout / 120
         while True:
-            oldest = min((channel.last_active_at for channel in self.channels), default=trio.current_time())
-            await trio.sleep_until(oldest + self._idle_timeout - pause)
-            looked_at = trio.current_time()
-            await trio.sleep(pause)
             now = trio.current_time()
-            if now - looked_at > _LATE_LOOK * pause:
+            first_idle_at = min((channel.last_active_at for channel in self.channels), default=now) + timeout
+            due_at = max(first_idle_at, now + period)
+            await trio.sleep_until(due_at)
+            now = trio.current_time()
+            if now - due_at > _LATE_LOOK * period:
                 continue
-            silent_since = now - self._idle_timeout
+            silent_since = now - timeout
             for channel in [channel for channel in self.channels if channel.last_active_at <= silent_since]:
                 channel.close(f"idle for {self._idle_timeout:g} s")
 

@@ -6,14 +6,15 @@ RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue 12.1).
 """
 
 import difflib
+import functools
 import json
 import logging
 import pathlib
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 import attrs
 import cattrs
@@ -24,6 +25,7 @@ from rmqlab.runtime.validators import line_fault, shown
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 LARGEST_CHANGE: Final = 128 * 1024
 """Maximum size of the body of requests 25 and 318 in bytes; all settings of 4.9.8 need about 10 kB."""
@@ -61,7 +63,16 @@ def snake(name: str) -> str:
     return _IRREGULAR_BACK.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
-def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
+def _cached_by_class(function: F) -> F:
+    """Cache the results of a function of classes.
+
+    mypy rejects `type[Any]` as an argument of `functools.cache`.
+    """
+    return cast("F", functools.cache(function))
+
+
+@_cached_by_class
+def setting_fields(*kinds: type[Any]) -> "Mapping[str, attrs.Attribute[Any]]":
     """Return the settings of these classes by RocketMQ's names."""
     return {
         camel(field.name): field
@@ -69,6 +80,18 @@ def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
         for field in attrs.fields(kind)
         if field.init and field.metadata.get("is_key", True)
     }
+
+
+@_cached_by_class
+def _names_in(*kinds: type[Any]) -> frozenset[str]:
+    """Return our names of the settings of these classes."""
+    return frozenset(field.name for field in setting_fields(*kinds).values())
+
+
+@_cached_by_class
+def _types_of(kind: type[Any]) -> Mapping[str, Any]:
+    """Return the types of a class's fields by name."""
+    return {field.name: field.type for field in attrs.fields(kind)}
 
 
 def forbidden_keys(changes: Iterable[str], kinds: Sequence[type[Any]], *listed: str) -> list[str]:
@@ -99,12 +122,12 @@ class Settings:
 
         SettingsError for an invalid value.
         """
-        fields = {field.name: field for field in attrs.fields(kind)}  # type: ignore[arg-type]  # any attrs class
+        types = _types_of(kind)
         known = {}
         for name, value in self.values.items():
-            if name in fields:
+            if name in types:
                 try:
-                    known[name] = converted(name, value, fields[name].type)
+                    known[name] = converted(name, value, types[name])
                 except SettingsError as exc:
                     raise SettingsError(f"{self.source}: {exc}") from None
         try:
@@ -130,7 +153,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:
         raise SettingsError(f"{path}: not TOML: {exc}") from None
-    known = {field.name for field in fields.values()}
+    known = _names_in(*kinds)
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(snake(key), known, 1)

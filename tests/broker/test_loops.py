@@ -1,6 +1,7 @@
 """Loops of a broker: flushes, late sends, files of tables. Idle ones sleep."""
 
 import errno
+import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +14,17 @@ import trio
 from trio.testing import MockClock
 
 from rmqlab.broker.copy_waits import CopyWaits
-from rmqlab.broker.loops import _expire_waits_forever, _flush_forever, _save_offsets_forever, _Syncs
+from rmqlab.broker.loops import (
+    _expire_waits_forever,
+    _flush_forever,
+    _flush_queues_forever,
+    _save_offsets_forever,
+    _Syncs,
+    sample_log_forever,
+)
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
+from rmqlab.runtime.beat import Beat
 from rmqlab.store.configfile import keep_config_file
 from rmqlab.store.disk import Disk
 from rmqlab.store.flush import FlushJob
@@ -145,6 +154,70 @@ async def test_a_flushed_log_is_flushed_again_once_it_grows_by_the_long_timer(
     store.close()
 
 
+async def test_flushed_queues_are_flushed_again_within_a_minute_of_growth(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 3.6: few entries are flushed by the long timer.
+
+    While the log does not grow, nothing is checked.
+    """
+    del autojump_clock
+    store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock())
+    growth, checks = Growth(), 0
+    make_job = MessageStore.flush_queues_job
+
+    def counted(opened: MessageStore, **options: Any) -> FlushJob | None:
+        nonlocal checks
+        checks += 1
+        return make_job(opened, **options)
+
+    monkeypatch.setattr(MessageStore, "flush_queues_job", counted)
+    broker = cast("Any", SimpleNamespace(store=store, growth=growth))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_flush_queues_forever, broker, cast("Any", InlineSyncs(store)))
+        for idle in (100, 600):
+            await trio.sleep(idle)
+            checks = 0
+            end = store.put(new_message()).end_offset
+            growth.grown.set()
+            await trio.sleep(63)
+            assert store.flusher.marks.queues == end
+            assert checks < 5
+        nursery.cancel_scope.cancel()
+    store.close()
+
+
+async def test_the_end_of_the_log_is_sampled_at_the_next_second_after_it_grew(autojump_clock: MockClock) -> None:
+    del autojump_clock
+    growth, samples = Growth(), list[tuple[float, int]]()
+    store = SimpleNamespace(max_commit_log_offset=0)
+    meter = SimpleNamespace(sent=0, received=0)
+    broker = cast(
+        "Any",
+        SimpleNamespace(
+            store=store,
+            growth=growth,
+            ha_master=SimpleNamespace(push_to_slave_max_offset=0),
+            replication=meter,
+            traffic=meter,
+            emit=lambda _kind, *, max_offset, **_fields: samples.append((trio.current_time(), max_offset)),
+        ),
+    )
+    second = math.ceil(trio.current_time())
+    await trio.sleep_until(second + 0.5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sample_log_forever, broker, Beat())
+        await trio.sleep_until(second + 100.25)
+        store.max_commit_log_offset = 10
+        growth.grown.set()
+        await trio.sleep_until(second + 102.5)
+        assert samples == [(second + 1, 0), (second + 101, 10)]
+        store.max_commit_log_offset = 5  # truncated: nothing wakes the loop
+        await trio.sleep(7)
+        nursery.cancel_scope.cancel()
+    assert [end for _, end in samples[2:]] == [5]
+
+
 async def test_late_sends_are_released_and_without_any_nothing_is_scanned(autojump_clock: MockClock) -> None:
     del autojump_clock
     growth, statuses = Growth(), list[PutStatus]()
@@ -187,7 +260,7 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
         keep_config_file(unsaved, b"2")
         unsaved.parent.unlink()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_save_offsets_forever, broker)
+            nursery.start_soon(_save_offsets_forever, broker, Beat())
             await trio.sleep(11)
             nursery.cancel_scope.cancel()
     finally:

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
+from rmqlab.remoting.bodies.registration import (
+    RegisterBrokerBody,
+    body_crc32,
+    decode_registration,
+    encode_compressed,
+)
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import RequestCode, version_number
@@ -184,3 +189,42 @@ def test_unregistering_answers_0_whoever_it_is(bench: Any) -> None:
         assert (reply.code, reply.raw_fields, reply.body) == (0, None, b"")
     assert bench.state.routes.brokers == {}
     assert bench.call(RequestCode.UNREGISTER_BROKER).code == 1
+
+
+@pytest.mark.parametrize("compressed", ["false", "true"])
+def test_a_repeated_body_is_not_decoded_again(bench: Any, monkeypatch: pytest.MonkeyPatch, compressed: str) -> None:
+    """Its topics are read only when the data version changes (remoting#26)."""
+    whole = RegisterBrokerBody(
+        filter_server_list=["10.0.0.9:1"], topic_config_serialize_wrapper=wrapper(TopicConfig(topic_name="orders"))
+    )
+    body = encode_compressed(whole) if compressed == "true" else whole.encode()
+    fields = {"compressed": compressed}
+    decoded = []
+
+    def counted(raw: bytes, **options: Any) -> RegisterBrokerBody:
+        decoded.append(raw)
+        return decode_registration(raw, **options)
+
+    monkeypatch.setattr("rmqlab.nameserver.handlers.decode_registration", counted)
+    for moment in range(3):
+        bench.now = moment
+        assert registration(bench, bytes(bytearray(body)), **fields).code == 0
+    routes = bench.state.routes
+    assert len(decoded) == 1
+    assert routes.live["10.0.0.1:10911"].seen_at == 2
+    assert routes.live["10.0.0.1:10911"].data_version == whole.topic_config_serialize_wrapper.data_version
+    assert routes.filter_servers == {"10.0.0.1:10911": ["10.0.0.9:1"]}
+
+    registration(bench, body, **fields, brokerAddr="10.0.0.2:10911")  # of another address: its topics are read
+    assert len(decoded) == 2
+    routes.unregister("c", "10.0.0.2:10911", "broker-a", 0)
+    registration(bench, body, **fields)  # its queues are gone, so they are read again
+    assert len(decoded) == 3
+    assert "orders" in routes.queues
+
+
+def test_a_repeated_body_in_another_form_is_decoded(bench: Any) -> None:
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper(TopicConfig(topic_name="orders"))).encode()
+    assert registration(bench, body).code == 0
+    assert registration(bench, body, compressed="true").code == 1
+    assert registration(bench, body).code == 0

@@ -55,6 +55,12 @@ def test_nothing_more_is_kept_once_the_total_is_reached() -> None:
     assert bounded([None] * 3, Bounds(items=10, total=18)) == [None, None, "...(1 more)"]
 
 
+def test_a_value_that_is_cut_keeps_its_key() -> None:
+    """The routes of a large cluster were under a key named after its length."""
+    kept = bounded({"routes": dict.fromkeys(range(100), "x" * 50)}, Bounds(items=1000, total=1000))
+    assert kept["routes"][LEFT_OUT] > 50
+
+
 def test_what_was_cut_is_not_cut_again() -> None:
     value = {"text": "x" * 6_000_000, "map": dict.fromkeys(range(30_000), 1), "list": [1, 2]}
     once = bounded(value, EVENT)

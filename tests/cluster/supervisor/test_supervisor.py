@@ -14,7 +14,7 @@ from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.forkserver import Exited, Spawned
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
-from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.cluster.supervisor.supervisor import STARTING_AT_ONCE, Supervisor
 from rmqlab.faults import DiskFull, Isolation
 from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, Snapshot
 
@@ -105,6 +105,36 @@ async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60
+
+
+async def test_of_many_nodes_only_some_start_at_once(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del autojump_clock
+    starting, most, started = set[str](), 0, list[str]()
+
+    async def become_ready(name: str) -> None:
+        await trio.sleep(1 + len(name) % 3)
+        starting.discard(name)
+        supervisor.processes._ready(name, Ready({}))
+
+    async def spawned(birth: SpawnRequest) -> None:
+        nonlocal most
+        await trio.lowlevel.checkpoint()
+        starting.add(birth.name)
+        started.append(birth.name)
+        most = max(most, len(starting))
+        supervisor.processes._changed(birth.id, Spawned(birth.id, 1000 + birth.id))
+        nursery.start_soon(become_ready, birth.name)
+
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned))
+    names = [f"produce-{'x' * (number % 5)}{number}" for number in range(3 * STARTING_AT_ONCE)]
+    for name in names:
+        supervisor.add_workload(name, "rmqlab.cluster.workload.produce")
+    await supervisor.start(*names)
+    assert started == names
+    assert most == STARTING_AT_ONCE
+    assert all(supervisor.life(name).ready is not None for name in names)
 
 
 async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
