@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 import attrs
 
 from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size
-from rmqlab.pipeline.recordlayout import walk
+from rmqlab.pipeline.recordlayout import Walk, walk
 from rmqlab.pipeline.remotepaths import RemotePath
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
 from rmqlab.store.logplaces import is_unused, lead_at
@@ -193,17 +193,26 @@ def written_end(path: Path) -> int:
 
 
 def stretches(
-    view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int, *, is_last: bool = True
+    view: memoryview,
+    mapped: mmap.mmap,
+    base: int,
+    start: int,
+    end: int,
+    written: int,
+    *,
+    is_last: bool = True,
+    find: Walk = walk,
 ) -> Iterator[Stretch]:
     """Yield the records and torn bytes that begin in [start, end) of a file, in order.
 
     `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
-    log's last file. Does not search beyond `written` (see `written_end`): a new file is a hole of a gigabyte.
+    log's last file. Does not search beyond `written` (see `written_end`): a new file is a hole of a gigabyte. `find`
+    returns where records begin.
     """
     at = start if start == 0 or _is_record(view, start, base) else next_record(mapped, view, start, base, written)
     while at < end:
-        starts, at_end = walk(view, at, min(end, at + CHUNK_BYTES), base, CHUNK_RECORDS)
-        if starts:
+        starts, at_end = find(view, at, min(end, at + CHUNK_BYTES), base, CHUNK_RECORDS)
+        if len(starts):
             yield Stretch(at, at_end - at, starts)
             at = at_end
             continue

@@ -24,8 +24,10 @@ from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.channel import ConnectError
 
 READ_FROM: Final = ("master", "slave", "suggested")
-_READ_AHEAD: Final = 8
-"""Concurrent pulls, after one that found messages."""
+_READ_AHEAD: Final = 32
+"""Maximum number of concurrent pulls, after one that found messages: a round trip costs as much CPU as many of them."""
+_READ_AHEAD_BYTES: Final = 2 * 2**20
+"""Bytes of these pulls, if all return as much as that one; one pull may return more."""
 _RETRY_SECONDS: Final = 0.2
 _SHUN_SECONDS: Final = 30.0
 _SURE_SECONDS: Final = 10.0
@@ -220,7 +222,8 @@ class QueueCursor:
         if address is None or not first.is_found or not self.reading.message_filter.is_any:
             return []
         stride = first.next_offset - self.position
-        starts = range(first.next_offset, self.part.end, stride)[:_READ_AHEAD]
+        pulls = min(_READ_AHEAD, max(1, _READ_AHEAD_BYTES // max(1, len(first.body))))
+        starts = range(first.next_offset, self.part.end, stride)[:pulls]
         queue, end = self.part.queue, self.part.end
         found: list[Pulled | None] = [None] * len(starts)
         with contextlib.suppress(ConnectError):

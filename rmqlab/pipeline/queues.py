@@ -4,6 +4,7 @@ If the master is unavailable its slaves serve reads. They have at most the maste
 are the application's: the client adds its namespace on the wire.
 """
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.remoting.header import Header
+from rmqlab.remoting.header import Header, header_to_fields
 from rmqlab.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -261,9 +262,7 @@ async def pull(
 async def pull_all(
     client: Client, address: str, queue: QueueName, offsets: Sequence[int], *, count: int, end: int, reading: Reading
 ) -> list[Pulled | None]:
-    """Pull messages from several offsets at once.
-
-        From each `count`, none from `end` on.
+    """Pull messages from several offsets at once: from each `count`, none from `end` on.
 
     The result is None for each pull that failed. Raises ConnectError.
     """
@@ -276,21 +275,29 @@ async def pull_all(
 
 
 def _pull_command(client: Client, queue: QueueName, offset: int, count: int, reading: Reading) -> Command:
-    wanted = reading.message_filter
-    header = PullMessageRequestHeader(
-        consumer_group=client.named(reading.group),
-        topic=client.named(queue.topic),
-        queue_id=queue.queue_id,
-        queue_offset=offset,
-        max_msg_nums=count,
-        sys_flag=_SUBSCRIPTION,
-        commit_offset=0,
-        suspend_timeout_millis=0,
-        subscription=wanted.expression,
-        sub_version=0,
-        expression_type=wanted.expression_type,
+    fields = _pull_fields(client.named(reading.group), client.named(queue.topic), reading.message_filter)
+    of_this_pull = {"queueId": str(queue.queue_id), "queueOffset": str(offset), "maxMsgNums": str(count)}
+    return client.command(RequestCode.PULL_MESSAGE, fields | of_this_pull)
+
+
+@functools.lru_cache(maxsize=64)
+def _pull_fields(group: str, topic: str, wanted: Filter) -> dict[str, str]:
+    """Return the ext fields of pulls, most of which are equal: a task sends thousands."""
+    return header_to_fields(
+        PullMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=0,
+            queue_offset=0,
+            max_msg_nums=0,
+            sys_flag=_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription=wanted.expression,
+            sub_version=0,
+            expression_type=wanted.expression_type,
+        )
     )
-    return client.command(RequestCode.PULL_MESSAGE, header)
 
 
 def _pulled(address: str, offset: int, response: Command) -> Pulled:

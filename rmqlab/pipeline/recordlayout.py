@@ -6,6 +6,7 @@ host is 12 bytes longer than an IPv4 host, and moves all later sections. Layout:
 
 import struct
 import sys
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -59,6 +60,10 @@ NUMBER_FIELDS: Final = {
 }
 BORN_HOST: Final = HostField(48, 0, BORN_HOST_IPV6)
 STORE_HOST: Final = HostField(64, 1, STORE_HOST_IPV6)
+
+
+Walk = Callable[[memoryview, int, int, int | None, int], tuple[Sequence[int], int]]
+"""`walk`, or a function with the same result."""
 
 
 def walk(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -52,6 +53,7 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.places import AnyPath, find_all, local_file
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.remotepaths import shown
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
@@ -150,20 +152,17 @@ class StoreReader(DataSourceReader):
         part = partition.value
         if part is None:  # Spark's value for a source without partitions
             return
-        with (
-            local_file(part.path) as path,
-            path.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        ):
+        with local_file(part.path) as path, path.open("rb") as file:
+            # Not closed here, but with its last view: an error's traceback may have one. Batches are copies.
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             # Only the local copy of a remote file has a hole behind the last record.
             end = min(part.end, written_end(path))
             yield from self._batches(attrs.evolve(part, path=str(path), source=shown(part.path), end=end), mapped)
 
     def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
-        at = part.start
-        with memoryview(mapped) as view:
-            while at < part.end:
-                at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
+        at, view = part.start, memoryview(mapped)
+        while at < part.end:
+            at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
 
     def _until_unsound(self, part: Range, mapped: mmap.mmap, view: memoryview) -> Generator[pa.RecordBatch, None, int]:
         """Yield the batches of a range up to a record with inconsistent inner lengths.
@@ -171,13 +170,13 @@ class StoreReader(DataSourceReader):
         Returns the position at which to continue.
         """
         base, written = int(Path(part.path).name), written_end(Path(part.path))
-        for stretch in stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last):
-            if not stretch.starts:
+        found = stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last, find=walk_many)
+        for stretch in found:
+            if not len(stretch.starts):
                 yield self._torn(part, base + stretch.begin, stretch.size)
                 continue
-            # A copy of the chunk: arrays that outlive this step would keep the file mapped.
-            chunk = memoryview(bytes(view[stretch.begin : stretch.begin + stretch.size]))
-            records, unsound = decode_records(chunk, [at - stretch.begin for at in stretch.starts])
+            chunk = view[stretch.begin : stretch.begin + stretch.size]
+            records, unsound = decode_records(chunk, np.asarray(stretch.starts) - stretch.begin)
             yield self._whole(part, records)
             if unsound is not None:
                 begin = stretch.starts[unsound]

@@ -14,8 +14,8 @@ from pyspark.sql.datasource import InputPartition
 
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
-from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.topicbounds import DataLossError
 from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges, split_ranges
 from rmqlab.pipeline.topicoptions import TopicOptions
@@ -88,7 +88,7 @@ def _records(chunk: Chunk, part: QueueRange) -> Records:
     Raises ReadError if they cannot be parsed.
     """
     view = memoryview(b"".join(chunk.bodies))
-    starts, end = walk(view, 0, len(view))
+    starts, end = walk_many(view, 0, len(view))
     records, unsound = decode_records(view, starts)
     if unsound is not None or end != len(view):
         raise ReadError(f"{part.queue}: the response to a pull from offset {chunk.start} cannot be parsed")

@@ -13,6 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
+from rmqlab.pipeline.recordlayout import BODY_AT, NUMBER_FIELDS
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, StoredMessage, body_crc, encode_message
 
 LOST = 3
@@ -21,6 +22,7 @@ _QUEUES = 4
 _PER_MILLISECOND = 10
 _FILE_BYTES = 2**30
 _AT_ONCE = 100_000
+_CRC_AT = NUMBER_FIELDS["body_crc"].at
 _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, ">i8"),
           "physical_offset": (0x5152535455565758, ">i8"), "born": (0x4142434445464748, ">i8"),
           "stored": (0x3132333435363738, ">i8")}  # fmt: skip
@@ -41,11 +43,12 @@ def write_run(place: Path, count: int, body_size: int = 100) -> int:
 # ---- commit logs -----------------------------------------------------------------------------------------
 
 
-def write_log(store: Path, count: int, size: int) -> int:
+def write_log(store: Path, count: int, size: int, *, seed: int | None = None) -> int:
     """A commit log of `count` records with bodies of this size, in files of 1 GB.
 
-    Returns its end.
+    Returns its end. With a seed bodies are random; without it all are equal, as a column store likes them.
     """
+    random = None if seed is None else np.random.default_rng(seed)
     directory = store / "commitlog"
     directory.mkdir(parents=True)
     template = _template(size)
@@ -56,7 +59,10 @@ def write_log(store: Path, count: int, size: int) -> int:
         with (directory / f"{base:020d}").open("wb") as file:
             for start in range(first, first + here, _AT_ONCE):
                 numbers = np.arange(start, min(start + _AT_ONCE, first + here))
-                file.write(_records(template, numbers, base + (numbers - first) * len(template)))
+                rows = _records(template, numbers, base + (numbers - first) * len(template))
+                if random is not None:
+                    _fill_bodies(rows, size, random)
+                file.write(rows)
             if first + here == count:
                 return base + here * len(template)
             left = _FILE_BYTES - here * len(template)
@@ -77,7 +83,14 @@ def _template(size: int) -> bytes:
     )  # fmt: skip
 
 
-def _records(template: bytes, numbers: np.ndarray, offsets: np.ndarray) -> bytes:
+def _fill_bodies(rows: np.ndarray, size: int, random: np.random.Generator) -> None:
+    bodies = random.integers(0, 256, (len(rows), size), np.uint8)
+    rows[:, BODY_AT : BODY_AT + size] = bodies
+    crcs = np.fromiter((body_crc(body) for body in bodies), np.int64, len(rows))
+    rows[:, _CRC_AT : _CRC_AT + 4] = crcs.astype(">i4").view(np.uint8).reshape(len(rows), 4)
+
+
+def _records(template: bytes, numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     rows = np.tile(np.frombuffer(template, np.uint8), (len(numbers), 1))
     times = _DAY + numbers // _PER_MILLISECOND
     values = {"queue_id": numbers % _QUEUES, "queue_offset": numbers // _QUEUES, "physical_offset": offsets,
@@ -89,8 +102,7 @@ def _records(template: bytes, numbers: np.ndarray, offsets: np.ndarray) -> bytes
     at = template.index(b"?" * 32)
     ids = b"".join([b"%032X" % number for number in numbers.tolist()])
     rows[:, at : at + 32] = np.frombuffer(ids, np.uint8).reshape(len(numbers), 32)
-    raw: bytes = rows.tobytes()
-    return raw
+    return rows
 
 
 # ---- journals --------------------------------------------------------------------------------------------

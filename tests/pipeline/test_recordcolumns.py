@@ -7,18 +7,30 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import attrs
 import hypothesis
 import hypothesis.strategies as st
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSourceReader
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
-from rmqlab.pipeline import commitlogs
+from rmqlab.pipeline import commitlogs, storesource
 from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.properties import find_properties
 from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records
+from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.storesource import COLUMNS, StoreSource
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
@@ -35,6 +47,7 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.store.logplaces import ENTRY_HEADER
 
 Write = Callable[..., pathlib.Path]
 
@@ -166,6 +179,46 @@ def _is_sound(raw: bytes) -> bool:
         return False
 
 
+# ---- where records begin ---------------------------------------------------------------------------------
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> bytes:
+    """Runs of equal and of other records, some behind the header of an entry; some bytes are damaged."""
+    log = b""
+    for size, count in draw(
+        st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 3, 63, 64, 65, 150])), max_size=5)
+    ):
+        is_entry = draw(st.booleans())
+        for _ in range(count):
+            lead = ENTRY_HEADER.size if is_entry else 0
+            record = encode_message(attrs.evolve(_PLAIN, body=b"x" * size, physical_offset=BASE + len(log) + lead))
+            if is_entry:
+                log += ENTRY_HEADER.pack(1, lead + len(record), 0, 0, BASE + len(log), 0, 0, 0, len(record))
+            log += record
+    for at, damage in draw(
+        st.lists(st.tuples(st.integers(0, max(0, len(log) - 4)), st.binary(max_size=4)), max_size=2)
+    ):
+        log = log[:at] + damage + log[at + len(damage) :]
+    return log
+
+
+BASE = 2**30
+_PLAIN = StoredMessage(
+    0, 0, 0, 0, 0, 0, 0, 0, ("127.0.0.1", 1), 0, ("127.0.0.1", 2), 0, 0, b"", "orders", "", {},
+)  # fmt: skip
+
+
+@hypothesis.given(logs(), st.data())
+def test_records_are_found_as_one_by_one(log: bytes, data: st.DataObject) -> None:
+    begin, end = data.draw(st.integers(0, len(log))), data.draw(st.integers(0, len(log) + 9))
+    most = data.draw(st.sampled_from([0, 1, 64, 65, 100, 2**40]))
+    for base in (BASE, BASE + 1, None, 10**20):
+        for at in (0, begin):
+            starts, stop = walk_many(memoryview(log), at, end, base, most)
+            assert (starts.tolist(), stop) == walk(memoryview(log), at, end, base, most)
+
+
 TEXTS = st.lists(st.text(st.sampled_from("\x01\x02aé"), max_size=10), max_size=6)
 
 
@@ -180,7 +233,10 @@ def test_properties_equal_the_parser_of_a_single_text(texts: list[str], name: st
 # ---- whole logs ------------------------------------------------------------------------------------------
 
 _SLIM = ("commitLogOffset", "storeSize", "state", "uniqKey")
-_TYPES = {"string": StringType(), "int": IntegerType(), "bigint": LongType()}
+_TYPES = {
+    "string": StringType(), "int": IntegerType(), "bigint": LongType(), "binary": BinaryType(),
+    "timestamp": TimestampType(), "map<string,string>": MapType(StringType(), StringType()),
+}  # fmt: skip
 
 
 def read(store: pathlib.Path, columns: Sequence[str] = _SLIM, **options: str) -> list[dict[str, Any]]:
@@ -282,12 +338,25 @@ def test_a_chunk_is_walked_once(write_log: Write, monkeypatch: pytest.MonkeyPatc
     """issue 15: most of a chunk with many small records was walked several times."""
     walked: list[int] = []
 
-    def counting(*arguments: Any) -> tuple[list[int], int]:
-        starts, at = walk(*arguments)
-        walked.extend(starts)
+    def counting(*arguments: Any) -> tuple[np.ndarray, int]:
+        starts, at = walk_many(*arguments)
+        walked.extend(starts.tolist())
         return starts, at
 
-    monkeypatch.setattr(commitlogs, "walk", counting)
+    monkeypatch.setattr(storesource, "walk_many", counting)
     monkeypatch.setattr(commitlogs, "CHUNK_RECORDS", 7)
     rows = read(write_log("a", [b"x"] * 100))
     assert walked == [row["commitLogOffset"] for row in rows]
+
+
+def test_batches_do_not_keep_a_file_mapped(write_log: Write) -> None:
+    path = write_log("a", [b"one", b"two"]) / "commitlog" / f"{0:020d}"
+    schema = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+    reader = StoreSource({"path": str(path.parent)}).reader(schema)
+    [partition] = reader.partitions()
+    batches = reader.read(partition)
+    [first] = itertools.islice(batches, 1)
+    assert first.num_rows == 2
+    assert str(path) in pathlib.Path("/proc/self/maps").read_text()
+    assert list(batches) == []
+    assert str(path) not in pathlib.Path("/proc/self/maps").read_text()

@@ -38,10 +38,11 @@ class Ordered:
     unit: str
     """A number that orders rows of a queue as `order` does, in groups: the offset, or the time."""
 
-    def seen(self, name: str, width: int = 0) -> str:
+    def seen(self, name: str, width: int = 0, tasks: int = 1) -> str:
         """Return the query of the rows with column `name`: the highest value before.
 
-        `width` is the length of a chunk in units; 0: the queues are not cut.
+        `width` is the length of a chunk in units; 0: the queues are not cut. Chunks are shared by so many `tasks`: Spark
+        would join them up to 64 MB, and rows are slim.
         """
         queue = ", ".join(self.queue)
         earlier = "rows between unbounded preceding and 1 preceding"
@@ -50,19 +51,22 @@ class Ordered:
                 f"select *, max({self.value}) over (partition by {queue} order by {self.order} {earlier}) {name}"
                 f" from ({self.rows})"
             )
-        same = " and ".join(f"r.{column} <=> h.{column}" for column in (*self.queue, "chunk"))
         within = ", ".join(f"r.{column}" for column in (*self.queue, "chunk"))
+        same = " and ".join(f"r.{column} <=> h.{column}" for column in (*self.queue, "chunk"))
+        chunk = ", ".join((*self.queue, "chunk"))
         return f"""
         with cut as (
             select *, {self.unit} div {width} chunk, {self.value} measured from {self.table}
+        ), apart as (
+            select /*+ repartition({tasks}, {chunk}) */ * from cut
         ), highest as (
-            select {queue}, chunk, max(measured) highest from cut group by {queue}, chunk
+            select {chunk}, max(measured) highest from cut group by {chunk}
         ), heads as (
-            select {queue}, chunk, max(highest) over (partition by {queue} order by chunk {earlier}) before from highest
+            select {chunk}, max(highest) over (partition by {queue} order by chunk {earlier}) before from highest
         )
         select /*+ broadcast(h) */ r.*,
             greatest(h.before, max(measured) over (partition by {within} order by {self.order} {earlier})) {name}
-        from cut r left join heads h on {same}
+        from apart r left join heads h on {same}
         """
 
 
@@ -127,9 +131,10 @@ def judge(run: Run) -> Iterator[Finding]:
     cut = [ordered for ordered, width in widths.items() if width]
     if cut:
         run.batch(*(written(ordered.table, ordered.rows) for ordered in cut))
+    tasks = run.relations.tasks
     run.batch(
-        written("inversions", _INVERSIONS.format(seen=STORED.seen("ahead", widths[STORED]))),
-        written("late_deliveries", _LATE.format(seen=DELIVERED.seen("farthest", widths[DELIVERED]))),
+        written("inversions", _INVERSIONS.format(seen=STORED.seen("ahead", widths[STORED], tasks))),
+        written("late_deliveries", _LATE.format(seen=DELIVERED.seen("farthest", widths[DELIVERED], tasks))),
     )
     for ordered in cut:
         run.relations.drop(ordered.table)

@@ -64,6 +64,11 @@ class Relations:
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
 
+    @property
+    def tasks(self) -> int:
+        """Number of partitions of a shuffle, before Spark joins small ones."""
+        return int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
+
     def define(self, name: str, text: str) -> None:
         """Define a relation that each query computes which uses it."""
         self._texts[name] = text
