@@ -53,9 +53,7 @@ def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathl
         pytest.param(Scale.LARGE, id="by Spark's workers", marks=pytest.mark.long),
     ],
 )
-def test_both_find_everything_that_was_planted(
-    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale
-) -> None:
+def test_both_find_everything_that_was_planted(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)

@@ -114,7 +114,6 @@ def audit_run(
     run = read_facts(spark, directory, out, scale)
     findings = _ask(run, tell)
     presence, groups = run.batch(Query(_PRESENCE), Query(_GROUPS))
-    run.relations.release()
     doubtless = withdraw_doubtful(findings, {row.node: row["group"] for row in groups})
     judgement = conclude(doubtless, METRICS, run.conditions)
     summary = Summary(
@@ -157,12 +156,14 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
 def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collection[str]) -> None:
     """Configure Spark for the run's size.
 
-    Adaptive plans cost more than they save if each table has one partition, and in a small run compilation does, too.
+    Adaptive plans and broadcasts cost more than they save if each table has one partition: a join needs no shuffle
+    then, but each broadcast is a job. In a small run compilation costs more than it saves, too.
     """
     is_small, is_large = scale is Scale.SMALL, scale is Scale.LARGE
     partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
         "spark.sql.adaptive.enabled": str(is_large).lower(),
+        "spark.sql.autoBroadcastJoinThreshold": "10MB" if is_large else "-1",
         "spark.sql.shuffle.partitions": str(partitions) if is_large else "1",
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",

@@ -63,8 +63,6 @@ class Relations:
     """Tables of this process that no query has used yet."""
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
-    _cached: list[DataFrame] = attrs.field(factory=list, init=False)
-    """Relations that Spark holds."""
 
     def define(self, name: str, text: str) -> None:
         """Define a relation that each query computes which uses it."""
@@ -139,12 +137,6 @@ class Relations:
         self._texts.pop(name, None)
         self.held.pop(name, None)
 
-    def release(self) -> None:
-        """Free the memory of Spark's that relations of this audit use."""
-        for frame in self._cached:
-            frame.unpersist()
-        self._cached.clear()
-
     def _is_collected(self, query: Query) -> bool:
         return not query.name or self.scale is Scale.SMALL or (query.is_written and query.is_bounded)
 
@@ -157,9 +149,8 @@ class Relations:
 
     def _cache(self, query: Query) -> None:
         """Let Spark hold a relation, once a query has computed it."""
-        frame = self._sql(f"select * from ({query.text})").cache()
-        self._cached.append(frame)
-        self._view(query.name, frame)
+        # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
+        self._view(query.name, self._sql(f"select * from ({query.text})").localCheckpoint(eager=False))
 
     def _view(self, name: str, frame: DataFrame) -> None:
         """Define a relation by a view of the same name, of one partition if the run is of medium size."""
