@@ -129,10 +129,11 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
 
         from rmqlab.pipeline.audit.audit import FOLDER, audit_run  # noqa: PLC0415
-        from rmqlab.pipeline.audit.size import SHORT_BYTES, SMALL_BYTES, bytes_to_read  # noqa: PLC0415
+        from rmqlab.pipeline.audit.size import SHORT_BYTES, Scale, bytes_to_read, scale_of  # noqa: PLC0415
 
         byte_count = bytes_to_read(directory)
-        is_small = byte_count < SMALL_BYTES
+        scale = scale_of(byte_count)
+        is_small = scale is Scale.SMALL
         machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=byte_count < SHORT_BYTES)
         settings = choice.settings
         with open_session(
@@ -141,7 +142,7 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
             if not is_local(choice.master) and not is_small:  # a small run is read and written by this process
                 check_shared_directory(spark, directory / FOLDER)
             try:
-                summary = audit_run(spark, directory, is_small=is_small, given=settings.keys(), tell=tell)
+                summary = audit_run(spark, directory, scale=scale, given=settings.keys(), tell=tell)
             except (PySparkException, OptionError) as exc:
                 _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
             return summary, summary.verdict.exit_status

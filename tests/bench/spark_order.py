@@ -11,6 +11,7 @@ import attrs
 
 from rmqlab.pipeline.audit.order import CHUNK_ROWS, STORED
 from rmqlab.pipeline.audit.relations import Query, Relations
+from rmqlab.pipeline.audit.size import Scale
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ def measure_order(spark: "SparkSession", place: Path, count: int, cpu: "Callable
     """Print seconds, CPU, tasks, and the share of the longest task, for each way."""
     parquet = str(place / STORED.table)
     spark.sql(_ROWS.format(count=count)).write.parquet(parquet)
-    relations = Relations(spark, place, is_small=False)
+    relations = Relations(spark, place, Scale.LARGE)
     relations.define(STORED.table, f"select * from parquet.`{parquet}`")
     whole = attrs.evolve(STORED, rows=f"select * from {STORED.table}")
     for name, query in (("whole", whole.seen("ahead")), ("in chunks", whole.seen("ahead", CHUNK_ROWS, relations.tasks))):

@@ -76,7 +76,7 @@ def refusal(master: str) -> str:
 
 def audit(master: str, run: str) -> dict[str, Any]:
     """Return the document of an audit that leaves all reading and writing to workers."""
-    size.SMALL_BYTES = 0
+    size.SMALL_BYTES = size.MEDIUM_BYTES = 0
     printed = io.StringIO()
     conf = [f"{key}={value}" for key, value in _SETTINGS.items()]
     with contextlib.redirect_stdout(printed), contextlib.suppress(typer.Exit):

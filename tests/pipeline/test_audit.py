@@ -11,6 +11,7 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.pipeline.audit.size import Scale
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,19 +46,18 @@ def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathl
 
 
 @pytest.mark.parametrize(
-    "is_small",
+    "scale",
     [
-        pytest.param(True, id="within one process"),
-        pytest.param(False, id="by Spark's workers", marks=pytest.mark.long),
+        pytest.param(Scale.SMALL, id="within one process"),
+        pytest.param(Scale.MEDIUM, id="with one partition per table", marks=pytest.mark.long),
+        pytest.param(Scale.LARGE, id="by Spark's workers", marks=pytest.mark.long),
     ],
 )
-def test_both_find_everything_that_was_planted(
-    spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool
-) -> None:
+def test_both_find_everything_that_was_planted(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)
-    summary = compare(spark, write_run(run, tmp_path), is_small=is_small)
+    summary = compare(spark, write_run(run, tmp_path), scale=scale)
     assert summary.verdict == "violated"
     assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
 

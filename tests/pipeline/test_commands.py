@@ -8,6 +8,7 @@ import typer
 
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit.audit import _fit
+from rmqlab.pipeline.audit.size import Scale
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,5 +51,5 @@ class FakeSpark:
 def test_an_audit_leaves_the_settings_of_the_user_alone() -> None:
     ours, theirs = FakeSpark(), FakeSpark()
     for spark, given in ((ours, ()), (theirs, {"spark.sql.shuffle.partitions"})):
-        _fit(cast("SparkSession", spark), 10**6, is_small=False, given=given)
+        _fit(cast("SparkSession", spark), 10**6, Scale.LARGE, given=given)
     assert ours.settings.keys() - theirs.settings.keys() == {"spark.sql.shuffle.partitions"}

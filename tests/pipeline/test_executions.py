@@ -10,17 +10,19 @@ import pytest
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.relations import _SHORT, Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.size import Scale
 from tests.pipeline.violations import PLANTED, clean_run, write_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EACH_SCALE = (Scale.SMALL, *(pytest.param(scale, marks=pytest.mark.long) for scale in (Scale.MEDIUM, Scale.LARGE)))
 FEW = 25
 """Executions that issue 15 permits to an audit."""
 
 
-def executions(spark: "SparkSession") -> set[int]:
-    """Return the ids of Spark's SQL executions with jobs.
+def executions(spark: "SparkSession") -> dict[int, int]:
+    """Return the number of stages of each of Spark's SQL executions with jobs, by id.
 
     Others only name a view: 5 ms each.
     """
@@ -28,23 +30,29 @@ def executions(spark: "SparkSession") -> set[int]:
     context.listenerBus().waitUntilEmpty()
     found = spark._jsparkSession.sharedState().statusStore().executionsList()
     listed = [found.apply(nth) for nth in range(found.size())]
-    return {int(execution.executionId()) for execution in listed if not execution.jobs().isEmpty()}
+    return {
+        int(execution.executionId()): int(execution.stages().size())
+        for execution in listed
+        if not execution.jobs().isEmpty()
+    }
 
 
-@pytest.mark.parametrize("is_small", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool) -> None:
+@pytest.mark.parametrize("scale", EACH_SCALE)
+def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)
     directory = write_run(run, tmp_path)
     before = executions(spark)
-    audit_run(spark, directory, is_small=is_small)
-    assert 0 < len(executions(spark) - before) <= FEW
+    audit_run(spark, directory, scale=scale)
+    stages = [count for nth, count in executions(spark).items() if nth not in before]
+    print("EXEC", scale, len(stages), sum(stages))
+    assert 0 < len(stages) <= FEW
 
 
-@pytest.mark.parametrize("is_small", [True, False])
-def test_queries_of_a_batch_use_each_other(spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool) -> None:
-    relations = Relations(spark, tmp_path, is_small)
+@pytest.mark.parametrize("scale", Scale)
+def test_queries_of_a_batch_use_each_other(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+    relations = Relations(spark, tmp_path, scale)
     relations.define_rows("names", [{"id": 1, "name": "it's"}, {"id": 2, "name": None}], id="int", name="string")
     results = relations.execute(
         [
@@ -64,7 +72,7 @@ def test_queries_of_a_batch_use_each_other(spark: "SparkSession", tmp_path: path
 
 def test_short_and_long_tables_keep_their_rows(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     """An empty table between others must not hide those after it."""
-    relations = Relations(spark, tmp_path, is_small=True)
+    relations = Relations(spark, tmp_path, Scale.SMALL)
     counts = {"first": 3, "none": 0, "last": _SHORT - 1, "long": _SHORT}
     relations.execute([Query(f"select id from range({count})", name) for name, count in counts.items()])
     found = relations.execute([Query(f"select count(id) found from {name}") for name in counts])

@@ -10,6 +10,7 @@ import pytest
 from rmqlab.pipeline.audit import order
 from rmqlab.pipeline.audit.order import DELIVERED, STORED, Ordered
 from rmqlab.pipeline.audit.relations import Query, Relations
+from rmqlab.pipeline.audit.size import Scale
 from tests.pipeline.violations import PLANTED, clean_run, compare, write_run
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def test_chunks_find_the_highest_value_before_each_row(
     spark: "SparkSession", tmp_path: pathlib.Path, ordered: Ordered
 ) -> None:
     chance = random.Random(15)
-    relations = Relations(spark, tmp_path, is_small=True)
+    relations = Relations(spark, tmp_path, Scale.SMALL)
     rows = [_row(ordered, place, chance) for place in range(60)]
     relations.define_rows(ordered.table, rows, **COLUMNS[ordered])
     whole = attrs.evolve(ordered, rows=f"select * from {ordered.table}").seen("highest")
@@ -64,7 +65,7 @@ def test_both_judges_agree_on_cut_queues(
     for plant in dict(PLANTED):
         plant(run)
     directory = write_run(run, tmp_path)
-    summary = compare(spark, directory, is_small=False)
+    summary = compare(spark, directory, scale=Scale.LARGE)
     assert summary.findings["order.stored"].value
     assert summary.findings["order.delivered shop"].value
     assert not list((directory / "audit").glob("placed_records"))

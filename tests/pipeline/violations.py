@@ -11,6 +11,7 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, write_journals
 from rmqlab.pipeline.audit.audit import Summary, audit_run
+from rmqlab.pipeline.audit.size import Scale
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import MESSAGE_MAGIC, StoredMessage, body_crc, encode_message
 from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
@@ -66,12 +67,12 @@ def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:
     return entries[: offset * len(entry)] + entry + entries[(offset + 1) * len(entry) :]
 
 
-def compare(spark: "SparkSession", directory: pathlib.Path, *, is_small: bool | None = None) -> Summary:
+def compare(spark: "SparkSession", directory: pathlib.Path, scale: Scale | None = None) -> Summary:
     """Both judge a run; they must agree on every metric that the quick checks measure.
 
     Gives the audit's.
     """
-    summary, quick = audit_run(spark, directory, is_small=is_small), judge_directory(directory)
+    summary, quick = audit_run(spark, directory, scale=scale), judge_directory(directory)
     assert differences(summary, quick) == {}
     assert summary.verdict is quick.verdict
     assert summary.judgement.conditions == quick.conditions

@@ -31,7 +31,7 @@ from rmqlab.pipeline.audit import (
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.rounds import Rounds
-from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
+from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
@@ -97,22 +97,21 @@ def audit_run(
     directory: Path,
     out: Path | None = None,
     *,
-    is_small: bool | None = None,
+    scale: Scale | None = None,
     given: Collection[str] = (),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Summary:
     """Audit the run or cluster in a directory. Raises the errors of `read_facts`.
 
-    `tell` is called with progress messages. `is_small` selects the mode: one partition and reads in this process, or
-    all of Spark's parallelism; by default the size of the run decides. The results are equal. `given` contains the
+    `tell` is called with progress messages. By default the size of the run decides about `scale`. `given` contains the
     settings that the user set: the audit does not override them.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
-    is_small = byte_count < SMALL_BYTES if is_small is None else is_small
-    _fit(spark, byte_count, is_small=is_small, given=given)
+    scale = scale or scale_of(byte_count)
+    _fit(spark, byte_count, scale, given=given)
     tell("reading journals and stores")
-    run = read_facts(spark, directory, out, is_small=is_small)
+    run = read_facts(spark, directory, out, scale)
     findings = _ask(run, tell)
     presence, groups = run.batch(Query(_PRESENCE), Query(_GROUPS))
     doubtless = withdraw_doubtful(findings, {row.node: row["group"] for row in groups})
@@ -154,15 +153,18 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
         return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
 
 
-def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool, given: Collection[str]) -> None:
+def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collection[str]) -> None:
     """Configure Spark for the run's size.
 
-    In a small run adaptive plans and compilation cost more than they save.
+    Adaptive plans and broadcasts cost more than they save if each table has one partition: a join needs no shuffle
+    then, but each broadcast is a job. In a small run compilation costs more than it saves, too.
     """
+    is_small, is_large = scale is Scale.SMALL, scale is Scale.LARGE
     partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
-        "spark.sql.adaptive.enabled": str(not is_small).lower(),
-        "spark.sql.shuffle.partitions": "1" if is_small else str(partitions),
+        "spark.sql.adaptive.enabled": str(is_large).lower(),
+        "spark.sql.autoBroadcastJoinThreshold": "10MB" if is_large else "-1",
+        "spark.sql.shuffle.partitions": str(partitions) if is_large else "1",
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
     }

@@ -27,6 +27,7 @@ from pyspark.sql import Row, SparkSession
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
@@ -87,7 +88,7 @@ class Run:
     event_times: tuple[Row, ...]
     """First and last event of each node and kind; see `_EVENT_TIMES`."""
     longest_queues: Mapping[str, int]
-    """Rows of the longest queue in `copies` and in `deliveries`; empty in a small run."""
+    """Rows of the longest queue in `copies` and in `deliveries`; empty unless the run is large."""
     rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
     """Joins the batches of concurrent questions; None: each batch is executed at once."""
 
@@ -140,12 +141,12 @@ def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
     return Query(text, name, is_written=True, is_bounded=is_bounded)
 
 
-def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
+def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = Scale.LARGE) -> Run:
     """Read a run's journals and stores into tables below `out`.
 
     Raises AnalysisException or OptionError if there is no journal.
     """
-    relations = Relations(spark, out, is_small)
+    relations = Relations(spark, out, scale)
     _define_journals(relations, directory)
     *_, raw, event_times = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
     during = [row for row in event_times if row.is_during]
@@ -173,7 +174,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw),
         event_times=tuple(event_times),
-        longest_queues={} if is_small else _longest_queues(relations),
+        longest_queues=_longest_queues(relations) if scale is Scale.LARGE else {},
     )
 
 

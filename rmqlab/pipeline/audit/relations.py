@@ -24,11 +24,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from rmqlab.pipeline.audit.heads import rows_of
+from rmqlab.pipeline.audit.size import Scale
 
 _SHORT = 500
 """Rows below which a table shares its view with others."""
 _AT_ONCE = 2
-"""Queries to analyze at once."""
+"""Queries to analyze at once, and tables to write at once."""
 
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
@@ -53,8 +54,7 @@ class Relations:
 
     spark: SparkSession
     out: Path
-    is_small: bool
-    """True: this process holds each table in memory."""
+    scale: Scale
     _texts: dict[str, str] = attrs.field(factory=dict, init=False)
     """Definitions by name, each after those that it uses."""
     held: dict[str, pa.Table] = attrs.field(factory=dict, init=False)
@@ -86,7 +86,7 @@ class Relations:
 
         The readers are the same. Spark would start four Python processes before its first row.
         """
-        if not self.is_small:
+        if self.scale is not Scale.SMALL:
             frame = self.spark.read.format(source.name()).schema(schema).options(**options).load()
             frame.createOrReplaceTempView(name)
             return
@@ -99,15 +99,22 @@ class Relations:
 
         No rows for the others.
 
-        Queries with a name define it. In a small run they are computed once. In a large run only written tables are:
-        each is written by its own execution if it is not bounded, and collected otherwise.
+        Queries with a name define it. In a large run only written tables are computed once: each is written by its own
+        execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once.
         """
         for query in queries:
             if query.name:
                 self.define(query.name, query.text)
-        for query in queries:
-            if query.is_written and not self._is_collected(query):
-                self._write(query)
+        written = [query for query in queries if query.is_written and not self._is_collected(query)]
+        self._give([query.text for query in written])
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
+            frames = list(threads.map(self._write, written))
+        for query, frame in zip(written, frames, strict=True):
+            self._view(query.name, frame)
+        if self.scale is Scale.MEDIUM:
+            for query in queries:
+                if query.name and not query.is_written:
+                    self._cache(query)
         collected = [query for query in queries if self._is_collected(query)]
         contents = dict(zip(collected, self._collect(collected), strict=True))
         for query, content in contents.items():
@@ -131,17 +138,30 @@ class Relations:
     def drop(self, name: str) -> None:
         """Delete a written table that is no longer needed."""
         shutil.rmtree(self.out / name, ignore_errors=True)
+        self.spark.catalog.dropTempView(name)
         self._texts.pop(name, None)
         self.held.pop(name, None)
 
     def _is_collected(self, query: Query) -> bool:
-        return not query.name or self.is_small or (query.is_written and query.is_bounded)
+        return not query.name or self.scale is Scale.SMALL or (query.is_written and query.is_bounded)
 
-    def _write(self, query: Query) -> None:
+    def _write(self, query: Query) -> DataFrame:
+        """Write a table as parquet, and return the frame that reads it."""
         path = str(self.out / query.name)
-        self._give([query.text])
-        self._sql(f"select * from ({query.text})").write.mode("overwrite").parquet(path)
-        self.define(query.name, f"select * from parquet.`{path.replace('`', '``')}`")
+        frame = self._sql(f"select * from ({query.text})")
+        frame.write.mode("overwrite").parquet(path)
+        return self.spark.read.schema(frame.schema).parquet(path)  # without the schema Spark starts a job to find it
+
+    def _cache(self, query: Query) -> None:
+        """Let Spark hold a relation, once a query has computed it."""
+        # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
+        self._view(query.name, self._sql(f"select * from ({query.text})").localCheckpoint(eager=False))
+
+    def _view(self, name: str, frame: DataFrame) -> None:
+        """Define a relation by a view of the same name, of one partition if the run is of medium size."""
+        one = frame.coalesce(1) if self.scale is Scale.MEDIUM else frame
+        one.createOrReplaceTempView(name)
+        self._texts.pop(name, None)
 
     def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
         """Return a table for each query, from one execution."""

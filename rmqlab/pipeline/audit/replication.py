@@ -16,6 +16,7 @@ import numpy as np
 from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Head
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
@@ -185,7 +186,7 @@ def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:
     """Return how many bytes in [low, high) differ between two nodes' logs."""
     files = {log.node: log_files(log) for log in find_logs(run.directory)}
     parts = [_Part(files[one], files[other], at, min(at + _PART_BYTES, high)) for at in range(low, high, _PART_BYTES)]
-    if run.relations.is_small or not parts:
+    if run.relations.scale is not Scale.LARGE or not parts:
         return sum(map(count_differing, parts))
     # An RDD, because mapInArrow needs pandas, which is not a dependency.
     return int(run.relations.spark.sparkContext.parallelize(parts, len(parts)).map(count_differing).sum())
