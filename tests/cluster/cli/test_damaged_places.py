@@ -86,9 +86,9 @@ def test_a_path_that_is_too_long_is_named(tmp_path: Path) -> None:
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("more", [["--detach"], ["--plain"]])
 def test_a_full_disk_is_one_line(tmp_path: Path, more: list[str]) -> None:
-    """The supervisor's log and its lock take no byte."""
+    """The log of the supervisor and the record of the cluster accept no byte."""
     (tmp_path / "default").mkdir()
-    for name in ("supervisor.log", "supervisor.lock"):
+    for name in ("supervisor.log", "cluster.json.new"):
         (tmp_path / "default" / name).symlink_to(FULL)
     place = tmp_path / "default"
     assert run(tmp_path, "up", *more) == (1, f"rmqlab: {place}: No space left on device\n")
