@@ -72,9 +72,9 @@ def main() -> None:
 
 
 def _disk_failure(exc: BaseException) -> OSError | None:
-    """Return the failure of a path or a disk that an exception is about; None for a defect.
+    """Return the failure of a path or a disk; None for a defect.
 
-    A path that was given, or the machine, is the cause of such a failure: a traceback would not help.
+    A path that was given, or the machine, is its cause: a traceback would not help.
     """
     if isinstance(exc, BaseExceptionGroup):
         failures = [_disk_failure(one) for one in exc.exceptions]

@@ -84,7 +84,10 @@ def directory_of(name: str) -> ClusterDirectory:
 
 
 def record_of(directory: ClusterDirectory) -> Record | None:
-    """Return the record of a cluster; None for a new one. End the program if it is damaged."""
+    """Return the record of a cluster; None for a new one.
+
+    End the program if the record is damaged.
+    """
     try:
         return directory.read_record()
     except RecordError as exc:

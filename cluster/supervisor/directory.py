@@ -145,7 +145,10 @@ class ClusterDirectory:
             raise NoPlaceError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
 
     def read_record(self) -> Record | None:
-        """Return the record of the last start; None for a new cluster. RecordError if it is damaged."""
+        """Return the record of the last start; None for a new cluster.
+
+        RecordError if it is damaged.
+        """
         try:
             text = self.record_path.read_text("utf-8")
         except (FileNotFoundError, NotADirectoryError):

@@ -162,7 +162,10 @@ def _make(made: Path, jars: Path, programs: Mapping[str, str]) -> None:
 
 
 def _python() -> str:
-    """Return a script that starts this interpreter, without the current directory on its path (`-P`)."""
+    """Return a script that starts this interpreter.
+
+    `-P`: without the current directory on its path.
+    """
     return f"""#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
     shift 2

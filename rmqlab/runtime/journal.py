@@ -270,7 +270,10 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 
 def journal_files(directory: Path) -> list[Path]:
-    """All files of a journal directory, the supervisor's last. Pipes and directories are no journals."""
+    """All files of a journal directory, the supervisor's last.
+
+    Pipes and directories are no journals.
+    """
     found = (path for path in directory.glob(f"*{SUFFIX}") if path.is_file())
     return sorted(found, key=lambda path: (path.stem == SUPERVISOR, path.name))
 

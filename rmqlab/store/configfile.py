@@ -114,7 +114,10 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 
 
 def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
-    """As `load_config_file`, for readers that never save: None also if the disk cannot read the file."""
+    """As `load_config_file`, for readers that never save.
+
+    None also if the disk cannot read the file.
+    """
     try:
         return load_config_file(path, decode)
     except StoreError as exc:

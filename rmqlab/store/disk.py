@@ -100,7 +100,10 @@ class Disk:
         return path.stat().st_size
 
     def read_file(self, path: Path) -> bytes:
-        """Return the content of a small file. OSError(EINVAL) for a pipe or a device: reading one may never end."""
+        """Return the content of a small file.
+
+        OSError(EINVAL) for a pipe or a device: reading one may never end.
+        """
         descriptor = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

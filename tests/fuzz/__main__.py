@@ -274,7 +274,7 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
     spec = ClusterSpec(
         name="fuzz", broker_settings={"mapped_file_size_commit_log": 64 * 2**20, "serve_requests_of_5x": True}
     )
-    group_spec = ClusterSpec(name="fuzz-group", mode=DLEDGER)
+    group_spec = ClusterSpec(name="fuzz-group", mode=DLEDGER, slaves=2)
     async with (
         open_cluster(spec, directory=place / "lab") as cluster,
         open_cluster(group_spec, directory=place / "group") as group,
