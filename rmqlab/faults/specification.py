@@ -34,6 +34,11 @@ def near_miss(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def limit_problem(value: object) -> str:
+    """Return what a number beyond `LIMIT` should be, or an empty text."""
+    return "a number below 2**63" if isinstance(value, (int, float)) and not abs(value) < LIMIT else ""
+
+
 @attrs.frozen(kw_only=True)
 class Option:
     """Metadata of one value of a fault, besides its name and type."""
@@ -53,8 +58,8 @@ class Option:
 
     def problem(self, value: Any) -> str:
         """Return what the value should be, or an empty text if it is valid."""
-        if isinstance(value, (int, float)) and not abs(value) < LIMIT:
-            return "a number below 2**63"
+        if problem := limit_problem(value):
+            return problem
         if self.choices and value not in self.choices:
             return f"one of {', '.join(self.choices)}{near_miss(str(value), self.choices)}"
         if self.least is not None and value < self.least:

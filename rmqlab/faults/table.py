@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import attrs
 import cattrs
 
-from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, near_miss
+from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss
 from rmqlab.runtime.validators import shown
 
 Field: TypeAlias = "attrs.Attribute[Any]"
@@ -191,3 +191,5 @@ def _check_type(family: str, key: str, expected: Any, value: object) -> None:
     types, words = _TYPES[expected]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise FaultError(f"{family}: {key} = {shown(value)}: expected {words}")
+    if problem := limit_problem(value):  # before a conversion that raises OverflowError
+        raise FaultError(f"{family}: {key} = {shown(value)}: expected {problem}")
