@@ -1,16 +1,21 @@
 """The command `rmqlab`."""
 
+import errno
 import logging
+import sys
 from typing import Annotated
 
 import typer
 
 import rmqlab
 from rmqlab.cluster.cli.commands import CommandTable
-from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
+from rmqlab.cluster.cli.terms import JSON_VERSION, error_text, misused, print_json
 from rmqlab.cluster.supervisor.directory import NoPlaceError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.logfile import log_to_stderr
+
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""Errors of writes and syncs, which name no file."""
 
 app = typer.Typer(
     name="rmqlab",
@@ -57,7 +62,25 @@ def _options(*, version: Version = False, json_version: JsonVersion = False) -> 
 
 def main() -> None:
     log_to_stderr(logging.WARNING, "rmqlab: %(name)s: %(message)s")
-    app(prog_name="rmqlab")
+    try:
+        app(prog_name="rmqlab")
+    except (OSError, ExceptionGroup) as exc:
+        if (failure := _disk_failure(exc)) is None:
+            raise
+        print(error_text(f"{failure.filename or 'the disk'}: {failure.strerror}"), file=sys.stderr)
+        sys.exit(1)
+
+
+def _disk_failure(exc: BaseException) -> OSError | None:
+    """Return the failure of a path or a disk; None for a defect.
+
+    A path that was given, or the machine, is its cause: a traceback would not help.
+    """
+    if isinstance(exc, BaseExceptionGroup):
+        failures = [_disk_failure(one) for one in exc.exceptions]
+        return None if None in failures else failures[0]
+    is_one = isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES)
+    return exc if is_one and isinstance(exc, OSError) else None
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
             return KvConfig(path, msgspec.json.decode(candidate.read_bytes(), type=_KvFile).config_table)
         except FileNotFoundError:
             continue
-        except (OSError, msgspec.DecodeError) as exc:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             failures.append(f"{candidate}: {exc}")
     if failures:
         raise KvFileError("; ".join(failures))

@@ -160,6 +160,13 @@ def test_the_table_of_commands_has_every_command_and_no_other() -> None:
     assert named == verbs()
 
 
+def test_the_table_of_commands_has_one_row_for_each() -> None:
+    table = text_of(DOCS / "command-line.md").partition("\n## Commands\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert sorted(named) == sorted(verbs())
+
+
 def test_the_table_of_actions_is_the_one_that_the_code_prints() -> None:
     assert action_table() in text_of(DOCS / "command-line.md"), "insert what `python -m rmqlab.cluster.actions` prints"
 

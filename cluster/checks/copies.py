@@ -15,7 +15,7 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
 from rmqlab.store.logplaces import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
@@ -130,7 +130,7 @@ def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
 
     None if it is missing or invalid.
     """
-    content = load_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
+    content = read_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
     return None if content is None else content.offset_table
 
 

@@ -14,7 +14,7 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -77,7 +77,7 @@ def _judge_topics(store: NodeStore, history: History) -> Finding:
     if last != ["node_ready"]:
         return unknown(metric, TOPICS, "the node lost power, or its store")
     table = (
-        load_config_file(store.root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
+        read_config_file(store.root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
         if store.root
         else None
     )

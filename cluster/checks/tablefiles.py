@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
 from rmqlab.verdict.findings import Finding, seen, unknown
 from rmqlab.verdict.roles import CONTESTED
@@ -40,7 +40,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def _read(store: NodeStore, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return load_config_file(store.root / "config" / name, decode) if store.root else None
+    return read_config_file(store.root / "config" / name, decode) if store.root else None
 
 
 def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding:

@@ -70,6 +70,8 @@ class MadeUpRun:
         for nameserver in self.nodes:
             if nameserver.startswith("namesrv"):
                 self.add(nameserver, "broker_registered", **named)
+                registered = {"nameserver": ADDRESSES[nameserver]}
+                self.entries.append(JournalEntry(self.now, node, "registered", registered))
         self.add(node, "node_ready", **named)
 
     def end(self, node: str, command: str = "kill", kind: str = "node_killed") -> int:

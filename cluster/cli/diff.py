@@ -14,7 +14,7 @@ from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.tables import render_comparison
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, misused, print_json
 from rmqlab.cluster.supervisor.command import explain_absence
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, RecordError
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError
@@ -46,7 +46,7 @@ def diff(
             LogImage.open(log_directory(b, directory)) as theirs,
         ):
             comparison = compare_logs(ours, theirs, shown=lines)
-    except (StoreError, NoClusterError, UnknownTargetError, OSError) as exc:
+    except (StoreError, NoClusterError, RecordError, UnknownTargetError, OSError) as exc:
         misused(str(exc))
     if as_json:
         print_json(comparison_document(comparison, a, b))

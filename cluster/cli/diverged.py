@@ -22,6 +22,7 @@ from rmqlab.cluster.cli.terms import (
     fail,
     misused,
     print_json,
+    record_of,
 )
 from rmqlab.cluster.diverged.listing import DivergedMessage, Listing, list_diverged
 from rmqlab.cluster.diverged.resend import SKIPPED, Resent, as_sent, resend
@@ -55,7 +56,7 @@ def diverged(
     file is damaged.
     """
     directory = directory_of(name)
-    if (record := directory.read_record()) is None:
+    if (record := record_of(directory)) is None:
         fail(explain_absence(directory))
     nodes = record.nodes()
     broker = _broker(node, nodes)

@@ -220,7 +220,8 @@ def _render(progress: hunting.Progress, finds: dict[Path, Find], replays: dict[P
             Text(f"  {path}", "dim"),
         ]
     lines += [Text(problem, "yellow") for problem in progress.problems[:MOST_PROBLEMS]]
-    return Group(*lines, Text(summary(progress, len(finds), "ways to break a claim"), "bold"))
+    what = f"{'way' if len(finds) == 1 else 'ways'} to break a claim"
+    return Group(*lines, Text(summary(progress, len(finds), what), "bold"))
 
 
 def _print_list(*, as_json: bool) -> None:

@@ -44,5 +44,6 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
             }
         )
     else:
-        console.print(summary(progress, len(found), "seeds with which it is violated"))
+        what = f"{'seed' if len(found) == 1 else 'seeds'} with which it is violated"
+        console.print(summary(progress, len(found), what))
     raise typer.Exit(progress.exit_status(is_broken=bool(found)))

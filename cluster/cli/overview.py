@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.terms import AsJson, console, print_json
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError, home
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
 
@@ -39,7 +39,7 @@ def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
         for path in sorted(around.glob(pattern)):
             directory = ClusterDirectory(path.parent, is_lasting=is_lasting)
             record = None
-            with contextlib.suppress(Exception):  # of another version, or damaged: `up` reports that
+            with contextlib.suppress(RecordError):  # of another version, or damaged: `up` reports that
                 record = directory.read_record()
             if record is not None and not path.parent.is_symlink() and (is_lasting or directory.is_up()):
                 yield directory, record

@@ -2,7 +2,6 @@
 
 import collections
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import trio
 
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.scenario.catalogue import Listed
+from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.topology import PROFILES
 
 SLOWER = 4
@@ -126,7 +126,7 @@ async def run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, 
 
     Return its JSON document, or one with the verdict unknown and the reason.
     """
-    command = [sys.executable, "-m", "rmqlab.cluster", "run", str(path), "--profile", profile, "--json", *more]
+    command = module_command("rmqlab.cluster", "run", str(path), "--profile", profile, "--json", *more)
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     try:
         document: dict[str, Any] = json.loads(done.stdout)

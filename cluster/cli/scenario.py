@@ -277,11 +277,11 @@ async def _play(
         else:
             output.line(Text(f"to watch it: rmqlab watch --name {where}", "dim"))
 
-    async with trio.open_nursery() as nursery:
-        if stays_up:
-            stay = Stay()
-            nursery.start_soon(_print_when_played, stay, output)
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            if stays_up:
+                stay = Stay()
+                nursery.start_soon(_print_when_played, stay, output)
             nursery.start_soon(_end_on_signal, signals, scope, stay, output)
             run = functools.partial(
                 run_scenario, on_line=output.line, on_progress=output.show_progress, ready=ready, stay=stay

@@ -24,6 +24,7 @@ from rmqlab.cluster.cli.terms import (
     live_console,
     misused,
     print_json,
+    record_of,
 )
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
@@ -69,7 +70,7 @@ def status(
 
 def _show_stopped(directory: ClusterDirectory, *, as_json: bool) -> None:
     """Show a cluster that does not run, and exit. Return if it runs, or is unknown."""
-    if directory.is_up() or (record := directory.read_record()) is None:
+    if directory.is_up() or (record := record_of(directory)) is None:
         return
     document = describe_stopped(directory, record)
     print_json(document) if as_json else console.print(render_stopped(document))
@@ -163,7 +164,7 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
 
 
 def _record(directory: ClusterDirectory) -> Record:
-    record = directory.read_record()
+    record = record_of(directory)
     if record is None:
         fail(explain_absence(directory))
     return record

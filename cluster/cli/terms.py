@@ -14,7 +14,7 @@ from rmqlab.cluster.cli.completion import complete_cluster, complete_target
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record, RecordError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.printable import printable, printable_lines
 
@@ -81,6 +81,17 @@ def directory_of(name: str) -> ClusterDirectory:
     except ValueError as exc:
         misused(str(exc))
     return ClusterDirectory.named(name)
+
+
+def record_of(directory: ClusterDirectory) -> Record | None:
+    """Return the record of a cluster; None for a new one.
+
+    End the program if the record is damaged.
+    """
+    try:
+        return directory.read_record()
+    except RecordError as exc:
+        fail(str(exc))
 
 
 def command(name: str, verb: str, **arguments: Any) -> Any:

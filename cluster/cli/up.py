@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 import attrs
-import cattrs
 import typer
 
 from rmqlab.cluster.cli.progress import working
@@ -184,7 +183,7 @@ def build_spec(
         place(
             spec, Placement(subnet=None if spec.single_address else 1)
         )  # reject too many nodes now, not after the first have started
-    except (ValueError, cattrs.BaseValidationError) as exc:
+    except ValueError as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
 

@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 import json
 import os
+import re
 import secrets
 import socket
 from pathlib import Path
@@ -21,6 +22,7 @@ SHORTEST_TOKEN = 16
 LONGEST_TOKEN = 512
 _TOKEN_BYTES = 32
 _MOST_PORT = 65535
+_PORT = re.compile("[0-9]{1,5}")
 
 
 class ControlAddressError(ValueError):
@@ -74,7 +76,7 @@ def parse_control_address(text: str) -> ControlAddress:
     Without a host, it is 127.0.0.1.
     """
     host, colon, port = text.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > _MOST_PORT:
+    if not _PORT.fullmatch(port) or int(port) > _MOST_PORT:
         raise ControlAddressError(f"{text}: expected HOST:PORT, such as 127.0.0.1:0; the port is 0 to {_MOST_PORT}")
     host = host.removeprefix("[").removesuffix("]") if colon else ""
     return ControlAddress(host or "127.0.0.1", int(port))

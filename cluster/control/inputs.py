@@ -117,7 +117,7 @@ def parse_body(body: bytes, kind: Input) -> Mapping[str, Any]:
     """Return the arguments of a JSON body."""
     try:
         given = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         reject(400, "invalid_json", f"the body is not valid JSON: {exc}")
     arguments: Mapping[str, Any] = kind.parse(given, is_text=False)
     return arguments

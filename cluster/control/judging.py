@@ -6,13 +6,13 @@ Journals can be large: reading them must neither delay the supervisor nor use it
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.runtime.clock import real_seconds
 
 CHECK_SECONDS = 600.0
@@ -26,7 +26,7 @@ class CannotJudgeError(Exception):
 async def judge(directory: Path, metrics: Sequence[str]) -> dict[str, Any]:
     """Return what `rmqlab check --json` prints. CannotJudgeError, TooSlowError."""
     options = [part for metric in metrics for part in ("--metric", metric)]
-    command = [sys.executable, "-m", "rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory)]
+    command = module_command("rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory))
     with trio.fail_after(real_seconds(CHECK_SECONDS)):
         done = await trio.run_process(
             command, stdin=subprocess.DEVNULL, capture_stdout=True, capture_stderr=True, check=False

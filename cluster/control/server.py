@@ -1,7 +1,8 @@
 """Serves HTTP/1.1 on trio, with h11.
 
-A connection carries one request, as on the command socket. Everything that a client sends or leaves unread has a limit: bytes of head and body, seconds for the request and for
-each part of the response, connections, streams. A client that closes its connection cancels its request.
+A connection carries one request, as on the command socket. Everything that a client sends or leaves unread has a limit:
+bytes of head and body, seconds for the request and for each part of the response, connections, streams. A client that
+closes its connection cancels its request.
 """
 
 import http

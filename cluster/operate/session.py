@@ -14,6 +14,9 @@ from rmqlab.client.instance import FAILURES, Client, open_client
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
 from rmqlab.remoting.acl import Credentials, keys_fault
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.clock import real_seconds
 
@@ -207,5 +210,7 @@ async def open_operator(connection: Connection) -> AsyncIterator[Operator]:
     try:
         async with open_client(connection.config()) as client:
             yield Operator(client, connection)
+    except (HeaderError, BodyError, RecordError) as exc:
+        raise OperationError(f"a server sent an invalid reply: {exc}") from None
     except FAILURES as exc:
         raise OperationError(str(exc)) from None

@@ -5,6 +5,7 @@ They run with the rights of the user, so a scenario has them only if it is playe
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 from pathlib import Path
@@ -15,11 +16,16 @@ import trio
 
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.printable import printable
+from rmqlab.runtime.validators import shown
 
 VERB: Final = "run"
 FOLDER: Final = "commands"
 """Of the run directory: has the output of each command."""
+_LONGEST_SHOWN: Final = 500
+"""Characters of a command in events and errors."""
 STOP_SECONDS: Final = 5.0
 """Real seconds between SIGTERM and SIGKILL."""
 
@@ -34,18 +40,23 @@ class NotAllowedError(ValueError):
 
 @attrs.frozen
 class CommandLine:
-    """A program and its arguments. No shell reads them."""
+    """A program and its arguments. No shell reads them.
+
+    As text: one line of limited length, with the quotes that a shell needs.
+    """
 
     words: tuple[str, ...]
 
     def __str__(self) -> str:
-        return " ".join(self.words)
+        return printable(cut_text(shlex.join(self.words), _LONGEST_SHOWN))
 
 
 def read_command(value: Any) -> CommandLine:
     """Return the argument of a step. TypeError for another one."""
     if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value) or not value[0]:
-        raise TypeError(f'expected an array of a command and its arguments, such as ["make", "test"], got {value!r}')
+        raise TypeError(
+            f'expected an array of a command and its arguments, such as ["make", "test"], got {shown(value)}'
+        )
     return CommandLine(tuple(value))
 
 
@@ -63,8 +74,8 @@ def check_commands(scenario: Scenario, *, is_allowed: bool, is_simulated: bool) 
 async def run_command(cluster: Cluster, command: CommandLine, label: str, seconds: float) -> None:
     """Run a command until it ends. CommandError unless it ends with status 0 in time.
 
-    `seconds` are real ones. Its output goes into the run directory. A command that takes too long, or whose run is cancelled, is ended with its
-    process group.
+    `seconds` are real ones. Its output goes into the run directory. A command that takes too long, or whose run is
+    cancelled, is ended with its process group.
     """
     supervisor = cluster.supervisor
     output = _output_path(supervisor.directory.path, label or Path(command.words[0]).name)

@@ -33,10 +33,12 @@ def load_scenario(path: Path) -> Scenario:
 def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     """As `load_scenario`, from a text. `name` is the name of the file in errors."""
     try:
-        scenario = bind_scenario(tomllib.loads(text))
-        review(scenario, is_single=not has_loopback_network())
-    except tomllib.TOMLDecodeError as exc:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as exc:  # also for numbers of thousands of digits, and deep lists
         raise ScenarioError(f"{name}: {exc}") from None
+    try:
+        scenario = bind_scenario(values)
+        review(scenario, is_single=not has_loopback_network())
     except BindingError as exc:
         line = line_of(text, exc.path)
         where = f"{name}:{line}" if line else name

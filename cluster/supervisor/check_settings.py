@@ -7,13 +7,13 @@ import math
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rmqlab.cluster.supervisor.nodesettings import toml_text
+from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.runtime.validators import line_fault, shown
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -42,7 +42,7 @@ def try_settings(settings: Mapping[str, Any], members: int = 0) -> list[str]:
         path = Path(directory) / "settings.toml"
         path.write_text(toml_text({**settings, **_membership(members)}), "utf-8")
         done = subprocess.run(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "rmqlab.broker", "--check", os.fspath(path)],
+            module_command("rmqlab.broker", "--check", os.fspath(path)),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

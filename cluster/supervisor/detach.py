@@ -6,7 +6,6 @@ Imports little, because `up --detach` waits for it.
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import cattrs
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError
 from rmqlab.cluster.supervisor.logs import last_lines
+from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.logfile import open_log
 
@@ -41,7 +41,7 @@ def run_detached(
     with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
         arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control})
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "rmqlab.cluster.supervisor.detached", arguments, str(writing)],
+            module_command("rmqlab.cluster.supervisor.detached", arguments, str(writing)),
             pass_fds=[writing],
             stdin=subprocess.DEVNULL,
             stdout=log,

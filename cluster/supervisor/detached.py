@@ -5,6 +5,7 @@ Command line: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`.
 serves until it is stopped.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -19,7 +20,17 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     os.set_inheritable(int(sys.argv[2]), False)
     directory = Path(given["directory"])
-    launched = launch(directory / "forkserver.log")
+    pipe = os.fdopen(int(sys.argv[2]), "w")
+
+    def reply(value: dict[str, Any]) -> None:
+        with pipe:
+            json.dump(value, pipe)
+
+    try:
+        launched = launch(directory / "forkserver.log")
+    except OSError as exc:
+        reply({"error": f"{exc.filename}: {exc.strerror}"})
+        sys.exit(1)
 
     # The imports below are slow; the fork server imports its modules in parallel. It always ends with this process.
     import cattrs  # noqa: PLC0415
@@ -34,12 +45,6 @@ def main() -> None:
     from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415
     from rmqlab.runtime.logfile import log_to_file  # noqa: PLC0415
 
-    pipe = os.fdopen(int(sys.argv[2]), "w")
-
-    def reply(value: dict[str, Any]) -> None:
-        with pipe:
-            json.dump(value, pipe)
-
     async def ready(_cluster: Cluster, document: Document) -> None:
         await trio.lowlevel.checkpoint()
         reply(document)
@@ -49,9 +54,10 @@ def main() -> None:
         spec = cattrs.structure(given["spec"], ClusterSpec)
         run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched), control=given["control"])
     except UpFailedError as exc:
-        print(exc, file=sys.stderr)
         if not pipe.closed:
             reply({"error": str(exc)})
+        with contextlib.suppress(OSError):  # a full disk
+            print(exc, file=sys.stderr, flush=True)
         sys.exit(1)
 
 

@@ -44,6 +44,10 @@ class NoClusterError(Exception):
     """The cluster does not exist or is not running."""
 
 
+class RecordError(ValueError):
+    """The record of a cluster cannot be read, or is damaged. The text names the file."""
+
+
 @attrs.frozen(kw_only=True)
 class Record:
     """The data of a cluster that outlive its supervisor."""
@@ -141,14 +145,27 @@ class ClusterDirectory:
             raise NoPlaceError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
 
     def read_record(self) -> Record | None:
-        """Return the record of the last start; None for a new cluster."""
+        """Return the record of the last start; None for a new cluster.
+
+        RecordError if it is damaged.
+        """
         try:
-            text = self.record_path.read_text()
+            text = self.record_path.read_text("utf-8")
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as exc:
+            raise RecordError(f"{self.record_path} cannot be read: {exc.strerror}") from None
+        except UnicodeDecodeError:
+            text = ""
         import cattrs  # noqa: PLC0415 -- commands that read no record do not pay for it
 
-        return cattrs.structure(json.loads(text), Record)
+        try:
+            return cattrs.structure(json.loads(text), Record)
+        except (cattrs.BaseValidationError, ValueError, TypeError, RecursionError):
+            raise RecordError(
+                f"{self.record_path} is damaged: expected what `rmqlab up` writes; without the file, `rmqlab up` starts"
+                " the cluster anew on the stores in its directory"
+            ) from None
 
     def restore_record(self, record: Record | None) -> None:
         """Restore the previous record, or remove it after a failed first start.
@@ -180,11 +197,9 @@ class ClusterDirectory:
 
     def siblings(self) -> Iterator[Record]:
         """Return the records of the other lasting clusters in this home."""
-        import cattrs  # noqa: PLC0415 -- as above
-
         around = self.path.parent if self.is_lasting else home()
         for path in around.glob("*/cluster.json"):
-            with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # another cluster's problem
+            with contextlib.suppress(RecordError):  # another cluster's problem
                 other = ClusterDirectory(path.parent)
                 if other.path != self.path and (record := other.read_record()):
                     yield record

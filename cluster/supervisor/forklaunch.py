@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rmqlab.cluster.supervisor.ownmodules import module_command
+
 NAMESERVER_MODULE = "rmqlab.nameserver.main"
 BROKER_MODULE = "rmqlab.broker.main"
 WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume")
@@ -34,14 +36,8 @@ def launch(
     Return its process and connection; it ends with both.
     """
     ours, theirs = socket.socketpair()
-    command = [
-        sys.executable,
-        "-m",
-        "rmqlab.cluster.supervisor.forkserver",
-        str(theirs.fileno()),
-        way or spawn_way(),
-        *modules,
-    ]
+    arguments = [str(theirs.fileno()), way or spawn_way(), *modules]
+    command = module_command("rmqlab.cluster.supervisor.forkserver", *arguments)
     with theirs, os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         process = subprocess.Popen(  # noqa: S603 -- ourselves
             command,

@@ -25,6 +25,7 @@ import attrs
 import trio
 
 from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
+from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.rehearsal import rehearse
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
@@ -207,7 +208,7 @@ class ForkLoop:
 
 
 def _execute(birth: SpawnRequest) -> int:
-    arguments = [sys.executable, "-m", "rmqlab.cluster.supervisor.child", spawn_argument(birth), str(os.getpid())]
+    arguments = module_command("rmqlab.cluster.supervisor.child", spawn_argument(birth), str(os.getpid()))
     return os.posix_spawn(sys.executable, arguments, os.environ)
 
 

@@ -59,7 +59,11 @@ def change_settings(directory: ClusterDirectory, node: str, changes: Mapping[str
 
     Its other settings are kept. OSError or ValueError for a file that cannot be read; OutsideError as `write_settings`.
     """
-    settings = tomllib.loads(directory.config_path(node).read_text("utf-8"))
+    path = directory.config_path(node)
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path}: lists or tables are nested too deep") from None
     write_settings(directory, node, {**settings, **changes})
 
 

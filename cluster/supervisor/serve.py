@@ -1,6 +1,7 @@
 """Runs a supervisor in this process, until a signal or a command ends it."""
 
 import contextlib
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.detach import UpFailedError
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, RecordError
 from rmqlab.cluster.supervisor.host import ThisMachine
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
@@ -23,6 +24,8 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 if TYPE_CHECKING:
     from rmqlab.cluster.control.start import ControlApi
 
+logger = logging.getLogger(__name__)
+
 WhenReady = Callable[[Cluster, Document], Awaitable[None]]
 """Called with the cluster and the document of its start: the status and, with a control API, `control`."""
 
@@ -32,6 +35,7 @@ UP_FAILURES = (
     AlreadyUpError,
     ForkServerGoneError,
     NoPlaceError,
+    RecordError,
     BadSettingsError,
 )
 
@@ -139,11 +143,19 @@ def run_foreground(
     try:
         trio.run(serve_cluster, spec, directory, ready, started, forks, control)
     except BaseExceptionGroup as group:
-        raise _known_failure(group) or group from None
+        raise _known_failure(group, directory) or group from None
 
 
-def _known_failure(group: BaseExceptionGroup[BaseException]) -> UpFailedError | None:
-    known, unknown = group.split(UpFailedError)
+def _known_failure(group: BaseExceptionGroup[BaseException], directory: ClusterDirectory) -> UpFailedError | None:
+    """Return the first failure; None if the group has any other exception."""
+    known: BaseException | None
+    known, unknown = group.split((UpFailedError, OSError))
     while isinstance(known, BaseExceptionGroup):
-        known = known.exceptions[0]  # type: ignore[assignment]  # down to the leaf
-    return known if unknown is None and isinstance(known, UpFailedError) else None
+        known = known.exceptions[0]
+    if unknown is not None or known is None:
+        return None
+    if isinstance(known, OSError):  # a full disk, or a directory that cannot be written
+        logger.error("the cluster ends", exc_info=group)
+        return UpFailedError(f"{known.filename or directory.path}: {known.strerror or known}")
+    assert isinstance(known, UpFailedError)
+    return known

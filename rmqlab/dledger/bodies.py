@@ -4,7 +4,7 @@ They are written and read as fastjson does (section 2). Members are in alphabeti
 """
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -13,6 +13,11 @@ from rmqlab.dledger.entry import Entry
 from rmqlab.remoting.body import Body
 from rmqlab.remoting.header import Int, Long
 
+Term = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**62)]
+"""A term of a request or response.
+
+DLedger accepts every long. One of 2**63 - 1 makes the next term of its group negative; ours would exceed a long.
+"""
 _write = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -66,7 +71,7 @@ class Message(Body, frozen=True, kw_only=True):
     leader_id: str | None = None
     local_id: str | None = None
     remote_id: str | None = None
-    term: Long = -1
+    term: Term = -1
 
     @property
     def dledger_code(self) -> DLedgerCode:
@@ -104,7 +109,7 @@ class VoteRequest(Message, frozen=True, kw_only=True):
     """Request of 51001. `leader_id` is the candidate."""
 
     ledger_end_index: Long = -1
-    ledger_end_term: Long = -1
+    ledger_end_term: Term = -1
 
 
 class VoteResponse(Message, frozen=True, kw_only=True):

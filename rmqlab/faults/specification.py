@@ -9,7 +9,14 @@ from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
+from rmqlab.runtime.validators import shown
+
 _OPTION: Final = "rmqlab.option"
+LIMIT: Final = 2**63
+"""Bound of all numbers. Faults are sent as msgpack, which has no larger integers, and printed as JSON, which has neither
+infinity nor NaN."""
+LONGEST_WORD: Final = 200
+"""Characters of a word that is compared with known words: the time is quadratic."""
 
 
 class FaultError(ValueError):
@@ -21,8 +28,15 @@ class FaultError(ValueError):
 
 def near_miss(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean x?` if a known word is similar, else an empty text."""
+    if len(word) > LONGEST_WORD:
+        return ""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def limit_problem(value: object) -> str:
+    """Return what a number beyond `LIMIT` should be, or an empty text."""
+    return "a number below 2**63" if isinstance(value, (int, float)) and not abs(value) < LIMIT else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,6 +58,8 @@ class Option:
 
     def problem(self, value: Any) -> str:
         """Return what the value should be, or an empty text if it is valid."""
+        if problem := limit_problem(value):
+            return problem
         if self.choices and value not in self.choices:
             return f"one of {', '.join(self.choices)}{near_miss(str(value), self.choices)}"
         if self.least is not None and value < self.least:
@@ -94,8 +110,8 @@ def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
     if value is None:
         return
     if problem := option_of(field).problem(value):
-        shown = f"{value:g}" if isinstance(value, (int, float)) else repr(value)
-        raise FaultError(f"{fault.family}: {field.name} = {shown}: expected {problem}")
+        text = f"{value:g}" if isinstance(value, float) else shown(value)
+        raise FaultError(f"{fault.family}: {field.name} = {text}: expected {problem}")
 
 
 @attrs.frozen(kw_only=True)

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias
 import attrs
 import cattrs
 
-from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, near_miss
+from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss
+from rmqlab.runtime.validators import shown
 
 Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -67,7 +68,7 @@ class Family:
             raise FaultError(f"{self.name}: needs kind")
         if kind not in self.kinds:
             expected = f"expected one of {', '.join(self.kinds)}{near_miss(str(kind), self.kinds)}"
-            raise FaultError(f"{self.name}: kind = {kind!r}: {expected}")
+            raise FaultError(f"{self.name}: kind = {shown(kind)}: {expected}")
         return self.kinds[kind]
 
     def check(self, cls: type[Fault], given: Mapping[str, Any]) -> None:
@@ -79,7 +80,7 @@ class Family:
         for key in given:
             if key not in self.keys:
                 known = f"it takes {', '.join(self.keys)}{near_miss(key, self.keys)}"
-                raise FaultError(f"{self.name}: no key {key!r}: {known}")
+                raise FaultError(f"{self.name}: no key {shown(key)}: {known}")
             if key != "kind" and key not in fields:
                 hint = f"it takes {', '.join(own)}" if own else "it takes no options"
                 raise FaultError(f"{self.name}: kind {cls.kind} has no value {key}; {hint}")
@@ -113,7 +114,9 @@ class FaultTable:
         name = given.pop("type", None)
         if name not in self.families:
             expected = f"expected one of {', '.join(self.families)}{near_miss(str(name), self.families)}"
-            raise FaultError(f"a fault needs a type: {expected}" if name is None else f"no fault {name!r}: {expected}")
+            raise FaultError(
+                f"a fault needs a type: {expected}" if name is None else f"no fault {shown(name)}: {expected}"
+            )
         family = self.families[name]
         cls = family.kind_of(given)
         family.check(cls, given)
@@ -187,4 +190,6 @@ _POSITIONAL = {"type", "id", "src", "dst", "both_ways", "target", "kind", "appli
 def _check_type(family: str, key: str, expected: Any, value: object) -> None:
     types, words = _TYPES[expected]
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise FaultError(f"{family}: {key} = {value!r}: expected {words}")
+        raise FaultError(f"{family}: {key} = {shown(value)}: expected {words}")
+    if problem := limit_problem(value):  # before a conversion that raises OverflowError
+        raise FaultError(f"{family}: {key} = {shown(value)}: expected {problem}")

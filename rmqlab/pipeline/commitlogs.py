@@ -125,7 +125,7 @@ def topics_of(log: Log[P]) -> set[str]:
     store = store_of(log.directory)
     queues = store / "consumequeue"
     listed = {path.name for path in queues.iterdir()} if queues.is_dir() else set()
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # missing or incomplete
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):  # missing or incomplete
         listed |= set(json.loads((store / "config" / "topics.json").read_text())["topicConfigTable"])
     return listed
 

@@ -6,6 +6,8 @@ PySpark's (spark_home.py).
 """
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark import daemon
@@ -23,5 +25,6 @@ def worker(sock: Any, authenticated: Any) -> int:
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path.cwd()))  # last, where PySpark has it first: a user's typing.py replaces no module
     daemon.worker = worker
     daemon.manager()

@@ -162,12 +162,16 @@ def _make(made: Path, jars: Path, programs: Mapping[str, str]) -> None:
 
 
 def _python() -> str:
+    """Return a script that starts this interpreter.
+
+    `-P`: without the current directory on its path.
+    """
     return f"""#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
     shift 2
     set -- -m rmqlab.pipeline.daemon "$@"
 fi
-exec {shlex.quote(sys.executable)} "$@"
+exec {shlex.quote(sys.executable)} -P "$@"
 """
 
 

@@ -264,6 +264,6 @@ def _kept(path: Path) -> dict[str, Any]:
     try:
         kept: dict[str, Any] = json.loads(path.read_text())
         read_document(kept)
-    except (ValueError, AttributeError, OSError) as exc:
+    except (ValueError, AttributeError, OSError, RecursionError) as exc:
         raise PlanError(f"{NAME}: {path} of option startingOffsetsFile does not hold offsets: {exc}") from None
     return kept

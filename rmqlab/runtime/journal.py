@@ -270,9 +270,13 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
 
 
 def journal_files(directory: Path) -> list[Path]:
-    """All files of a journal directory, the supervisor's last."""
+    """All files of a journal directory, the supervisor's last.
+
+    Pipes and directories are no journals.
+    """
     try:
-        names = [name for name in os.listdir(directory) if name.endswith(SUFFIX)]  # noqa: PTH208 -- a tail lists them often
+        with os.scandir(directory) as entries:  # a tail lists them often
+            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]

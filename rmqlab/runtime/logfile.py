@@ -146,6 +146,11 @@ class LogFile(RotatingFileHandler):
         self._takes_output = takes_output
         super().__init__(path, maxBytes=file_bytes, backupCount=1, encoding="utf-8", errors="backslashreplace")
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Drop a record that the disk does not accept: stderr is often the same file."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
     def _open(self) -> TextIO:  # type: ignore[override]
         return open_log(Path(self.baseFilename))
 

@@ -113,6 +113,18 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
     return None
 
 
+def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
+    """As `load_config_file`, for readers that never save.
+
+    None also if the disk cannot read the file.
+    """
+    try:
+        return load_config_file(path, decode)
+    except StoreError as exc:
+        logger.warning("%s", exc)
+        return None
+
+
 def backup_path(path: pathlib.Path) -> pathlib.Path:
     """Return the path of a file's former content."""
     return _beside(path, ".bak")

@@ -5,9 +5,11 @@ the operating system for a file that the store writes: `tests/store/test_failure
 """
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,8 +100,15 @@ class Disk:
         return path.stat().st_size
 
     def read_file(self, path: Path) -> bytes:
-        """Return the content of a small file."""
-        return path.read_bytes()
+        """Return the content of a small file.
+
+        OSError(EINVAL) for a pipe or a device: reading one may never end.
+        """
+        descriptor = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            return file.read()
 
     def write_file(self, path: Path, content: bytes) -> None:
         """Write a small file as a whole. After an error it may hold a part of the content."""

@@ -133,6 +133,8 @@ def _incomplete(
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry, and {survey.process} was not killed"
     elif life.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
         yield f"{file}: its end is missing: {survey.process} stopped in good order, and no entry says so"
+    elif not survey.entries and Source.BROKERS in life.sources:
+        yield f"{file}: it has no entry, and {survey.process} was ready: a broker registers first"
 
 
 def _broken(found: Break) -> str:

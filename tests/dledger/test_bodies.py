@@ -105,3 +105,14 @@ def test_an_entry_survives_json_and_the_file_format(body: bytes, index: int, ter
     assert Entry.decode(entry.encode()) == entry
     push = PushEntryRequest.decode(PushEntryRequest(entry=EntryBody.of(entry)).encode())
     assert [each.entry() for each in push.entries] == [entry]
+
+
+@pytest.mark.parametrize("kind", [VoteRequest, VoteResponse, PushEntryRequest])
+@pytest.mark.parametrize(("term", "is_accepted"), [(2**62, True), (2**62 + 1, False), (2**63 - 1, False)])
+def test_a_term_leaves_room_for_the_next_ones(kind: type[bodies.Message], term: int, is_accepted: bool) -> None:  # noqa: FBT001 -- a parameter of the test
+    body = b'{"term":%d}' % term
+    if is_accepted:
+        assert kind.decode(body).term == term
+    else:
+        with pytest.raises(BodyError, match="term"):
+            kind.decode(body)

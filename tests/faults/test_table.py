@@ -63,6 +63,18 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": -1}, "millis = -1: expected at least 0"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": "1 s"}, "'1 s': expected a number"),
+        (
+            {"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": float("nan")},
+            "nan: expected a number be",
+        ),
+        (
+            {"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": float("inf")},
+            "inf: expected a number be",
+        ),
+        ({"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": 10**400}, "expected a number below 2"),
+        ({"type": "link", "src": "a", "dst": "b", "kind": "cut", "after_bytes": 2**63}, "expected a number below 2"),
+        ({"type": "clock", "target": "a", "kind": "step", "millis": float("-inf")}, "-inf: expected a number below 2"),
+        ({"type": "link", "src": "a", "dst": "b", "kind": "l" * 10**6}, r"kind = 'l{99}\.\.\.: expected one of"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "cut", "after_bytes": 1.5}, "1.5: expected a whole number"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "cut", "after_bytes": True}, "expected a whole number"),
         (

@@ -23,12 +23,15 @@ import trio
 
 from rmqlab.broker.handlers import HANDLERS as BROKER_HANDLERS_OF_4_9
 from rmqlab.broker.handlers import HANDLERS_OF_5X
+from rmqlab.cluster.control.access import ControlAccess
+from rmqlab.cluster.control.app import ControlApp
+from rmqlab.cluster.control.server import ControlServer
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, NodeKind
 from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.dispatch import Route
-from tests.fuzz import frames, health
+from tests.fuzz import dledger, frames, health, http
 from tests.fuzz.evil import EvilServer, serve_ha
 from tests.fuzz.odd import Odd
 from tests.fuzz.process import Victim
@@ -40,8 +43,11 @@ EXAMINED_EVERY = 10
 """Batches between two examinations of the nodes' health."""
 WARM_UP = 40
 """Batches before the nodes are measured: the topics of the pool are there by then, and the interpreter is warm."""
-OWN_FILES = {"lab", "store", "slave.toml", "slave.log", "client.log"}
+OWN_FILES = {"lab", "group", "store", "slave.toml", "slave.log", "client.log"}
 """What a run makes in its directory, which is the working directory of all its processes."""
+DLEDGER_PORT = 2
+"""Behind the port of a broker."""
+TOKEN = "a-token-of-the-fuzzer"
 LAST_OPAQUE = 987_654_321
 ANSWER_SECONDS = 5.0
 """Time-out of the reply to a well-formed request: without it a batch is slow, not wrong."""
@@ -66,6 +72,8 @@ class Counts:
     garbage: int = 0
     ha_streams: int = 0
     control: int = 0
+    dledger: int = 0
+    http: int = 0
     bytes_read: int = 0
 
 
@@ -75,6 +83,10 @@ class Fuzz:
 
     seed: str
     cluster: Cluster
+    group: Cluster
+    """One DLedger group."""
+    api: str
+    """The address of the control API of `cluster`."""
     counts: Counts = attrs.field(factory=Counts)
 
     def odd(self, number: int) -> Odd:
@@ -89,7 +101,10 @@ class Fuzz:
         """Play a batch, and return its description."""
         self.counts.batches += 1
         odd = self.odd(number)
-        plays = self._requests, self._requests, self._requests, self._garbage, self._ha, self._control
+        plays = (
+            *(self._requests, self._requests, self._requests, self._garbage, self._ha, self._control),
+            *(self._dledger, self._http),
+        )
         return await plays[number % len(plays)](odd)
 
     async def _requests(self, odd: Odd) -> str:
@@ -131,6 +146,32 @@ class Fuzz:
                     with trio.move_on_after(MOMENT):
                         await stream.receive_some(100)
         return "bytes to the supervisor's control socket"
+
+    async def _dledger(self, odd: Odd) -> str:
+        nodes = [node for node in self.group.supervisor.nodes.values() if node.kind is NodeKind.BROKER]
+        members = [f"n{number}" for number in range(len(nodes))]
+        host, _, port = odd.choice(nodes).address.rpartition(":")
+        address = f"{host}:{int(port) + DLEDGER_PORT}"
+        for _ in range(BATCH // PIPELINED // 4):
+            self.counts.dledger += PIPELINED
+            data = b"".join(dledger.request(odd, nodes[0].group or "", members, opaque) for opaque in range(PIPELINED))
+            await self._send(address, data, odd)
+        return f"requests of DLedger to {address}"
+
+    async def _http(self, odd: Odd) -> str:
+        for _ in range(BATCH // PIPELINED):
+            self.counts.http += 1
+            await self._send(self.api, http.request(odd, TOKEN), odd)
+        await self._send(self.api, http.probe(TOKEN), odd, until=b"200 OK")
+        return f"requests to the control API at {self.api}"
+
+    def complaints_of_supervisors(self) -> list[str]:
+        """The internal errors of the control API and of the supervisors."""
+        return [
+            f"internal error of the supervisor: {place}, {count} times"
+            for cluster in (self.cluster, self.group)
+            for place, count in cluster.supervisor.processes.errors.counts.items()
+        ]
 
     async def _send(self, address: str, data: bytes, odd: Odd, until: bytes = b"") -> None:
         """Send it in one go or in pieces.
@@ -202,6 +243,16 @@ register_name_server_period = 10000
 """
 
 
+@contextlib.asynccontextmanager
+async def control_api(cluster: Cluster) -> AsyncIterator[str]:
+    """Serve the control API of a cluster. Gives its address."""
+    access = ControlAccess(url="", token=TOKEN, host="127.0.0.1")
+    server = ControlServer(ControlApp(cluster, access, http.ENDPOINTS_OF_FUZZER))
+    async with trio.open_nursery() as nursery:
+        yield await _listen(nursery, server.serve_connection)
+        nursery.cancel_scope.cancel()
+
+
 def strays(place: Path) -> list[str]:
     """Return unexpected files: all processes of the run have this working directory."""
     return [f"somebody wrote {path}" for path in place.iterdir() if path.name not in OWN_FILES]
@@ -223,17 +274,23 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
     spec = ClusterSpec(
         name="fuzz", broker_settings={"mapped_file_size_commit_log": 64 * 2**20, "serve_requests_of_5x": True}
     )
-    async with open_cluster(spec, directory=place / "lab") as cluster, victims(seed, place) as found_of_victims:
-        run, nodes = Fuzz(seed, cluster), None
+    group_spec = ClusterSpec(name="fuzz-group", mode=DLEDGER, slaves=2)
+    async with (
+        open_cluster(spec, directory=place / "lab") as cluster,
+        open_cluster(group_spec, directory=place / "group") as group,
+        control_api(cluster) as api,
+        victims(seed, place) as found_of_victims,
+    ):
+        run, nodes = Fuzz(seed, cluster, group, api), None
         until = time.monotonic() + seconds
         for number in itertools.count(first):
             what = await run.play(number)
             if number == first + WARM_UP:
-                nodes = nodes_of(cluster)
-            found = found_of_victims() + strays(place)
+                nodes = [*nodes_of(cluster), *nodes_of(group)]
+            found = found_of_victims() + strays(place) + run.complaints_of_supervisors()
             found += [f"{node.name} died" for node in nodes or () if not health.is_alive(node.pid)]
             if number % EXAMINED_EVERY == 0:
-                for node in nodes or nodes_of(cluster):
+                for node in nodes or [*nodes_of(cluster), *nodes_of(group)]:
                     found += await health.complaints(node)
             if found:
                 print("\n".join([f"batch {number} of seed {seed}: {what}", *found]))

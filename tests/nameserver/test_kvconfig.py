@@ -61,14 +61,16 @@ def test_no_file_is_an_empty_table(tmp_path: pathlib.Path) -> None:
     assert load_kv_config(tmp_path / "none.json").namespaces == {}
 
 
-@pytest.mark.parametrize("damaged", ["", "{", '{"configTable":3}', None])
-def test_the_backup_is_read_where_the_file_is_damaged_or_gone(tmp_path: pathlib.Path, damaged: str | None) -> None:
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b'{"configTable":3}', b'{"configTable":{"\xff":{}}}', b'{"a":' * 100_000, None]
+)
+def test_the_backup_is_read_where_the_file_is_damaged_or_gone(tmp_path: pathlib.Path, damaged: bytes | None) -> None:
     path = tmp_path / "kv.json"
     save_config_file(path, b'{"configTable":{"ns":{"k":"v"}}}')
     save_config_file(path, b"replaced")
     path.unlink()
     if damaged is not None:
-        path.write_text(damaged)
+        path.write_bytes(damaged)
     assert load_kv_config(path).namespaces == {"ns": {"k": "v"}}
 
 

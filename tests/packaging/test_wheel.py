@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import attrs
 import pytest
 
 from tests.packaging.conftest import HOSTILE, ROOT, Distributions, Environment, names_in
@@ -75,6 +76,18 @@ def test_a_cluster_lives_beside_modules_of_our_packages_names(environment: Envir
     assert "SEND_OK" in environment.run("rmqlab", "produce", "--count", "3")
     nodes = json.loads(environment.run("rmqlab", "status", "--json"))["nodes"]
     assert {node["kind"] for node in nodes} == {"nameserver", "broker"}
+
+
+def test_commands_work_beside_modules_of_other_packages_names(environment: Environment, tmp_path: Path) -> None:
+    """The current directory has modules of the standard library's names, and of what we depend on."""
+    for name in ("json", "logging", "trio", "typing"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('a module of the user is imported instead')\n")
+    there = attrs.evolve(environment, directory=tmp_path)
+    there.run("rmqlab", "up", "--name", "beside", "--detach", "--set", "slave_read_enable=true")
+    try:
+        assert "SEND_OK" in there.run("rmqlab", "produce", "--name", "beside", "--count", "3")
+    finally:
+        there.run("rmqlab", "down", "--name", "beside")
 
 
 def test_the_fixture_works_beside_modules_of_our_packages_names(environment: Environment) -> None:

@@ -104,6 +104,14 @@ def test_a_run_that_was_not_audited_is_told_what_to_do(tmp_path: pathlib.Path) -
         write_report(tmp_path, tmp_path / "report.html")
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"{}", b'{"tables": 5}', b"[" * 100_000, b'{"\xff": 1}'])
+def test_a_damaged_summary_is_told_what_to_do(tmp_path: pathlib.Path, content: bytes) -> None:
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "audit.json").write_bytes(content)
+    with pytest.raises(NoAuditError, match=r"audit\.json is damaged: run `rmqlab audit .*` again"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
 def test_axes_have_round_ticks() -> None:
     assert ticks(0, 61.3, 10) == [0, 10, 20, 30, 40, 50, 60]
     assert ticks(0, 0.9, 4) == pytest.approx([0, 0.5])

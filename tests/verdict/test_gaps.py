@@ -70,6 +70,11 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
         ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 2, 3)])], KILLED, "1 entry is missing before byte 7"),
         ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED, "entry 2 is repeated, or too late"),
         ([journal("cluster", "node_ready"), PRODUCER], RUNNING, "it does not record that produce-1 ended"),
+        (
+            [SUPERVISOR, journal("broker-a", tail_bytes=3000)],
+            supervised("node_spawned", "node_ready", "node_killed", node="broker-a", broker_name="broker-a"),
+            "journal/broker-a.msgpack: it has no entry, and broker-a was ready",
+        ),
         ([attrs.evolve(SUPERVISOR, tail_bytes=3), PRODUCER], STOPPED, "cluster.msgpack: its last 3 bytes are no entry"),
     ],
 )

@@ -37,6 +37,9 @@ Brokers = Annotated[
     list[str] | None, typer.Option("--broker", help="Only this broker name; may be repeated.", show_default=False)
 ]
 
+LONGEST_SECONDS = 600.0
+"""For a whole operation: a server can list any number of brokers and groups, and let each request time out."""
+
 _SHARED: dict[str, tuple[Any, Any]] = {
     "name": (Name, DEFAULT_NAME),
     "namesrv": (Namesrv, ""),
@@ -90,8 +93,12 @@ def operation(
 
 def _run(shared: dict[str, Any], work: Callable[..., Awaitable[R]], values: dict[str, Any]) -> R:
     async def run() -> R:
-        async with open_operator(connection) as operator:
-            return await work(operator, **values)
+        try:
+            with trio.fail_after(LONGEST_SECONDS):
+                async with open_operator(connection) as operator:
+                    return await work(operator, **values)
+        except trio.TooSlowError:
+            raise OperationError(f"no result within {LONGEST_SECONDS:g} s") from None
 
     try:
         connection = _connection(shared)

@@ -14,7 +14,7 @@ from pyspark.sql import Row
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.watchers import Happening, Member, Span
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, seen, unknown
 from rmqlab.verdict.roles import CONTESTED
@@ -103,7 +103,7 @@ def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Fi
 
 def _read(run: Run, node: str) -> Mapping[str, Mapping[int, int]] | None:
     path = run.directory / node / "store" / "config" / "consumerOffset.json"
-    table = load_config_file(path, ConsumerOffsets.decode)
+    table = read_config_file(path, ConsumerOffsets.decode)
     return table.offset_table if table else None
 
 

@@ -15,7 +15,7 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
@@ -112,4 +112,4 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
 
 
 def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return load_config_file(run.directory / node / "store" / "config" / name, decode)
+    return read_config_file(run.directory / node / "store" / "config" / name, decode)

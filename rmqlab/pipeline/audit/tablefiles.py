@@ -14,7 +14,7 @@ from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.configfile import load_config_file
+from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
 from rmqlab.verdict.findings import Finding, seen, unknown
 from rmqlab.verdict.roles import CONTESTED
@@ -75,7 +75,7 @@ def _why_unknown(run: Run, node: str) -> str:
 
 
 def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return load_config_file(run.directory / node / "store" / "config" / name, decode)
+    return read_config_file(run.directory / node / "store" / "config" / name, decode)
 
 
 def _judge_groups(run: Run, member: Member, groups: set[str]) -> Finding:

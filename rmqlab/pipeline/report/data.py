@@ -126,9 +126,11 @@ def read_run(directory: Path) -> RunData:
     path = directory / FOLDER / SUMMARY
     try:
         summary = json.loads(path.read_text())
+        tables = Path(summary["tables"])
     except FileNotFoundError:
         raise NoAuditError(f"{directory} was not audited: run `rmqlab audit {directory}` first") from None
-    tables = Path(summary["tables"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise NoAuditError(f"{path} is damaged: run `rmqlab audit {directory}` again") from None
     verdict_document = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
     events = _events(tables / "raw_happenings")
@@ -138,7 +140,7 @@ def read_run(directory: Path) -> RunData:
         summary=summary,
         claim=str(verdict_document.get("claim") or scenario.get("claim") or ""),
         verdict_document=verdict_document,
-        facts=_facts(_json(directory / "cluster.json").get("spec") or {}, started, scenario),
+        facts=_facts(_mapping(_json(directory / "cluster.json").get("spec")), started, scenario),
         events=events,
         tables=tables,
     )
@@ -154,18 +156,26 @@ def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str
         version=str(run.get("version") or started.get("version") or ""),
         seed=str(run.get("seed") or started.get("seed") or ""),
         command=str(run.get("command") or ""),
-        groups=int(spec.get("groups") or 0),
-        slaves=int(spec.get("slaves") or 0),
-        nameservers=int(spec.get("nameservers") or 0),
+        groups=_count(spec.get("groups")),
+        slaves=_count(spec.get("slaves")),
+        nameservers=_count(spec.get("nameservers")),
     )
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError, RecursionError):  # missing or damaged
         return {}
-    return document if isinstance(document, dict) else {}
+    return _mapping(document)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _events(path: Path) -> list[dict[str, Any]]:

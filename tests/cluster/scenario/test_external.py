@@ -127,3 +127,21 @@ def test_it_needs_permission_and_real_time() -> None:
         check_commands(scenario, is_allowed=False, is_simulated=False)
     with pytest.raises(NotAllowedError, match="cannot reach a simulated cluster"):
         check_commands(scenario, is_allowed=True, is_simulated=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["make", "test"], "make test"),
+        (["sh", "-c", "echo $X"], "sh -c 'echo $X'"),
+        (["echo", "\x1b[2Jx\nrmqlab: all is well"], "echo '\\x1b[2Jx\\nrmqlab: all is well'"),
+        (["echo", "x" * 200_000], f"echo {'x' * 495}...(200005 characters)"),
+    ],
+)
+def test_a_command_is_shown_as_one_line_of_limited_length(words: list[str], shown: str) -> None:
+    assert str(read_command(words)) == shown
+
+
+async def test_a_word_with_a_zero_byte_starts_nothing(cluster: Any) -> None:
+    with pytest.raises(CommandError, match=r"echo 'a\\x00b': embedded null byte"):
+        await run_command(cluster, CommandLine(("echo", "a\0b")), "", LONG)

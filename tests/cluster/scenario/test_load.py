@@ -167,6 +167,10 @@ def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
 def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ScenarioError, match=r"x\.toml: Invalid value"):
         parse_scenario("name = ", "x.toml")
+    with pytest.raises(ScenarioError, match=r"x\.toml: .*(deep|recursion)"):
+        parse_scenario("name = " + "[" * 100_000, "x.toml")
+    with pytest.raises(ScenarioError, match=r"x\.toml: Exceeds the limit"):
+        parse_scenario("name = " + "9" * 6000, "x.toml")
     with pytest.raises(ScenarioError, match=r"none\.toml: No such file"):
         load_scenario(tmp_path / "none.toml")
     with pytest.raises(ScenarioError, match="claim is missing"):

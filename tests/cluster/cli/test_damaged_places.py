@@ -1,0 +1,100 @@
+"""Damaged records, paths that cannot be used, full disks: each command ends with one line on stderr."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.supervisor.ownmodules import module_command
+
+RECORDS = {
+    "empty": b"",
+    "cut": b'{"version": 1, "spec": {"name',
+    "deep": b"[" * 100_000,
+    "huge number": b'{"version": %s}' % (b"9" * 6000),
+    "null": b"null",
+    "list": b"[1, 2]",
+    "other types": b'{"version": null, "spec": 5, "placement": "x", "clock_millis": {}}',
+    "no UTF-8": b'{"\xff": 1}',
+}
+FULL = Path("/dev/full")
+
+
+def run(home: Path, *arguments: str) -> tuple[int, str]:
+    """Return exit status and stderr of a command."""
+    done = subprocess.run(
+        module_command("rmqlab.cluster", *arguments),
+        env={**os.environ, "RMQLAB_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        *((content, "status") for content in RECORDS.values()),
+        (b"{", "up --detach"),
+        (b"{", "logs broker-a"),
+        (b"{", "diff broker-a:master broker-a:slave"),
+    ],
+    ids=[*RECORDS, "up", "logs", "diff"],
+)
+def test_a_damaged_record_is_one_line_that_names_it(tmp_path: Path, content: bytes, command: str) -> None:
+    record = tmp_path / "default" / "cluster.json"
+    record.parent.mkdir()
+    record.write_bytes(content)
+    status, error = run(tmp_path, *command.split())
+    assert status in (1, 2)
+    assert error.startswith(f"rmqlab: {record} is damaged: expected what `rmqlab up` writes"), error
+    assert len(error.splitlines()) == 1
+    assert record.read_bytes() == content
+
+
+def test_a_damaged_record_does_not_disturb_other_clusters(tmp_path: Path) -> None:
+    for name, content in RECORDS.items():
+        (tmp_path / name.replace(" ", "-")).mkdir()
+        (tmp_path / name.replace(" ", "-") / "cluster.json").write_bytes(content)
+    assert run(tmp_path, "up", "--name", "x", "--slaves", "0", "--detach") == (0, "")
+    try:
+        assert run(tmp_path, "ls") == (0, "")
+    finally:
+        assert run(tmp_path, "down", "--name", "x") == (0, "")
+
+
+@pytest.mark.parametrize(
+    "path", ["supervisor.log", "supervisor.lock", "forkserver.log", "control.sock", "command.sock", "control.json"]
+)
+def test_a_directory_in_the_place_of_a_file_is_named(tmp_path: Path, path: str) -> None:
+    place = tmp_path / "default" / path
+    place.mkdir(parents=True)
+    error = (1, f"rmqlab: {place}: Is a directory\n")
+    assert run(tmp_path, "up", "--slaves", "0", "--control", "127.0.0.1:0", "--detach") == error
+
+
+def test_a_path_that_is_too_long_is_named(tmp_path: Path) -> None:
+    status, error = run(tmp_path / ("x" * 300), "up", "--detach")
+    assert (status, error.count("\n")) == (1, 1)
+    assert error.endswith("File name too long\n")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("more", [["--detach"], ["--plain"]])
+def test_a_full_disk_is_one_line(tmp_path: Path, more: list[str]) -> None:
+    """The log of the supervisor and the record of the cluster accept no byte."""
+    (tmp_path / "default").mkdir()
+    for name in ("supervisor.log", "cluster.json.new"):
+        (tmp_path / "default" / name).symlink_to(FULL)
+    place = tmp_path / "default"
+    assert run(tmp_path, "up", *more) == (1, f"rmqlab: {place}: No space left on device\n")
+
+
+def test_documents_of_a_damaged_record_are_not_made_up(tmp_path: Path) -> None:
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default" / "cluster.json").write_text(json.dumps({"version": 1}))
+    assert run(tmp_path, "status", "--json")[0] == 1
