@@ -1,27 +1,21 @@
 """topics: list, create, update, delete, route, status."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-import typer
+import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.operate.command import Brokers, Cluster, Lines, operation, operator_app
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, brokers_option, cluster_option, operation
 from rmqlab.cluster.cli.operate.rows import missing_lines, table_of, time_text, without_master_lines
 from rmqlab.cluster.operate import topics
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import permission_text
 from rmqlab.runtime.printable import printable
 
-topics_app = operator_app("List, create, update, delete and show topics.")
+topics_app = CommandGroup("topics", help="List, create, update, delete and show topics.")
 
-TopicName = Annotated[str, typer.Argument(help="Name of the topic.")]
-Queues = Annotated[str | None, typer.Option("--queues", "-q", help="Read and write queues at each broker.")]
-ReadQueues = Annotated[str | None, typer.Option("--read-queues", help="Read queues at each broker.")]
-WriteQueues = Annotated[str | None, typer.Option("--write-queues", help="Write queues at each broker.")]
-Permission = Annotated[
-    str | None, typer.Option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
-]
+topic_name_argument = click.argument("topic", help="Name of the topic.")
 
 
 def _listed(result: topics.Topics) -> Lines:
@@ -80,63 +74,70 @@ def _status(result: list[topics.QueueBounds]) -> Lines:
 
 
 @topics_app.command("list")
+@click.option("everything", "--all", is_flag=True, help="Also those of RocketMQ, retries, dead letters.")
 @operation(_listed)
-async def list_topics(
-    operator: Operator,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those of RocketMQ, retries, dead letters.")] = False,
-) -> topics.Topics:
+async def list_topics(operator: Operator, *, everything: bool) -> topics.Topics:
     """List topics, with their queues and permission at each broker."""
     found = await topics.list_topics(operator)
     return found if everything else found.of_applications()
 
 
-def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]], help_text: str) -> Callable[..., None]:
-    """Return the command of an operation that changes a topic."""
+def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..., None]:
+    """Return the function of a command that changes a topic."""
 
+    @topic_name_argument
+    @click.option("--queues", "-q", help="Read and write queues at each broker.")
+    @click.option("--read-queues", help="Read queues at each broker.")
+    @click.option("--write-queues", help="Write queues at each broker.")
+    @click.option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
+    @cluster_option
+    @brokers_option
+    @operation(_changed)
     async def change(
         operator: Operator,
-        topic: TopicName,
-        queues: Queues = None,
-        read_queues: ReadQueues = None,
-        write_queues: WriteQueues = None,
-        permission: Permission = None,
-        cluster: Cluster = "",
-        brokers: Brokers = None,
+        topic: str,
+        queues: str | None,
+        read_queues: str | None,
+        write_queues: str | None,
+        permission: str | None,
+        cluster: str,
+        brokers: tuple[str, ...],
     ) -> topics.ChangedTopic:
         changed = topics.TopicChange.of(
             topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
         )
-        return await act(operator, changed, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+        return await act(operator, changed, Scope(cluster=cluster, brokers=brokers))
 
-    change.__doc__ = help_text
-    return operation(_changed)(change)
+    return change
 
 
-topics_app.command("create")(
-    _changing(topics.create_topic, "Create a topic at all masters, by default with 8 queues and permission rw.")
+topics_app.command("create", help="Create a topic at all masters, by default with 8 queues and permission rw.")(
+    _changing(topics.create_topic)
 )
-topics_app.command("update")(
-    _changing(topics.update_topic, "Change queues or permission of a topic at all masters that have it.")
+topics_app.command("update", help="Change queues or permission of a topic at all masters that have it.")(
+    _changing(topics.update_topic)
 )
 
 
 @topics_app.command("delete")
+@topic_name_argument
 @operation(_deleted)
-async def delete(operator: Operator, topic: TopicName) -> topics.DeletedTopic:
+async def delete(operator: Operator, topic: str) -> topics.DeletedTopic:
     """Delete a topic and its queues at all masters and name servers. Does not ask."""
     return await topics.delete_topic(operator, topic)
 
 
 @topics_app.command("route")
+@topic_name_argument
 @operation(_route)
-async def route(operator: Operator, topic: TopicName) -> list[topics.RouteAt]:
+async def route(operator: Operator, topic: str) -> list[topics.RouteAt]:
     """Show which brokers serve a topic, as the name server lists them."""
     return await topics.topic_route(operator, topic)
 
 
 @topics_app.command("status")
+@topic_name_argument
 @operation(_status)
-async def status(operator: Operator, topic: TopicName) -> list[topics.QueueBounds]:
+async def status(operator: Operator, topic: str) -> list[topics.QueueBounds]:
     """Show the first and the next offset of each queue."""
     return await topics.topic_status(operator, topic)

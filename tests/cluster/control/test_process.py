@@ -13,10 +13,10 @@ from typing import Any, cast
 import attrs
 import pytest
 import schemathesis
+from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.table import ACTIONS

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
