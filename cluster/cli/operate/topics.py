@@ -18,9 +18,12 @@ topics_app = CommandGroup("topics", help="List, create, update, delete and show 
 topic_name_argument = click.argument("topic", help="Name of the topic.")
 
 
+_COLUMNS = "TOPIC|BROKER|>READ|>WRITE|PERM|ORDER"
+
+
 def _listed(result: topics.Topics) -> Lines:
     rows = (row for one in result.topics for row in _rows(one.topic, one.brokers))
-    yield table_of("TOPIC|BROKER|>READ|>WRITE|PERM", rows)
+    yield table_of(_COLUMNS, rows)
     yield from missing_lines(result.unreachable)
 
 
@@ -30,13 +33,16 @@ def _rows(topic: str, brokers: tuple[topics.TopicAt, ...]) -> list[tuple[object,
     A topic that no reachable broker has gets one row without details.
     """
     rows: list[tuple[object, ...]] = [
-        (topic, at.broker, at.read_queues, at.write_queues, permission_text(at.permission)) for at in brokers
+        (topic, at.broker, at.read_queues, at.write_queues, permission_text(at.permission), "yes" if at.order else "no")
+        for at in brokers
     ]
-    return rows or [(topic, None, None, None, None)]
+    return rows or [(topic, None, None, None, None, None)]
 
 
 def _changed(result: topics.ChangedTopic) -> Lines:
-    yield table_of("TOPIC|BROKER|>READ|>WRITE|PERM", _rows(result.topic, result.brokers))
+    yield table_of(_COLUMNS, _rows(result.topic, result.brokers))
+    if result.order_config is not None:
+        yield Text(printable(f"order topic; the name servers have {result.order_config}"))
     yield from without_master_lines(result.without_master)
 
 
@@ -90,6 +96,7 @@ def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..
     @click.option("--read-queues", help="Read queues at each broker.")
     @click.option("--write-queues", help="Write queues at each broker.")
     @click.option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
+    @click.option("--order/--no-order", default=None, help="Order topic: name servers keep its queues (mqadmin -o).")
     @cluster_option
     @brokers_option
     @operation(_changed)
@@ -102,9 +109,16 @@ def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..
         permission: str | None,
         cluster: str,
         brokers: tuple[str, ...],
+        *,
+        order: bool | None,
     ) -> topics.ChangedTopic:
         changed = topics.TopicChange.of(
-            topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
+            topic,
+            queues=queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            permission=permission,
+            order=order,
         )
         return await act(operator, changed, Scope(cluster=cluster, brokers=brokers))
 

@@ -91,11 +91,30 @@ def topic(lab: Lab, request: pytest.FixtureRequest) -> str:
 # ---- topics ----------------------------------------------------------------------------------------------
 
 
+def test_an_order_topic_has_its_queues_at_the_name_servers(lab: Lab) -> None:
+    made = lab.json("topics", "create", "ordered", "--queues", "4", "--order")
+    assert (made["order_config"], made["brokers"][0]["order"]) == ("broker-a:4", True)
+    (listed,) = (one for one in lab.json("topics", "list")["topics"] if one["topic"] == "ordered")
+    assert listed["order_config"] == "broker-a:4"
+    assert lab.json("topics", "update", "ordered", "--write-queues", "6")["order_config"] == "broker-a:6"
+    assert lab.json("topics", "update", "ordered", "--permission", "r")["order_config"] == "broker-a:6"
+    plain = lab.json("topics", "update", "ordered", "--no-order")
+    assert (plain["order_config"], plain["brokers"][0]["order"]) == (None, False)
+    assert lab.json("topics", "update", "ordered", "--order")["order_config"] == "broker-a:6"
+    lab.json("topics", "delete", "ordered")
+    assert lab.json("topics", "create", "ordered")["order_config"] is None, "the deletion left its queues"
+    lab.json("topics", "delete", "ordered")
+
+
 def test_a_topic_is_created_updated_and_deleted(lab: Lab) -> None:
     made = lab.json("topics", "create", "fresh", "--queues", "4", "--permission", "r")
-    assert made["brokers"] == [{"broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 4}]
+    assert made["brokers"] == [
+        {"broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 4, "order": False}
+    ]
     changed = lab.json("topics", "update", "fresh", "--read-queues", "2")
-    assert changed["brokers"] == [{"broker": "broker-a", "read_queues": 2, "write_queues": 4, "permission": 4}]
+    assert changed["brokers"] == [
+        {"broker": "broker-a", "read_queues": 2, "write_queues": 4, "permission": 4, "order": False}
+    ]
     (route,) = lab.json("topics", "route", "fresh")
     assert (route["read_queues"], route["write_queues"], route["permission"]) == (2, 4, 4)
     assert [*route["addresses"]] == ["0", "1"]
