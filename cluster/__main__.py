@@ -35,6 +35,7 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
 @click.group(
     name="rmqlab",
     cls=CommandTable,
+    help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
@@ -62,7 +63,6 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
     help="Print the completion for bash, zsh or fish, and exit.",
 )
 def app() -> None:
-    """A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it."""
     try:
         loopback_network()
     except NoPlaceError as exc:

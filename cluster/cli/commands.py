@@ -166,9 +166,9 @@ class CommandTable(CommandGroup):
                 self.add_command(LazyCommand(name, entry))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. For an unknown option that begins a known one, suggest that: `--rate-per-second` for `--rate`.
+        """Run the command, and suggest longer options for an unknown one.
 
-        click suggests only options of similar length.
+        click suggests only options of similar length: not `--rate-per-second` for `--rate`.
         """
         try:
             return super().invoke(ctx)

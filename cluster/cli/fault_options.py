@@ -62,7 +62,10 @@ def _kind_option(family: Family) -> click.Option:
 
 
 def _option(family: Family, field: Field) -> click.Option:
-    """Return the option of a value. Without it the value is None, and the kind's default applies."""
+    """Return the option of a value.
+
+    Without it the value is None, and the kind's default applies.
+    """
     names = [field.name, flag_of(field)]
     by_kind = family.own_fields(field.name) if family.has_kinds else {}
     meaning = " ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items()) or _help(field)

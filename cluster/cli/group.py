@@ -19,7 +19,10 @@ class CommandGroup(click.Group):
         self.write_section(formatter, "Commands", self.commands.values())
 
     def write_section(self, formatter: click.HelpFormatter, title: str, commands: Iterable[click.Command]) -> None:
-        """Write a title and the commands that are not hidden. Long summaries are wrapped, never cut."""
+        """Write a title and the commands that are not hidden.
+
+        Long summaries are wrapped, never cut.
+        """
         width = max(map(len, self.commands))
         with formatter.section(title):
             formatter.write_dl(

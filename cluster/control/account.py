@@ -22,9 +22,9 @@ class Account:
 
 
 def account_of(head: Head) -> Account:
-    """Return the account in a request. Rejected with status 422 if it has another form.
+    """Return the account in a request.
 
-    The response does not contain the value: it may be a secret.
+    Rejected with status 422 if it has another form. The response does not contain the value: it may be a secret.
     """
     values = head.headers.get(ACCOUNT_HEADER.lower(), ())
     if not values:

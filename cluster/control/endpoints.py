@@ -71,7 +71,7 @@ def _adding(kind: str) -> Call:
 
 
 def _spelled(arguments: Arguments) -> Arguments:
-    """Return arguments whose settings have our spelling: `slaveReadEnable` becomes `slave_read_enable`."""
+    """Return arguments whose settings have our spelling: `slave_read_enable`."""
     return {**arguments, "settings": {snake(key): value for key, value in arguments.get("settings", {}).items()}}
 
 

@@ -1,10 +1,10 @@
-"""Order topics: their queues in the name servers' key-value table, as mqadmin's updateTopic -o writes them.
+"""Order topics: their queues in the key-value table of the name servers.
 
-Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`. Name servers send it to clients with
+As mqadmin's updateTopic -o writes them. Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`. Name servers send it to clients with
 `orderMessageEnable` only: then a topic keeps its queues in routes while brokers are away.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from rmqlab.client.errors import BrokerError
 from rmqlab.cluster.operate.session import Operator
@@ -33,21 +33,32 @@ async def order_config(operator: Operator, topic: str) -> str | None:
         return None
 
 
-async def write_order_config(
-    operator: Operator, topic: str, queues: Mapping[str, int], without: Collection[str] = ()
-) -> str | None:
-    """Set the queues of these broker names at all name servers; return the value. Other broker names keep theirs.
+async def change_order_config(
+    operator: Operator, topic: str, queues: Mapping[str, int], *, order: bool | None
+) -> dict[str, str]:
+    """Write the queues of broker names at all name servers; return those of all broker names.
 
-    `without`: broker names at which the topic is no order topic. If none is left, the value is deleted.
+    `order`: whether it is an order topic at these broker names; None keeps that. Other broker names keep their queues.
+    Without any, the value is deleted.
     """
     before = await order_config(operator, topic)
-    kept = {name: value for name, value in parse_order_config(before or "").items() if name not in without}
-    after = ";".join(f"{name}:{number}" for name, number in sorted({**kept, **queues}.items()))
-    if after:
+    found = parse_order_config(before or "")
+    for name, number in queues.items():
+        if order or (order is None and name in found):
+            found[name] = str(number)
+        else:
+            found.pop(name, None)
+    after = order_config_text(found)
+    if after and after != before:
         await operator.admin.put_kv(NAMESPACE, topic, after)
-    elif before is not None:
+    elif before is not None and not after:
         await operator.admin.delete_kv(NAMESPACE, topic)
-    return after or None
+    return found
+
+
+def order_config_text(queues: Mapping[str, str]) -> str:
+    """Return the value for these queues by broker name."""
+    return ";".join(f"{name}:{number}" for name, number in sorted(queues.items()))
 
 
 def parse_order_config(value: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ The model is mqadmin's topicList, updateTopic, deleteTopic, topicRoute, topicSta
 that does not, and keeps what it is not told. mqadmin replaces either with its defaults.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import attrs
 import msgspec
@@ -14,7 +14,13 @@ import msgspec
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
-from rmqlab.cluster.operate.ordering import NAMESPACE, order_config, order_configs, write_order_config
+from rmqlab.cluster.operate.ordering import (
+    NAMESPACE,
+    change_order_config,
+    order_config,
+    order_config_text,
+    order_configs,
+)
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Masters, Operator, Scope
 from rmqlab.cluster.operate.values import MAX_QUEUES, parse_number, parse_permission, topic_name
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -72,7 +78,6 @@ class TopicChange:
             "read_queue_nums": self.read_queues,
             "write_queue_nums": self.write_queues,
             "perm": self.permission,
-            "order": self.order,
         }
         return msgspec.structs.replace(before, **{key: value for key, value in changes.items() if value is not None})
 
@@ -210,8 +215,7 @@ async def create_topic(operator: Operator, change: TopicChange, scope: Scope = E
     fresh = TopicConfig(
         topic_name=change.topic, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES, perm=6
     )
-    made = [await _put(operator, one, change.applied(fresh)) for one in masters.found]
-    return await _changed(operator, change, made, masters)
+    return await _put_all(operator, change, masters, {one: change.applied(fresh) for one in masters.found})
 
 
 async def update_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
@@ -231,8 +235,8 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
     if scope.brokers and len(having) < len(masters.found):
         lacking = ", ".join(one.broker for one in masters.found if one not in having)
         raise OperationError(f"topic {change.topic} does not exist at {lacking}: create it there")
-    changed = [await _put(operator, one, change.applied(tables[one.address][change.topic])) for one in having]
-    return await _changed(operator, change, changed, masters)
+    configs = {one: change.applied(tables[one.address][change.topic]) for one in having}
+    return await _put_all(operator, change, masters, configs)
 
 
 async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
@@ -336,17 +340,25 @@ async def _configs(operator: Operator, broker: BrokerAt) -> dict[str, TopicConfi
     return (await operator.admin.topic_configs(broker.address)).topic_config_table
 
 
-async def _changed(
-    operator: Operator, change: TopicChange, changed: Sequence[TopicAt], masters: Masters
+async def _put_all(
+    operator: Operator, change: TopicChange, masters: Masters, configs: Mapping[BrokerAt, TopicConfig]
 ) -> ChangedTopic:
-    """Return a changed topic, after the name servers have its queues if it is an order topic."""
-    if change.order is None and not any(at.order for at in changed):
-        config = await order_config(operator, change.topic)
-    else:
-        queues = {at.broker: at.write_queues for at in changed if at.order}
-        config = await write_order_config(operator, change.topic, queues, [at.broker for at in changed if not at.order])
+    """Write the configurations of a topic.
+
+    The name servers get the queues of an order topic first: with each registration, brokers learn from them which
+    topics are order topics. mqadmin writes them last, so a registration in between undoes `order` for 30 s.
+    """
+    queues = {at.broker: config.write_queue_nums for at, config in configs.items()}
+    ordered = await change_order_config(operator, change.topic, queues, order=change.order)
+    made = [
+        await _put(operator, at, msgspec.structs.replace(config, order=at.broker in ordered))
+        for at, config in configs.items()
+    ]
     return ChangedTopic(
-        topic=change.topic, order_config=config, brokers=tuple(changed), without_master=tuple(masters.without)
+        topic=change.topic,
+        order_config=order_config_text(ordered) or None,
+        brokers=tuple(made),
+        without_master=tuple(masters.without),
     )
 
 

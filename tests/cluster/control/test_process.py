@@ -100,7 +100,10 @@ def test_generated_requests_get_what_the_document_says(lab: Lab, label: str, mod
     )
     @given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
+        done = case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
+        if label.startswith("POST /v1/add/") and done.status_code == 200:
+            for node in reversed(done.json()):
+                assert lab.ask("POST", "/v1/remove", {"target": node["name"]})[0] == 200
 
     check()
 

@@ -147,7 +147,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
     [
         ("topics create orders", "topic orders exists already at broker-a: update changes it"),
         ("topics update ordrs --queues 2", "unknown topic 'ordrs'; did you mean orders?"),
-        ("topics update orders", "nothing to change at topic orders: give a number of queues or a permission"),
+        ("topics update orders", "nothing to change at topic orders: give a number of queues, a permission or order"),
         ("topics update orders --permission 9", "permission '9': expected a number from 0 to 7 (4 read, 2 write, 1 inherit), or rw, r, w, none"),
         ("topics update orders --queues 0", "number of read queues '0': expected a whole number from 1 to 32768"),
         ("topics update orders --queues 2 --broker broker-x", "unknown broker name 'broker-x'; did you mean broker-a?"),
