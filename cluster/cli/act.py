@@ -6,6 +6,7 @@ import click
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.terms import (
     command,
     json_option,
@@ -55,7 +56,7 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 @click.command()
 @click.argument("condition", metavar="CONDITION [TARGET]", nargs=-1, required=True, help="A condition and its target.")
 @name_option
-@click.option("--timeout", type=click.FloatRange(min=0), default=60.0, help="Real seconds.")
+@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Real seconds.")
 @json_option
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.

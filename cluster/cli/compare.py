@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
 from rmqlab.cluster.cli.line_output import LineOutput
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
 from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
@@ -26,11 +27,11 @@ DEFAULT_PATIENCE = 10.0
 )
 @click.option(
     "--promote-after",
-    type=click.FloatRange(min=0.0),
+    type=NumberRange(min=0.0),
     default=DEFAULT_PATIENCE,
     help="Seconds after which the operator promotes a slave.",
 )
-@click.option("--rate", type=click.FloatRange(min=0.01), help="Cluster seconds per real second.")
+@click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
 @click.option("--report", type=click.Path(path_type=Path), help="Make a page there, too: the table, and timelines.")
 @json_option
 def compare(scenario: str, promote_after: float, rate: float | None, report: Path | None, *, as_json: bool) -> None:

@@ -9,6 +9,7 @@ import click
 import trio
 from rich.text import Text
 
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.terms import console, fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
@@ -20,9 +21,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 
 @click.command()
-@click.option(
-    "--rate", type=click.FloatRange(min=1, max=20), default=SPEC.rate, help="Cluster seconds per real second."
-)
+@click.option("--rate", type=NumberRange(min=1, max=20), default=SPEC.rate, help="Cluster seconds per real second.")
 def demo(rate: float) -> None:
     """Start a cluster, load it, kill its master, and show the events and the losses.
 

@@ -6,6 +6,7 @@ import click
 
 from rmqlab.cluster.cli.fault_options import family_command
 from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.tables import render_faults
 from rmqlab.cluster.cli.terms import (
     command,
@@ -41,10 +42,10 @@ for _family in FAULTS.families.values():
 
 
 @fault_app.command("random")
-@click.option("--every", type=float, default=30.0, help="Seconds of the cluster's clock between them.")
+@click.option("--every", type=Number(), default=30.0, help="Seconds of the cluster's clock between them.")
 @click.option("--of", default="kill,pause,isolate", help="Some of kill, stop, pause, power-loss, isolate.")
 @click.option("--on", default="masters", help="masters, slaves, brokers, nameservers, or a target.")
-@click.option("--heal-after", type=float, default=20.0, help="Seconds until it is undone.")
+@click.option("--heal-after", type=Number(), default=20.0, help="Seconds until it is undone.")
 @click.option("--seed", type=int, default=0, help="The same seed does the same to the same cluster.")
 @click.option("--count", type=click.IntRange(min=0), default=0, help="How many. 0: until Ctrl-C.")
 @name_option

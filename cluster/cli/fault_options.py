@@ -7,6 +7,7 @@ from typing import Any, get_args
 import attrs
 import click
 
+from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.terms import json_option, name_option
 from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
@@ -71,14 +72,13 @@ def _option(family: Family, field: Field) -> click.Option:
     meaning = " ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items()) or _help(field)
     if field.type is bool:
         return click.Option(names, is_flag=True, default=None, help=meaning)
-    return click.Option(
-        names, type=_without_none(field.type), required=is_required(field) and not by_kind, help=meaning
-    )
+    return click.Option(names, type=_type_of(field.type), required=is_required(field) and not by_kind, help=meaning)
 
 
-def _without_none(annotation: Any) -> Any:
-    """Return the type that a value has if it is given: float of `float | None`."""
-    return next((one for one in get_args(annotation) if one is not NoneType), annotation)
+def _type_of(annotation: Any) -> Any:
+    """Return the type that a value has if it is given: a number for `float | None`."""
+    given = next((one for one in get_args(annotation) if one is not NoneType), annotation)
+    return Number() if given is float else given
 
 
 def _help(field: Field) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
 from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
@@ -45,7 +46,7 @@ MOST_PROBLEMS = 5
 @click.option("--on", default="", show_default=False, help="Switches that are on from the begin in 4.9, with commas.")
 @click.option("--profile", default="4.9", help="4.9, or hardened (all switches that depart from it).")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Number of schedules; {SEEDS} if omitted.")
-@click.option("--minutes", type=click.FloatRange(min=0.01), help="How long to hunt, instead of --seeds.")
+@click.option("--minutes", type=NumberRange(min=0.01), help="How long to hunt, instead of --seeds.")
 @click.option(
     "--first-seed", type=click.IntRange(min=0), default=1, help="Seed of the first schedule; the next ones count up."
 )

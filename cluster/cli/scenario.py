@@ -12,6 +12,7 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.cli.line_output import LineOutput
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
 from rmqlab.cluster.cli.tables import render_nodes
 from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
@@ -99,11 +100,11 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
 @click.command()
 @click.argument("scenario", help="A name that `rmqlab scenarios` lists, or a file.")
 @profile_option
-@click.option("--rate", type=click.FloatRange(min=0.01), help="Cluster seconds per real second.")
+@click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
 @click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")
 @click.option(
     "--promote-after",
-    type=click.FloatRange(min=0.0),
+    type=NumberRange(min=0.0),
     help="Seconds after which an operator promotes a slave of a master that is away.",
 )
 @click.option("--mode", help="dledger: on groups that elect their master, whatever the scenario says.")

@@ -10,6 +10,7 @@ import attrs
 import cattrs
 import click
 
+from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
@@ -53,7 +54,7 @@ UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", 
 @click.option("--role", help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")
 @click.option("--flush", help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")
 @click.option("--profile", help="4.9, or hardened: all switches on (docs/switches.md). [4.9]")
-@click.option("--rate", type=float, help="Cluster seconds per real second. [1]")
+@click.option("--rate", type=Number(), help="Cluster seconds per real second. [1]")
 @click.option(
     "--single-address/--own-addresses", default=None, help="All nodes at 127.0.0.1, or an address for each. [own]"
 )

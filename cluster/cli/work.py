@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.terms import (
     console,
     directory_of,
@@ -57,12 +58,12 @@ _QUIET = ("sent", "delivered", "committed")
 @name_option
 @topic_option
 @click.option("--group", default="rmqlab-producer", help="Producer group.")
-@click.option("--rate-per-second", "-r", type=click.FloatRange(min=0), default=10.0, help="0: no limit.")
+@click.option("--rate-per-second", "-r", type=NumberRange(min=0), default=10.0, help="0: no limit.")
 @click.option("--count", "-c", type=click.IntRange(min=0), default=0, help="0: until Ctrl-C.")
 @click.option("--size", type=click.IntRange(min=0), default=128, help="Bytes of each body.")
 @click.option("--size-spread", type=click.IntRange(min=0), default=0, help="Bodies have up to this many bytes more.")
 @click.option("--senders", type=click.IntRange(min=1), default=16, help="Sends that may be under way.")
-@click.option("--timeout", type=click.FloatRange(min=0.001), default=3.0, help="Seconds for a send with its retries.")
+@click.option("--timeout", type=NumberRange(min=0.001), default=3.0, help="Seconds for a send with its retries.")
 @click.option("--retries", type=click.IntRange(min=0), default=2, help="Attempts after the first.")
 @click.option("--tags", default="", show_default=False, help="Tag of each message.")
 @click.option(
@@ -132,7 +133,7 @@ def produce(
     default=0,
     help="End at so many, and what has come with them; 0: at Ctrl-C.",
 )
-@click.option("takes", "--work", type=click.FloatRange(min=0), default=0.0, help="Seconds that each message takes.")
+@click.option("takes", "--work", type=NumberRange(min=0), default=0.0, help="Seconds that each message takes.")
 @access_key_option
 @secret_key_option
 @every_option

@@ -79,6 +79,15 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
     assert (shown.exit_code, "Did you mean '--read-queues'?" in shown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "ten", "", "1e999"])
+@pytest.mark.parametrize(
+    "words", ["wait ready --timeout", "produce -r", "up --rate", "fault random --every", "demo --rate"]
+)
+def test_a_number_is_finite(home: pathlib.Path, words: str, value: str) -> None:
+    shown = run(home, *words.split(), value)
+    assert (shown.exit_code, "Invalid value for '--" in shown.stderr) == (2, True)
+
+
 def test_a_mark_is_in_the_logs_of_all_and_an_event(up: pathlib.Path) -> None:
     marked = run(up, "mark", "before", "the\x1b[31m cut", "--json")
     assert json.loads(marked.stdout) == ["namesrv-1", "broker-a"]
