@@ -3,12 +3,13 @@
 import errno
 import logging
 import sys
-from typing import Annotated
+from typing import Any
 
-import typer
+import click
 
 import rmqlab
 from rmqlab.cluster.cli.commands import CommandTable
+from rmqlab.cluster.cli.completion import completion_script
 from rmqlab.cluster.cli.terms import JSON_VERSION, error_text, misused, print_json
 from rmqlab.cluster.supervisor.directory import NoPlaceError
 from rmqlab.cluster.supervisor.ports import loopback_network
@@ -17,43 +18,56 @@ from rmqlab.runtime.logfile import log_to_stderr
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Errors of writes and syncs, which name no file."""
 
-app = typer.Typer(
+
+def _print_version(ctx: click.Context, _option: click.Parameter, is_given: Any) -> None:
+    if is_given and not ctx.resilient_parsing:
+        print(f"rmqlab {rmqlab.__version__}")
+        ctx.exit()
+
+
+def _print_json_version(ctx: click.Context, _option: click.Parameter, is_given: Any) -> None:
+    if is_given and not ctx.resilient_parsing:
+        print_json(JSON_VERSION)
+        ctx.exit()
+
+
+def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str | None) -> None:
+    if shell and not ctx.resilient_parsing:
+        print(completion_script(shell))
+        ctx.exit()
+
+
+@click.group(
     name="rmqlab",
     cls=CommandTable,
     help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-
-
-def _print_version(is_given: bool) -> None:  # noqa: FBT001 -- typer passes an option's value by position
-    if is_given:
-        print(f"rmqlab {rmqlab.__version__}")
-        raise typer.Exit
-
-
-def _print_json_version(is_given: bool) -> None:  # noqa: FBT001 -- as above
-    if is_given:
-        print_json(JSON_VERSION)
-        raise typer.Exit
-
-
-Version = Annotated[
-    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-]
-JsonVersion = Annotated[
-    bool,
-    typer.Option(
-        "--json-version", callback=_print_json_version, is_eager=True, help="Show the version of --json and exit."
-    ),
-]
-
-
-@app.callback()
-def _options(*, version: Version = False, json_version: JsonVersion = False) -> None:
-    del version, json_version  # their callbacks have printed them
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    callback=_print_version,
+    is_eager=True,
+    help="Show the version and exit.",
+)
+@click.option(
+    "--json-version",
+    is_flag=True,
+    expose_value=False,
+    callback=_print_json_version,
+    is_eager=True,
+    help="Show the version of --json and exit.",
+)
+@click.option(
+    "--show-completion",
+    metavar="SHELL",
+    expose_value=False,
+    callback=_print_completion,
+    is_eager=True,
+    help="Print the completion for bash, zsh or fish, and exit.",
+)
+def app() -> None:
     try:
         loopback_network()
     except NoPlaceError as exc:

@@ -3,8 +3,8 @@
 Run it: `python examples/admin.py 127.0.0.1:9876 --topic orders`.
 """
 
+import click
 import trio
-import typer
 
 from rmqlab.client.admin import Admin
 from rmqlab.client.config import ClientConfig
@@ -26,10 +26,13 @@ async def main(namesrv_addr: str, topic: str | None = None) -> None:
                 print(queue.broker_name, queue.queue_id, bounds.min_offset, bounds.max_offset)
 
 
-def command(namesrv_addr: str, topic: str = "") -> None:
+@click.command()
+@click.argument("namesrv_addr")
+@click.option("--topic", default="")
+def command(namesrv_addr: str, topic: str) -> None:
     """Show a cluster and the bounds of a topic's queues."""
     trio.run(main, namesrv_addr, topic or None)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

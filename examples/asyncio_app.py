@@ -6,7 +6,7 @@ Run it: `python examples/asyncio_app.py 127.0.0.1:9876 orders`.
 import asyncio
 from collections.abc import Sequence
 
-import typer
+import click
 
 from rmqlab.client.aio import open_asyncio_client
 from rmqlab.client.config import ClientConfig, ConsumerConfig
@@ -36,10 +36,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         await consumer.stop()
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send and consume ten messages."""
     asyncio.run(main(namesrv_addr, topic))
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

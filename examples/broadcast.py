@@ -7,8 +7,8 @@ import pathlib
 import tempfile
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.consuming import OnMessages
@@ -64,10 +64,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
                 nursery.start_soon(listen, namesrv_addr, topic, pathlib.Path(directory), name)
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Let two members read the same news."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

@@ -6,8 +6,8 @@ Run it: `python examples/consume.py 127.0.0.1:9876 orders --count 10`.
 import signal
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -44,10 +44,14 @@ async def set_when_interrupted(event: trio.Event) -> None:
             event.set()
 
 
-def command(namesrv_addr: str, topic: str, count: int = 0) -> None:
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
+@click.option("--count", default=0)
+def command(namesrv_addr: str, topic: str, count: int) -> None:
     """Print messages as they arrive, until interrupted."""
     trio.run(main, namesrv_addr, topic, count)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

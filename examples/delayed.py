@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -35,10 +35,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         await consumer.stop()
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send one message for now and one for later."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

@@ -3,8 +3,8 @@
 Run it: `python examples/lite_pull.py 127.0.0.1:9876 orders`.
 """
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
@@ -32,10 +32,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         nursery.cancel_scope.cancel()
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send six messages, and read the last three."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

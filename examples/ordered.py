@@ -7,8 +7,8 @@ import collections
 import zlib
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -59,10 +59,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         print(customer, *seen[customer])
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send and consume in order."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

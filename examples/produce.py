@@ -3,8 +3,8 @@
 Run it: `python examples/produce.py 127.0.0.1:9876 orders`.
 """
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.errors import IndeterminateError, RefusedError
@@ -28,10 +28,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
                 print(number, result.status.name, result.queue.broker_name, result.queue.queue_id, result.queue_offset)
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send ten messages and say what became of each."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

@@ -1,7 +1,7 @@
 """Every way to send: `python examples/producers.py 127.0.0.1:9876 orders`."""
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.errors import SendError
@@ -45,10 +45,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         print("oneway", await producer.send_oneway(Message(topic=topic, body=b"oneway")))
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send in every way that there is."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

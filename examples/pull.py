@@ -3,8 +3,8 @@
 Run it: `python examples/pull.py 127.0.0.1:9876 orders`.
 """
 
+import click
 import trio
-import typer
 
 from rmqlab.client.broker_api import PullStatus
 from rmqlab.client.config import ClientConfig
@@ -23,10 +23,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
                 offset = result.next_offset
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Read every queue of a topic from its beginning, by hand."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

@@ -5,8 +5,8 @@ Run it: `python examples/request_reply.py 127.0.0.1:9876 prices`.
 
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -44,10 +44,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         await consumer.stop()
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Ask for three prices, one of them unknown."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

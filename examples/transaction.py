@@ -5,8 +5,8 @@ Run it: `python examples/transaction.py 127.0.0.1:9876 payments`.
 
 from collections.abc import Sequence
 
+import click
 import trio
-import typer
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -61,10 +61,13 @@ async def main(namesrv_addr: str, topic: str) -> None:
         await consumer.stop()
 
 
+@click.command()
+@click.argument("namesrv_addr")
+@click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Send two messages, of which one is rolled back."""
     trio.run(main, namesrv_addr, topic)
 
 
 if __name__ == "__main__":
-    typer.run(command)
+    command()

@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator
 
 import attrs
+import click
 import pytest
-import typer.core
-import typer.main
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.__main__ import action_table
@@ -138,14 +137,8 @@ def test_every_make_target_that_is_named_exists(page: pathlib.Path) -> None:
     assert named - targets == set()
 
 
-def command_group() -> typer.core.TyperGroup:
-    group = typer.main.get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    return group
-
-
 def verbs() -> set[str]:
-    return set(command_group().commands)
+    return set(app.commands)
 
 
 @each_page
@@ -249,10 +242,10 @@ def members_of(title: str) -> set[str]:
     return set(re.findall(r"`(\w+)`", section_of(title)))
 
 
-def commands_with_json(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
+def commands_with_json(group: click.Group, before: str = "") -> Iterator[str]:
     for name, listed in group.commands.items():
         command = listed.load() if isinstance(listed, LazyCommand) else listed
-        if isinstance(command, typer.core.TyperGroup):
+        if isinstance(command, click.Group):
             yield from commands_with_json(command, f"{before}{name} ")
         elif any("--json" in parameter.opts for parameter in command.params):
             yield before + name
@@ -260,9 +253,7 @@ def commands_with_json(group: typer.core.TyperGroup, before: str = "") -> Iterat
 
 def test_the_table_of_json_has_every_command_that_prints_it_and_no_other() -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", section_of("Commands"), re.MULTILINE)
-    assert sorted(code for row in rows for code in re.findall(r"`([^`]+)`", row)) == sorted(
-        commands_with_json(command_group())
-    )
+    assert sorted(code for row in rows for code in re.findall(r"`([^`]+)`", row)) == sorted(commands_with_json(app))
 
 
 def test_the_version_of_events_is_that_of_the_journal() -> None:

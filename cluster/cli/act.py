@@ -1,59 +1,64 @@
 """Commands for the table of actions, and the one that waits for a condition."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, Targets, command, print_json, print_lines
+from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.terms import (
+    command,
+    json_option,
+    name_option,
+    print_json,
+    print_lines,
+    targets_argument,
+)
 from rmqlab.cluster.supervisor.targets import join_targets
 
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of the brokers from this start on; repeatable."),
-]
+_settings_option = click.option(
+    "settings",
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change a setting of the brokers from this start on; repeatable.",
+)
 
 
-def command_of(action: NodeAction[Any]) -> Callable[..., None]:
-    """Return the function of an action's command."""
+def command_of(action: NodeAction[Any]) -> click.Command:
+    """Return the command of an action."""
 
-    def act(targets: Targets, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
-        run(targets, name, as_json=as_json)
-
-    def run(targets: list[str], name: str, *, as_json: bool, **more: Any) -> None:
-        document = command(name, action.name, target=join_targets(targets), **more)
+    @name_option
+    @json_option
+    def act(targets: tuple[str, ...], name: str, *, as_json: bool, settings: tuple[str, ...] = ()) -> None:
+        document = command(name, action.name, target=join_targets(targets), **_parsed(settings))
         if as_json:
             print_json(document)
             return
         print_lines(action.report.lines(document))
 
-    def act_with_settings(
-        targets: Targets, settings: Settings = None, name: Name = DEFAULT_NAME, *, as_json: AsJson = False
-    ) -> None:
-        if not settings:
-            act(targets, name, as_json=as_json)
-            return
-        from rmqlab.cluster.cli.settings import parse_settings  # noqa: PLC0415 -- cattrs, for this option only
+    options = _settings_option(act) if action.takes_settings else act
+    return click.command(action.name, help=action.help)(targets_argument(options))
 
-        run(targets, name, as_json=as_json, settings=parse_settings(settings))
 
-    function = act_with_settings if action.takes_settings else act
-    function.__doc__ = action.help
-    return function
+def _parsed(settings: tuple[str, ...]) -> dict[str, Any]:
+    if not settings:
+        return {}
+    from rmqlab.cluster.cli.settings import parse_settings  # noqa: PLC0415 -- cattrs, for this option only
+
+    return {"settings": parse_settings(settings)}
 
 
 ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values()}
 
 
-def wait(
-    condition: Annotated[list[str], typer.Argument(help="A condition and its target.", metavar="CONDITION [TARGET]")],
-    name: Name = DEFAULT_NAME,
-    timeout: Annotated[float, typer.Option(min=0, help="Real seconds.")] = 60.0,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("condition", metavar="CONDITION [TARGET]", nargs=-1, required=True, help="A condition and its target.")
+@name_option
+@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Real seconds.")
+@json_option
+def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.
 
     Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless, is-master TARGET; route-has, route-gone TARGET;

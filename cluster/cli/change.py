@@ -1,66 +1,56 @@
 """Commands that change which nodes a running cluster has: add, remove."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
-from rmqlab.cluster.cli.settings import SetOption, parse_settings
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, command, print_json, print_lines
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.settings import parse_settings, set_option
+from rmqlab.cluster.cli.terms import command, json_option, name_option, print_json, print_lines
 
-add_app = typer.Typer(
-    help="Add a group, a slave or a nameserver to a running cluster.", no_args_is_help=True, rich_markup_mode=None
-)
+add_app = CommandGroup("add", help="Add a group, a slave or a nameserver to a running cluster.")
 
-Settings = Annotated[list[str] | None, SetOption("Setting of its brokers, over those of the cluster; repeatable.")]
+settings_option = set_option("Setting of its brokers, over those of the cluster; repeatable.")
 
 
 @add_app.command("group")
-def add_group(
-    group: Annotated[str, typer.Argument(help="A removed group, to bring it back; a new one if not given.")] = "",
-    settings: Settings = None,
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.argument("group", default="", help="A removed group, to bring it back; a new one if not given.")
+@settings_option
+@name_option
+@json_option
+def add_group(group: str, settings: tuple[str, ...], name: str, *, as_json: bool) -> None:
     """Add a master and as many slaves as the other groups began with."""
     _add(name, "group", group, settings, as_json=as_json)
 
 
 @add_app.command("slave")
-def add_slave(
-    group: Annotated[str, typer.Argument(help="The group of the new slave, or a removed slave.")],
-    settings: Settings = None,
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.argument("group", help="The group of the new slave, or a removed slave.")
+@settings_option
+@name_option
+@json_option
+def add_slave(group: str, settings: tuple[str, ...], name: str, *, as_json: bool) -> None:
     """Add a slave to a group. It replicates its master's log from the beginning."""
     _add(name, "slave", group, settings, as_json=as_json)
 
 
 @add_app.command("nameserver")
-def add_nameserver(
-    nameserver: Annotated[str, typer.Argument(help="A removed one, to bring it back; a new one if not given.")] = "",
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.argument("nameserver", default="", help="A removed one, to bring it back; a new one if not given.")
+@name_option
+@json_option
+def add_nameserver(nameserver: str, name: str, *, as_json: bool) -> None:
     """Add a nameserver, and give its address to the brokers.
 
     They register there with their next registration: within 30 s of the cluster's clock. Running clients do not learn
     of it.
     """
-    _add(name, "nameserver", nameserver, None, as_json=as_json)
+    _add(name, "nameserver", nameserver, (), as_json=as_json)
 
 
-def remove(
-    target: Annotated[
-        str, typer.Argument(help="broker-a-s, namesrv-2, broker-b:* (a group), broker-a:master, broker-a:slave.")
-    ],
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("target", help="broker-a-s, namesrv-2, broker-b:* (a group), broker-a:master, broker-a:slave.")
+@name_option
+@json_option
+def remove(target: str, name: str, *, as_json: bool) -> None:
     """Stop nodes and take them out of a running cluster; their data stay on disk.
 
     `rmqlab add` with the node's or the group's name brings it back with its address and its data.
@@ -72,8 +62,8 @@ def remove(
         print_lines(f"{node['name']} is removed; its data stay in {node['data_dir']}" for node in document)
 
 
-def _add(name: str, kind: str, of: str, settings: list[str] | None, *, as_json: bool) -> None:
-    given = parse_settings(settings or [])
+def _add(name: str, kind: str, of: str, settings: tuple[str, ...], *, as_json: bool) -> None:
+    given = parse_settings(settings)
     document = command(name, "add", kind=kind, of=of, settings=given)
     if as_json:
         print_json(document)

@@ -2,38 +2,30 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, console, directory_of, fail, json_option, misused, print_json
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.grounds import GROUNDS, Effect
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
 
-Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
 
-
-def check(
-    run: Run = DEFAULT_NAME,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", "-m", help="Show only this metric, with its evidence; repeatable.")
-    ] = None,
-    *,
-    name: Annotated[
-        str | None, typer.Option("--name", "-n", help="The same as the argument, as other commands take it.")
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", "-a", help="All metrics: also zero, unknown, and of single queues.")
-    ] = False,
-    metrics: Annotated[bool, typer.Option("--metrics", help="Print what can be measured, and end.")] = False,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument(
+    "run", metavar="[CLUSTER|DIRECTORY]", default=DEFAULT_NAME, help="A cluster's name, or a run's directory. [default]"
+)
+@click.option("--metric", "-m", multiple=True, help="Show only this metric, with its evidence; repeatable.")
+@click.option("--name", "-n", help="The same as the argument, as other commands take it.")
+@click.option("every", "--all", "-a", is_flag=True, help="All metrics: also zero, unknown, and of single queues.")
+@click.option("--metrics", is_flag=True, help="Print what can be measured, and end.")
+@json_option
+def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, metrics: bool, as_json: bool) -> None:
     """Judge a run by journals and stores: loss, duplicates, order, outages, detection.
 
     Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with what is missing.
@@ -64,7 +56,7 @@ def check(
         print_json({**judgement.summary(), **shown})
     else:
         _show(judgement, chosen, every=every)
-    raise typer.Exit(judgement.verdict.exit_status)
+    raise click.exceptions.Exit(judgement.verdict.exit_status)
 
 
 def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> None:

@@ -2,16 +2,16 @@
 
 The module of a command is imported when the command is used.
 
-A new command is one line of the table: where its function is, and the first sentence of its docstring.
+A new command is one line of the table: where it is, and the first sentence of its docstring.
 `tests/cluster/cli/test_commands.py` compares the sentences with the docstrings, and the table with that of actions.
 """
 
 import importlib
 from typing import Any, NamedTuple
 
-import typer
-import typer.main
-from typer.core import TyperCommand, TyperGroup
+import click
+
+from rmqlab.cluster.cli.group import CommandGroup
 
 _CLI = "rmqlab.cluster.cli"
 ACTION = f"{_CLI}.act:ACTION_COMMANDS"
@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     """One line of the table."""
 
     place: str
-    """`module:name` of the command's function, of its typer app, or of a mapping of functions by command."""
+    """`module:name` of the command, or of a mapping of commands by name."""
     help: str
     is_hidden: bool = False
 
@@ -137,33 +137,27 @@ COMMANDS = {name: entry for commands in PURPOSES.values() for name, entry in com
 """All commands by name."""
 
 
-class LazyCommand(TyperCommand):
+class LazyCommand(click.Command):
     """A command that is known by its line of the table until it is used."""
 
     def __init__(self, name: str, entry: Entry) -> None:
-        super().__init__(name, help=entry.help, hidden=entry.is_hidden, rich_markup_mode=None)
+        super().__init__(name, help=entry.help, hidden=entry.is_hidden)
         self.place = entry.place
 
-    def load(self) -> Any:
+    def load(self) -> click.Command:
         """Import the command's module, and return the command with its parameters."""
-        assert self.name is not None
         module, _, attribute = self.place.partition(":")
         found = getattr(importlib.import_module(module), attribute)
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=self.name)
-            group = typer.main.get_group(app)
-            return group.commands[self.name]
-        app.command(self.name)(found[self.name] if isinstance(found, dict) else found)
-        return typer.main.get_command(app)
+        command: click.Command = found[self.name] if isinstance(found, dict) else found
+        return command
 
-    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Return a context of the command itself, which parses its arguments."""
         return self.load().make_context(*args, **kwargs)
 
 
-class CommandTable(TyperGroup):
-    """A group with the commands of the table."""
+class CommandTable(CommandGroup):
+    """A group with the commands of the table, listed by purpose."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -171,11 +165,22 @@ class CommandTable(TyperGroup):
             for name, entry in commands.items():
                 self.add_command(LazyCommand(name, entry))
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- click's form
-        """Write a section for each purpose. Long summaries are wrapped, never cut."""
-        width = max(map(len, self.commands))
-        for purpose, commands in PURPOSES.items():
-            with formatter.section(purpose):
-                formatter.write_dl(
-                    [(name.ljust(width), entry.help) for name, entry in commands.items() if not entry.is_hidden]
-                )
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command, and suggest longer options for an unknown one.
+
+        click suggests only options of similar length: not `--rate-per-second` for `--rate`.
+        """
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as exc:
+            at = exc.ctx or ctx
+            names = [name for one in at.command.params for name in one.opts if name.startswith(f"{exc.option_name}-")]
+            if not names:
+                raise
+            text = f"No such option '{exc.option_name}'. Did you mean {' or '.join(map(repr, names))}?"
+            raise click.NoSuchOption(exc.option_name, text, ctx=at) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's form
+        """Write a section for each purpose."""
+        for purpose, names in PURPOSES.items():
+            self.write_section(formatter, purpose, [self.commands[name] for name in names])

@@ -1,17 +1,18 @@
 """The command compare: one scenario, with different remedies for a dead master."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import trio
-import typer
 from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
 from rmqlab.cluster.cli.line_output import LineOutput
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
-from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
+from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
@@ -20,16 +21,20 @@ from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 DEFAULT_PATIENCE = 10.0
 
 
-def compare(
-    scenario: Annotated[str, typer.Argument(help="A name that `rmqlab scenarios` lists, or a file.")] = "kill-master",
-    promote_after: Annotated[
-        float, typer.Option(min=0.0, help="Seconds after which the operator promotes a slave.")
-    ] = DEFAULT_PATIENCE,
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Make a page there, too: the table, and timelines.")] = None,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument(
+    "scenario", default="kill-master", help="A name that `rmqlab scenarios` lists, or a file. [kill-master]"
+)
+@click.option(
+    "--promote-after",
+    type=NumberRange(min=0.0),
+    default=DEFAULT_PATIENCE,
+    help="Seconds after which the operator promotes a slave.",
+)
+@click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
+@click.option("--report", type=click.Path(path_type=Path), help="Make a page there, too: the table, and timelines.")
+@json_option
+def compare(scenario: str, promote_after: float, rate: float | None, report: Path | None, *, as_json: bool) -> None:
     """Play a scenario in 4.9, hardened, promoted by hand, and on DLedger.
 
     Prints what each cost the clients. Exit status 0, or 2 if a run did not reach its end.
@@ -55,7 +60,7 @@ def compare(
         print_json({"scenario": path.stem, "promote_after": promote_after, "runs": runs})
     else:
         console.print(_render(runs))
-    raise typer.Exit(2 if any(run["missing"] for run in runs) else 0)
+    raise click.exceptions.Exit(2 if any(run["missing"] for run in runs) else 0)
 
 
 def _write_page(report: Path, scenario: str, claim: str, runs: list[PlayedVariant], output: LineOutput) -> None:

@@ -6,21 +6,31 @@ They come from the records of clusters only.
 import contextlib
 from collections.abc import Iterable, Iterator
 
-import typer
+import click
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
 
 
-def complete_cluster(incomplete: str) -> list[str]:
+def complete_cluster(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of clusters that begin so."""
     names = (path.parent.name for path in home().glob("*/cluster.json"))
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def complete_target(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the nodes, roles and groups that begin so, of the cluster of `--name`."""
     record = _record(str(ctx.params.get("name") or "default"))
     return [target for target in _targets(record) if target.startswith(incomplete)] if record else []
+
+
+def completion_script(shell: str) -> str:
+    """Return the script that makes a shell complete; UsageError for an unknown shell."""
+    from click.shell_completion import get_completion_class  # noqa: PLC0415 -- used once in the life of a shell
+
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"--show-completion {shell}: expected bash, zsh or fish")
+    return found(click.get_current_context().command, {}, "rmqlab", "_RMQLAB_COMPLETE").source()
 
 
 def _record(name: str) -> Record | None:

@@ -3,13 +3,13 @@
 import shutil
 import signal
 from collections.abc import AsyncIterator
-from typing import Annotated
 
 import attrs
+import click
 import trio
-import typer
 from rich.text import Text
 
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.terms import console, fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
@@ -20,9 +20,9 @@ from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 
-def demo(
-    rate: Annotated[float, typer.Option(help="Cluster seconds per real second.", min=1, max=20)] = SPEC.rate,
-) -> None:
+@click.command()
+@click.option("--rate", type=NumberRange(min=1, max=20), default=SPEC.rate, help="Cluster seconds per real second.")
+def demo(rate: float) -> None:
     """Start a cluster, load it, kill its master, and show the events and the losses.
 
     Exit status 0: no acknowledged message was lost. 1: at least one was lost.
@@ -46,7 +46,7 @@ def demo(
     if ending is None:
         fail("interrupted; everything is stopped")
     stage.ending(ending, str(directory.path))
-    raise typer.Exit(0 if ending.holds else 1)
+    raise click.exceptions.Exit(0 if ending.holds else 1)
 
 
 async def _play(spec: ClusterSpec, directory: ClusterDirectory, stage: Terminal) -> Ending | None:

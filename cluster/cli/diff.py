@@ -4,15 +4,22 @@ Reads their files; the brokers may be running.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import attrs
-import typer
+import click
 from rich.text import Text
 
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.tables import render_comparison
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, misused, print_json
+from rmqlab.cluster.cli.terms import (
+    console,
+    directory_of,
+    json_option,
+    misused,
+    name_option,
+    print_json,
+)
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, RecordError
 from rmqlab.cluster.supervisor.nodestore import store_config
@@ -23,17 +30,16 @@ from rmqlab.store.disk import StoreError
 
 _EXIT = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.UNKNOWN: 2}
 
-Which = Annotated[str, typer.Argument(help="A broker (broker-a:master, broker-a-s), or a store's directory.")]
+_WHICH = "A broker (broker-a:master, broker-a-s), or a store's directory."
 
 
-def diff(
-    a: Which,
-    b: Which,
-    name: Name = DEFAULT_NAME,
-    lines: Annotated[int, typer.Option("--lines", "-l", min=0, help="Messages to list of each side.")] = SHOWN,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("a", help=_WHICH)
+@click.argument("b", help=_WHICH)
+@name_option
+@click.option("--lines", "-l", type=click.IntRange(min=0), default=SHOWN, help="Messages to list of each side.")
+@json_option
+def diff(a: str, b: str, name: str, lines: int, *, as_json: bool) -> None:
     """Compare two commit logs: common range, first different byte, affected messages.
 
     Exit status 0: the same bytes and the same end. 1: different. 2: no common range, or no such store.
@@ -52,7 +58,7 @@ def diff(
         print_json(comparison_document(comparison, a, b))
     else:
         console.print(Text("\n").join(render_comparison(comparison_document(comparison, a, b))))
-    raise typer.Exit(_EXIT[comparison.verdict])
+    raise click.exceptions.Exit(_EXIT[comparison.verdict])
 
 
 def log_directory(target: str, directory: ClusterDirectory) -> Path:

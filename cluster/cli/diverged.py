@@ -4,23 +4,22 @@ import base64
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import trio
-import typer
 from rich.table import Table
 
 from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import (
-    DEFAULT_NAME,
-    AsJson,
-    Name,
     ask_quietly,
     console,
     directory_of,
     fail,
+    json_option,
     misused,
+    name_option,
     print_json,
     record_of,
 )
@@ -36,19 +35,16 @@ from rmqlab.verdict.outcomes import STORED
 _SHOWN = 20
 
 
+@click.command()
+@click.argument("node", help="A broker: broker-a, broker-a-s, broker-a:slave.")
+@name_option
+@click.option("--export", type=click.Path(path_type=Path), help="Write the messages to this new file, as JSON lines.")
+@click.option("--lines", "-l", type=click.IntRange(min=0), default=_SHOWN, help="Messages to list, and outcomes.")
+@click.option("resends", "--resend", is_flag=True, help="Send them again, under their unique keys.")
+@click.option("even_if_stored", "--all", is_flag=True, help="With --resend: also those that a log of the group has.")
+@json_option
 def diverged(
-    node: Annotated[str, typer.Argument(help="A broker: broker-a, broker-a-s, broker-a:slave.")],
-    name: Name = DEFAULT_NAME,
-    export: Annotated[
-        Path | None, typer.Option("--export", help="Write the messages to this new file, as JSON lines.")
-    ] = None,
-    lines: Annotated[int, typer.Option("--lines", "-l", min=0, help="Messages to list, and outcomes.")] = _SHOWN,
-    *,
-    resends: Annotated[bool, typer.Option("--resend", help="Send them again, under their unique keys.")] = False,
-    even_if_stored: Annotated[
-        bool, typer.Option("--all", help="With --resend: also those that a log of the group has.")
-    ] = False,
-    as_json: AsJson = False,
+    node: str, name: str, export: Path | None, lines: int, *, resends: bool, even_if_stored: bool, as_json: bool
 ) -> None:
     """List, export or send again the messages that a slave cut from its log.
 
@@ -74,7 +70,7 @@ def diverged(
         _show(broker, listing, lines)
         _show_resent(resent, lines)
     is_whole = all(one.outcome in STORED or one.outcome == SKIPPED for one in resent)
-    raise typer.Exit(0 if is_whole and not listing.damages else 1)
+    raise click.exceptions.Exit(0 if is_whole and not listing.damages else 1)
 
 
 def _broker(target: str, nodes: list[Node]) -> Node:

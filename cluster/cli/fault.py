@@ -1,20 +1,21 @@
 """Commands that break links, disks, requests and clocks, and heal them again."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 
 from rmqlab.cluster.cli.fault_options import family_command
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.tables import render_faults
 from rmqlab.cluster.cli.terms import (
-    DEFAULT_NAME,
-    AsJson,
-    Name,
     command,
     console,
     directory_of,
     fail,
+    json_option,
     misused,
+    name_option,
     print_json,
 )
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
@@ -22,10 +23,8 @@ from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.faults import FAULTS, describe_fault
 from rmqlab.runtime.printable import printable
 
-fault_app = typer.Typer(
-    help="Put a fault in force. It has an id, is shown by `faults`, and ends with `heal ID`.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+fault_app = CommandGroup(
+    "fault", help="Put a fault in force. It has an id, is shown by `faults`, and ends with `heal ID`."
 )
 
 
@@ -39,20 +38,20 @@ def _apply(name: str, values: dict[str, Any], *, as_json: bool) -> None:
 
 for _family in FAULTS.families.values():
     if not _family.base.has_own_command:
-        fault_app.command(_family.name)(family_command(_family, _apply))
+        fault_app.add_command(family_command(_family, _apply))
 
 
 @fault_app.command("random")
+@click.option("--every", type=Number(), default=30.0, help="Seconds of the cluster's clock between them.")
+@click.option("--of", default="kill,pause,isolate", help="Some of kill, stop, pause, power-loss, isolate.")
+@click.option("--on", default="masters", help="masters, slaves, brokers, nameservers, or a target.")
+@click.option("--heal-after", type=Number(), default=20.0, help="Seconds until it is undone.")
+@click.option("--seed", type=int, default=0, help="The same seed does the same to the same cluster.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="How many. 0: until Ctrl-C.")
+@name_option
+@json_option
 def random_faults(
-    every: Annotated[float, typer.Option(help="Seconds of the cluster's clock between them.")] = 30.0,
-    of: Annotated[str, typer.Option(help="Some of kill, stop, pause, power-loss, isolate.")] = "kill,pause,isolate",
-    on: Annotated[str, typer.Option(help="masters, slaves, brokers, nameservers, or a target.")] = "masters",
-    heal_after: Annotated[float, typer.Option(help="Seconds until it is undone.")] = 20.0,
-    seed: Annotated[int, typer.Option(help="The same seed does the same to the same cluster.")] = 0,
-    count: Annotated[int, typer.Option(min=0, help="How many. 0: until Ctrl-C.")] = 0,
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
+    every: float, of: str, on: str, heal_after: float, seed: int, count: int, name: str, *, as_json: bool
 ) -> None:
     """Inject faults into random nodes until Ctrl-C, which then undoes those in force."""
     values = {
@@ -75,7 +74,10 @@ def random_faults(
         fail(str(exc))
 
 
-def faults(name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
+@click.command()
+@name_option
+@json_option
+def faults(name: str, *, as_json: bool) -> None:
     """List the faults in force."""
     active = command(name, "faults")
     if as_json:
@@ -84,12 +86,11 @@ def faults(name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
         console.print(render_faults(active))
 
 
-def heal(
-    ids: Annotated[list[str], typer.Argument(help="Ids as `faults` lists them, or all.", metavar="ID...|all")],
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("ids", metavar="ID...|all", nargs=-1, required=True, help="Ids as `faults` lists them, or all.")
+@name_option
+@json_option
+def heal(ids: tuple[str, ...], name: str, *, as_json: bool) -> None:
     """End faults."""
     healed = command(name, "heal", ids=ids)
     if as_json:

@@ -1,13 +1,14 @@
 """The commands `rmqlab fault FAMILY`, made from the options of the fault kinds."""
 
-import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from types import NoneType
+from typing import Any, get_args
 
 import attrs
-import typer
+import click
 
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name
+from rmqlab.cluster.cli.number import Number
+from rmqlab.cluster.cli.terms import json_option, name_option
 from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
 from rmqlab.faults.table import Family, Field, description_of, summary_of
@@ -15,22 +16,20 @@ from rmqlab.faults.table import Family, Field, description_of, summary_of
 Apply = Callable[..., None]
 
 
-def family_command(family: Family, apply: Apply) -> Callable[..., None]:
-    """Return a function for typer with the options of all kinds of a family.
+def family_command(family: Family, apply: Apply) -> click.Command:
+    """Return the command of a family, with the options of all its kinds.
 
     It calls `apply(name, values, as_json=...)`. The values are checked by the supervisor, as those of scenarios are.
     """
 
+    @name_option
+    @json_option
     def run(*, name: str, as_json: bool, **values: Any) -> None:
-        if isinstance(values.get("target"), list):
+        if isinstance(values.get("target"), tuple):
             values["target"] = join_targets(values["target"])
         apply(name, {"type": family.name, **values}, as_json=as_json)
 
-    parameters = [*_parameters(family)]
-    run.__doc__ = help_of(family)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
-    return run
+    return click.command(family.name, params=_parameters(family), help=help_of(family))(run)
 
 
 def help_of(family: Family) -> str:
@@ -41,42 +40,45 @@ def help_of(family: Family) -> str:
     return f"{description_of(family.base)}\n\n\b\n{kinds}"
 
 
-def _parameters(family: Family) -> list[inspect.Parameter]:
-    parameters = [_parameter(family, field) for field in _arguments_of(family)]
+def _parameters(family: Family) -> list[click.Parameter]:
+    arguments = [field for field in attrs.fields(family.base) if option_of(field).is_argument]
+    parameters: list[click.Parameter] = [_argument(field, is_only=len(arguments) == 1) for field in arguments]
     if family.has_kinds:
-        parameters.append(_kind_parameter(family))
-    parameters += [_parameter(family, field) for field in family.fields.values() if not option_of(field).is_argument]
-    parameters.append(_keyword("name", Name, DEFAULT_NAME))
-    parameters.append(_keyword("as_json", AsJson, default=False))
+        parameters.append(_kind_option(family))
+    parameters += [_option(family, field) for field in family.fields.values() if not option_of(field).is_argument]
     return parameters
 
 
-def _arguments_of(family: Family) -> list[Field]:
-    return [field for field in attrs.fields(family.base) if option_of(field).is_argument]
+def _argument(field: Field, *, is_only: bool) -> click.Argument:
+    if field.name == "target" and is_only:
+        return click.Argument([field.name], metavar="TARGET...", nargs=-1, required=True, help=_help(field))
+    return click.Argument([field.name], help=_help(field))
 
 
-def _kind_parameter(family: Family) -> inspect.Parameter:
-    declared = typer.Option("--kind", "-k", help=" | ".join(family.kinds), metavar="KIND")
-    return _keyword("kind", Annotated[str, declared], family.base.default_kind or inspect.Parameter.empty)
+def _kind_option(family: Family) -> click.Option:
+    default = family.base.default_kind or None
+    return click.Option(
+        ["--kind", "-k"], metavar="KIND", required=default is None, default=default, help=" | ".join(family.kinds)
+    )
 
 
-def _parameter(family: Family, field: Field) -> inspect.Parameter:
-    if option_of(field).is_argument:
-        if field.name == "target" and not _arguments_of(family)[1:]:
-            declared = typer.Argument(help=_help(field), metavar="TARGET")
-            return _keyword(field.name, Annotated[list[str], declared])
-        return _keyword(field.name, Annotated[str, typer.Argument(help=_help(field))])
+def _option(family: Family, field: Field) -> click.Option:
+    """Return the option of a value.
+
+    Without it the value is None, and the kind's default applies.
+    """
+    names = [field.name, flag_of(field)]
     by_kind = family.own_fields(field.name) if family.has_kinds else {}
-    if not by_kind:
-        declared = typer.Option(flag_of(field), help=_help(field), show_default=False)
-        return _keyword(field.name, Annotated[field.type, declared], field.default)
-    declared = typer.Option(flag_of(field), help=" ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items()))
-    value_type = field.type | None if is_required(field) else field.type  # type: ignore[operator]  # not all kinds need it
-    return _keyword(field.name, Annotated[value_type, declared], None)
+    meaning = " ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items()) or _help(field)
+    if field.type is bool:
+        return click.Option(names, is_flag=True, default=None, help=meaning)
+    return click.Option(names, type=_type_of(field.type), required=is_required(field) and not by_kind, help=meaning)
 
 
-def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+def _type_of(annotation: Any) -> Any:
+    """Return the type that a value has if it is given: a number for `float | None`."""
+    given = next((one for one in get_args(annotation) if one is not NoneType), annotation)
+    return Number() if given is float else given
 
 
 def _help(field: Field) -> str:

@@ -4,18 +4,19 @@ import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import attrs
+import click
 import trio
-import typer
 from rich.console import Group
 from rich.text import Text
 
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
-from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
+from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
@@ -30,31 +31,52 @@ SEEDS = 100
 MOST_PROBLEMS = 5
 
 
+@click.command()
+@click.argument(
+    "scenario", default=None, help="Hunt for seeds with which this scenario fails, instead of drawing faults."
+)
+@click.option("--claims", default="", show_default=False, help="Names of claims, with commas; all if omitted.")
+@click.option("--faults", default="", show_default=False, help="Kinds of faults, with commas; all if omitted.")
+@click.option(
+    "--switches",
+    default="",
+    show_default=False,
+    help="Switches to try on what is found in 4.9, with commas; all if omitted.",
+)
+@click.option("--on", default="", show_default=False, help="Switches that are on from the begin in 4.9, with commas.")
+@click.option("--profile", default="4.9", help="4.9, or hardened (all switches that depart from it).")
+@click.option("--seeds", type=click.IntRange(min=1), help=f"Number of schedules; {SEEDS} if omitted.")
+@click.option("--minutes", type=NumberRange(min=0.01), help="How long to hunt, instead of --seeds.")
+@click.option(
+    "--first-seed", type=click.IntRange(min=0), default=1, help="Seed of the first schedule; the next ones count up."
+)
+@click.option("--jobs", "-j", type=click.IntRange(min=1), default=2, help="How many processes at a time.")
+@click.option("directory", "--dir", type=click.Path(path_type=Path), help="Where to write what is found.")
+@click.option("--role", default="", show_default=False, help="Role of all masters; drawn if omitted.")
+@click.option("--flush", default="", show_default=False, help="Flush of all brokers; drawn if omitted.")
+@click.option("--short", is_flag=True, help="Draw short schedules only: twice as many in the same time.")
+@click.option("--replay/--no-replay", default=True, help="Play what is found on real processes, too.")
+@click.option("listed", "--list", is_flag=True, help="Only list the claims and the kinds of faults.")
+@json_option
 def hunt(
-    scenario: Annotated[
-        str | None, typer.Argument(help="Hunt for seeds with which this scenario fails, instead of drawing faults.")
-    ] = None,
-    claims: Annotated[str, typer.Option(help="Names of claims, with commas; all if omitted.")] = "",
-    faults: Annotated[str, typer.Option(help="Kinds of faults, with commas; all if omitted.")] = "",
-    switches: Annotated[
-        str, typer.Option(help="Switches to try on what is found in 4.9, with commas; all if omitted.")
-    ] = "",
-    on: Annotated[str, typer.Option(help="Switches that are on from the begin in 4.9, with commas.")] = "",
-    profile: Annotated[str, typer.Option(help="4.9, or hardened (all switches that depart from it).")] = "4.9",
-    seeds: Annotated[int | None, typer.Option(min=1, help=f"Number of schedules; {SEEDS} if omitted.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="How long to hunt, instead of --seeds.")] = None,
-    first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first schedule; the next ones count up.")] = 1,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many processes at a time.")] = 2,
-    directory: Annotated[Path | None, typer.Option("--dir", help="Where to write what is found.")] = None,
+    scenario: str | None,
+    claims: str,
+    faults: str,
+    switches: str,
+    on: str,
+    profile: str,
+    seeds: int | None,
+    minutes: float | None,
+    first_seed: int,
+    jobs: int,
+    directory: Path | None,
     *,
-    role: Annotated[str, typer.Option(help="Role of all masters; drawn if omitted.")] = "",
-    flush: Annotated[str, typer.Option(help="Flush of all brokers; drawn if omitted.")] = "",
-    short: Annotated[
-        bool, typer.Option("--short", help="Draw short schedules only: twice as many in the same time.")
-    ] = False,
-    replay: Annotated[bool, typer.Option(help="Play what is found on real processes, too.")] = True,
-    listed: Annotated[bool, typer.Option("--list", help="Only list the claims and the kinds of faults.")] = False,
-    as_json: AsJson = False,
+    role: str,
+    flush: str,
+    short: bool,
+    replay: bool,
+    listed: bool,
+    as_json: bool,
 ) -> None:
     """Draw schedules of faults from seeds, and play them until a claim breaks.
 
@@ -100,7 +122,7 @@ def hunt(
         print_json(_document(planned, progress, finds, replays))
     else:
         console.print(_render(progress, finds, replays))
-    raise typer.Exit(progress.exit_status(is_broken=bool(finds)))
+    raise click.exceptions.Exit(progress.exit_status(is_broken=bool(finds)))
 
 
 def _check_choice(what: str, given: str, known: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 import shlex
 from typing import NoReturn
 
-import typer
+import click
 from rich.text import Text
 
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
@@ -46,4 +46,4 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
     else:
         what = f"{'seed' if len(found) == 1 else 'seeds'} with which it is violated"
         console.print(summary(progress, len(found), what))
-    raise typer.Exit(progress.exit_status(is_broken=bool(found)))
+    raise click.exceptions.Exit(progress.exit_status(is_broken=bool(found)))

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.terms import AsJson, console, print_json
+from rmqlab.cluster.cli.terms import console, json_option, print_json
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError, home
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
@@ -18,7 +19,9 @@ from rmqlab.runtime.printable import printable_values
 Document = Mapping[str, Any]
 
 
-def ls(*, as_json: AsJson = False) -> None:
+@click.command()
+@json_option
+def ls(*, as_json: bool) -> None:
     """List the clusters of this machine: running or stopped, and where.
 
     They are those of ~/.rmqlab or $RMQLAB_HOME, and the running ones of scenarios there.

@@ -2,11 +2,10 @@
 
 import difflib
 from pathlib import Path
-from typing import Annotated
 
-import typer
+import click
 
-from rmqlab.cluster.cli.terms import AsJson, console, directory_of, fail, misused, print_json
+from rmqlab.cluster.cli.terms import console, directory_of, fail, json_option, misused, print_json
 from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant as plant_violation
@@ -14,15 +13,16 @@ from rmqlab.cluster.plant.planting import plant as plant_violation
 _KIND_HELP = "What to plant; without it, all kinds are listed."
 
 
-def plant(
-    run: Annotated[str, typer.Argument(metavar="CLUSTER|DIRECTORY", help="A cluster's name, or a run's directory.")],
-    kind: Annotated[str | None, typer.Argument(help=_KIND_HELP)] = None,
-    seed: Annotated[int, typer.Option(help="Decides where it is planted.", min=1)] = 1,
-    at: Annotated[str, typer.Option(metavar="NODE", help="Plant it at this node; else the seed decides.")] = "",
-    out: Annotated[Path | None, typer.Option(help="Directory of the copy; RUN-KIND-SEED if not given.")] = None,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("run", metavar="CLUSTER|DIRECTORY", help="A cluster's name, or a run's directory.")
+@click.argument("kind", default=None, help=_KIND_HELP)
+@click.option("--seed", type=click.IntRange(min=1), default=1, help="Decides where it is planted.")
+@click.option(
+    "--at", metavar="NODE", default="", show_default=False, help="Plant it at this node; else the seed decides."
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Directory of the copy; RUN-KIND-SEED if not given.")
+@json_option
+def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, as_json: bool) -> None:
     """Copy a run, plant one violation in the copy, and print the expected findings.
 
     The run itself is not changed. Judge the copy with `rmqlab check DIRECTORY` and `rmqlab audit DIRECTORY`.

@@ -5,16 +5,17 @@ import shlex
 import signal
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
+import click
 import trio
-import typer
 from rich.text import Text
 
 from rmqlab.cluster.cli.line_output import LineOutput
+from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
 from rmqlab.cluster.cli.tables import render_nodes
-from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
+from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
@@ -38,25 +39,30 @@ from rmqlab.cluster.supervisor.topology import MODES, PROFILES
 from rmqlab.simulation.child import ChildEndedError
 
 BOTH = "both"
-Profile = Annotated[
-    str, typer.Option(help="4.9, hardened (all switches that depart from it), or both, one after the other.")
-]
+profile_option = click.option(
+    "--profile", default="4.9", help="4.9, hardened (all switches that depart from it), or both, one after the other."
+)
 
 
+@click.command()
+@click.option("run_all", "--run", is_flag=True, help="Run all but the large ones, and show one table.")
+@click.option("--both", is_flag=True, help="With --run: under both profiles also where the outcome is the same.")
+@click.option("--jobs", "-j", type=click.IntRange(min=1), default=2, help="How many at a time.")
+@click.option("directory", "--dir", type=click.Path(path_type=Path), help="Of other scenario files.")
+@click.option("--keep-stores", is_flag=True, help="With --run: also where the claim holds.")
+@click.option("--simulated", is_flag=True, help="With --run: on virtual time, as `run` does.")
+@click.option("--retry", is_flag=True, help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
+@json_option
 def scenarios(
     *,
-    run_all: Annotated[bool, typer.Option("--run", help="Run all but the large ones, and show one table.")] = False,
-    both: Annotated[
-        bool, typer.Option("--both", help="With --run: under both profiles also where the outcome is the same.")
-    ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
-    directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
-    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="With --run: also where the claim holds.")] = False,
-    simulated: Annotated[bool, typer.Option("--simulated", help="With --run: on virtual time, as `run` does.")] = False,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
-    ] = False,
-    as_json: AsJson = False,
+    run_all: bool,
+    both: bool,
+    jobs: int,
+    directory: Path | None,
+    keep_stores: bool,
+    simulated: bool,
+    retry: bool,
+    as_json: bool,
 ) -> None:
     """List the canonical scenarios, or run them all.
 
@@ -91,30 +97,35 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
     }
 
 
+@click.command()
+@click.argument("scenario", help="A name that `rmqlab scenarios` lists, or a file.")
+@profile_option
+@click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
+@click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")
+@click.option(
+    "--promote-after",
+    type=NumberRange(min=0.0),
+    help="Seconds after which an operator promotes a slave of a master that is away.",
+)
+@click.option("--mode", help="dledger: on groups that elect their master, whatever the scenario says.")
+@click.option("--simulated", is_flag=True, help="On virtual time, in one process: fast, and the same with each seed.")
+@click.option("--allow-commands", is_flag=True, help="Let steps run external commands, with your rights.")
+@click.option("--keep-stores", is_flag=True, help="Also where the claim holds.")
+@click.option("--attach", is_flag=True, help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
+@json_option
 def run(
-    scenario: Annotated[str, typer.Argument(help="A name that `rmqlab scenarios` lists, or a file.")],
-    profile: Profile = "4.9",
-    rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
-    promote_after: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Seconds after which an operator promotes a slave of a master that is away."),
-    ] = None,
-    mode: Annotated[
-        str | None, typer.Option(help="dledger: on groups that elect their master, whatever the scenario says.")
-    ] = None,
+    scenario: str,
+    profile: str,
+    rate: float | None,
+    seed: int | None,
+    promote_after: float | None,
+    mode: str | None,
     *,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="On virtual time, in one process: fast, and the same with each seed.")
-    ] = False,
-    allow_commands: Annotated[
-        bool, typer.Option("--allow-commands", help="Let steps run external commands, with your rights.")
-    ] = False,
-    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
-    attach: Annotated[
-        bool, typer.Option("--attach", help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
-    ] = False,
-    as_json: AsJson = False,
+    simulated: bool,
+    allow_commands: bool,
+    keep_stores: bool,
+    attach: bool,
+    as_json: bool,
 ) -> None:
     """Run a scenario and judge it.
 
@@ -141,16 +152,15 @@ def run(
         "allows_commands": allow_commands,
     }
     options["keeps_stores"] = True if keep_stores else None
-    raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach, is_simulated=simulated))
+    raise click.exceptions.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach, is_simulated=simulated))
 
 
-def repro(
-    issue: Annotated[str, typer.Argument(help="Such as rmq#1094 or ali#400.")],
-    profile: Profile = "4.9",
-    seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
-    *,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@click.argument("issue", help="Such as rmq#1094 or ali#400.")
+@profile_option
+@click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")
+@json_option
+def repro(issue: str, profile: str, seed: int | None, *, as_json: bool) -> None:
     """Run the scenarios that reproduce an issue.
 
     Exit status as `run`: the worst of them.
@@ -162,7 +172,7 @@ def repro(
     except ScenarioError as exc:
         misused(str(exc))
     options = {"profile": profile, "seed": seed}
-    raise typer.Exit(_worst(_run(it.path, it.scenario.name, options, as_json=as_json) for it in found))
+    raise click.exceptions.Exit(_worst(_run(it.path, it.scenario.name, options, as_json=as_json) for it in found))
 
 
 def _worst(statuses: Iterable[int]) -> int:
@@ -341,7 +351,7 @@ def _run_all(
         console.print(f"{len(listed)} scenarios, {len(every.runs)} runs: {counts}")
         if retry:
             print("\n".join(every.closing_lines()))
-    raise typer.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
+    raise click.exceptions.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

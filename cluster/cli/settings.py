@@ -1,18 +1,20 @@
 """Settings of brokers on the command line: `--set KEY=VALUE`."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
-import typer
+import click
 
 from rmqlab.cluster.cli.terms import misused
 from rmqlab.runtime.settings import snake
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
-def SetOption(help_text: str) -> Any:  # noqa: N802 -- as typer's Option, in annotations
-    """Return the option `--set` with this help."""
-    return typer.Option("--set", metavar="KEY=VALUE", help=help_text)
+
+def set_option(help_text: str) -> Callable[[_Function], _Function]:
+    """Return the option `--set`, as parameter `settings`, with this help."""
+    return click.option("settings", "--set", metavar="KEY=VALUE", multiple=True, help=help_text)
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

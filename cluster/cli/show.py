@@ -1,30 +1,26 @@
-"""Commands that only read: status, logs, events."""
+"""Commands that only read: status, logs, events.
+
+What renders for a person is imported where it is used: it needs rich, and `--json` does not.
+"""
 
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Annotated
 
 import attrs
-import typer
+import click
 
-from rmqlab.cluster.cli.event_lines import render_event, render_log_line, render_schema
-from rmqlab.cluster.cli.overview import describe_stopped, render_stopped
-from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import (
-    DEFAULT_NAME,
-    AsJson,
-    Name,
-    Target,
     ask_quietly,
     command,
-    console,
     directory_of,
     fail,
-    live_console,
+    json_option,
     misused,
+    name_option,
     print_json,
     record_of,
+    target_argument,
 )
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
@@ -34,21 +30,20 @@ from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 
-Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
+follow_option = click.option("--follow", "-f", is_flag=True, help="Then show new ones, until Ctrl-C.")
 
+LINES = "Show so many of the latest."
 STOPPED = 3
 """Exit status of `status` for a cluster that does not run, as of service managers."""
 _WATCH_SECONDS = 1.0
 _LOG_SECONDS = 0.1
 
 
-def status(
-    name: Name = DEFAULT_NAME,
-    *,
-    as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
-) -> None:
+@click.command()
+@name_option
+@json_option
+@click.option("--watch", "-w", is_flag=True, help="Repeat every second, until Ctrl-C.")
+def status(name: str, *, as_json: bool, watch: bool) -> None:
     """Show nodes, replication lag, and the routes of each nameserver, as reported now.
 
     Of a stopped cluster, show what is on disk; the exit status is then 3.
@@ -58,23 +53,37 @@ def status(
         for document in _statuses(name):
             print_json(document)
     elif watch:
-        from rich.live import Live  # noqa: PLC0415 -- a plain `status` draws once
-
-        with Live(console=live_console, auto_refresh=False) as live:
-            for document in _statuses(name):
-                live.update(render_status(document), refresh=True)
+        _watch(name)
+    elif as_json:
+        print_json(command(name, "status"))
     else:
-        document = command(name, "status")
-        print_json(document) if as_json else console.print(render_status(document))
+        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.tables import render_status  # noqa: PLC0415 -- see above
+
+        console.print(render_status(command(name, "status")))
+
+
+def _watch(name: str) -> None:
+    from rich.live import Live  # noqa: PLC0415 -- see above
+
+    from rmqlab.cluster.cli.screen import live_console  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.tables import render_status  # noqa: PLC0415 -- see above
+
+    with Live(console=live_console, auto_refresh=False) as live:
+        for document in _statuses(name):
+            live.update(render_status(document), refresh=True)
 
 
 def _show_stopped(directory: ClusterDirectory, *, as_json: bool) -> None:
     """Show a cluster that does not run, and exit. Return if it runs, or is unknown."""
     if directory.is_up() or (record := record_of(directory)) is None:
         return
+    from rmqlab.cluster.cli.overview import describe_stopped, render_stopped  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+
     document = describe_stopped(directory, record)
     print_json(document) if as_json else console.print(render_stopped(document))
-    raise typer.Exit(STOPPED)
+    raise click.exceptions.Exit(STOPPED)
 
 
 def _statuses(name: str) -> Iterator[Document]:
@@ -85,11 +94,19 @@ def _statuses(name: str) -> Iterator[Document]:
         yield ask_quietly(name, "status")
 
 
-def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
+@click.command()
+@target_argument
+@name_option
+@click.option("--lines", "-l", type=click.IntRange(min=0), default=20, help=LINES)
+@follow_option
+def logs(target: str, name: str, lines: int, *, follow: bool) -> None:
     """Show the logs of nodes, also of a stopped cluster.
 
     `supervisor` is a target, too.
     """
+    from rmqlab.cluster.cli.event_lines import render_log_line  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+
     directory = directory_of(name)
     record = _record(directory)
     if target == "supervisor":
@@ -110,17 +127,14 @@ def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow:
             time.sleep(_LOG_SECONDS)  # Python has no portable way to wait until a file grows
 
 
-def events(
-    name: Name = DEFAULT_NAME,
-    lines: Last = 50,
-    *,
-    follow: Follow = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include each message of workloads.")] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Show the kinds of events and their fields, and exit.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@click.command()
+@name_option
+@click.option("--lines", "-l", type=click.IntRange(min=0), default=50, help=LINES)
+@follow_option
+@click.option("every", "--all", "-a", is_flag=True, help="Include each message of workloads.")
+@click.option("--schema", is_flag=True, help="Show the kinds of events and their fields, and exit.")
+@json_option
+def events(name: str, lines: int, *, follow: bool, every: bool, schema: bool, as_json: bool) -> None:
     """Show events, in the order in which the supervisor received them.
 
     Of a stopped cluster, from its journals.
@@ -153,6 +167,9 @@ def _print_schema(*, as_json: bool) -> None:
     if as_json:
         print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in EVENT_TYPES.values()]})
     else:
+        from rmqlab.cluster.cli.event_lines import render_schema  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+
         console.print(render_schema(EVENT_TYPES.values()))
 
 
@@ -160,6 +177,9 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(event)
     else:
+        from rmqlab.cluster.cli.event_lines import render_event  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+
         console.print(render_event(event))
 
 

@@ -6,9 +6,9 @@ Exit status 0: done. 1: not done, one line on stderr says why. 2: the command li
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
 
 from rmqlab.cluster.cli.completion import complete_cluster, complete_target
 from rmqlab.cluster.cli.progress import working
@@ -18,33 +18,29 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.printable import printable, printable_lines
 
-Name = Annotated[
-    str,
-    typer.Option(
-        "--name",
-        "-n",
-        help="Name of the cluster, or path of a run.",
-        metavar="NAME",
-        autocompletion=complete_cluster,
-    ),
-]
-Target = Annotated[
-    str,
-    typer.Argument(
-        help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.", autocompletion=complete_target
-    ),
-]
-Targets = Annotated[
-    list[str],
-    typer.Argument(
-        help="broker-a, broker-a:master, broker-a:slave, broker-a:*, ...",
-        metavar="TARGET",
-        autocompletion=complete_target,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
 DEFAULT_NAME = "default"
+
+name_option = click.option(
+    "--name",
+    "-n",
+    metavar="NAME",
+    default=DEFAULT_NAME,
+    shell_complete=complete_cluster,
+    help="Name of the cluster, or path of a run.",
+)
+target_argument = click.argument(
+    "target", shell_complete=complete_target, help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1."
+)
+targets_argument = click.argument(
+    "targets",
+    metavar="TARGET...",
+    nargs=-1,
+    required=True,
+    shell_complete=complete_target,
+    help="broker-a, broker-a:master, broker-a:slave, broker-a:*, ...",
+)
+json_option = click.option("as_json", "--json", is_flag=True, help="Print JSON for programs.")
+
 
 JSON_VERSION = 1
 """Version of all documents that `--json` prints (docs/json.md).
@@ -131,13 +127,13 @@ def print_json(value: Any) -> None:
 def fail(text: str) -> NoReturn:
     """Print an error to stderr, and exit with status 1: not done."""
     print(error_text(text), file=sys.stderr)
-    raise typer.Exit(1)
+    raise click.exceptions.Exit(1)
 
 
 def misused(text: str) -> NoReturn:
     """Print an error to stderr, and exit with status 2: the command line is invalid."""
     print(error_text(text), file=sys.stderr)
-    raise typer.Exit(2)
+    raise click.exceptions.Exit(2)
 
 
 def error_text(text: str) -> str:

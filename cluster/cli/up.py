@@ -4,22 +4,22 @@ import importlib
 import shutil
 import sys
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import attrs
-import typer
+import click
 
+from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
-    DEFAULT_NAME,
-    AsJson,
-    Name,
     command,
     directory_of,
     error_text,
     fail,
+    json_option,
     misused,
+    name_option,
     print_json,
 )
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
@@ -43,44 +43,53 @@ _COUNTS = {"groups", "slaves", "replicas", "nameservers"}
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
 
 
+@click.command()
+@name_option
+@click.option("--groups", type=int, help="Broker groups: a master and its slaves each. [1]")
+@click.option("--slaves", type=int, help="Slaves of each master. [1]")
+@click.option("--mode", help="master-slave, or dledger: groups that elect their master. [master-slave]")
+@click.option("--replicas", type=int, help="Members of each DLedger group. [3]")
+@click.option("--nameservers", type=int, help="Nameservers. [1]")
+@click.option("--role", help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")
+@click.option("--flush", help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")
+@click.option("--profile", help="4.9, or hardened: all switches on (docs/switches.md). [4.9]")
+@click.option("--rate", type=Number(), help="Cluster seconds per real second. [1]")
+@click.option(
+    "--single-address/--own-addresses", default=None, help="All nodes at 127.0.0.1, or an address for each. [own]"
+)
+@click.option(
+    "settings",
+    "--set",
+    metavar="[TARGET:]KEY=VALUE",
+    multiple=True,
+    help="Add a setting of all brokers, or of a broker or a group, to those of the last start; repeatable.",
+)
+@click.option("--unset", metavar="[TARGET:]KEY", multiple=True, help="Remove such a setting; repeatable.")
+@click.option(
+    "--control", metavar="HOST:PORT", help="Serve the control API over HTTP; port 0: any (docs/control-api.md)."
+)
+@click.option("--detach", "-d", is_flag=True, help="Return when the cluster is ready.")
+@click.option("--plain", is_flag=True, help="Events line by line, even in a terminal.")
+@json_option
 def up(
-    name: Name = DEFAULT_NAME,
-    groups: Annotated[int | None, typer.Option(help="Broker groups: a master and its slaves each. [1]")] = None,
-    slaves: Annotated[int | None, typer.Option(help="Slaves of each master. [1]")] = None,
-    mode: Annotated[
-        str | None, typer.Option(help="master-slave, or dledger: groups that elect their master. [master-slave]")
-    ] = None,
-    replicas: Annotated[int | None, typer.Option(help="Members of each DLedger group. [3]")] = None,
-    nameservers: Annotated[int | None, typer.Option(help="Nameservers. [1]")] = None,
-    role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
-    flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="4.9, or hardened: all switches on (docs/switches.md). [4.9]")
-    ] = None,
-    rate: Annotated[float | None, typer.Option(help="Cluster seconds per real second. [1]")] = None,
-    single_address: Annotated[
-        bool | None,
-        typer.Option("--single-address/--own-addresses", help="All nodes at 127.0.0.1, or an address for each. [own]"),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="[TARGET:]KEY=VALUE",
-            help="Add a setting of all brokers, or of a broker or a group, to those of the last start; repeatable.",
-        ),
-    ] = None,
-    unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="[TARGET:]KEY", help="Remove such a setting; repeatable.")
-    ] = None,
-    control: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve the control API over HTTP; port 0: any (docs/control-api.md)."),
-    ] = None,
+    name: str,
+    groups: int | None,
+    slaves: int | None,
+    mode: str | None,
+    replicas: int | None,
+    nameservers: int | None,
+    role: str | None,
+    flush: str | None,
+    profile: str | None,
+    rate: float | None,
+    settings: tuple[str, ...],
+    unset: tuple[str, ...],
+    control: str | None,
     *,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
-    as_json: AsJson = False,
+    single_address: bool | None,
+    detach: bool,
+    plain: bool,
+    as_json: bool,
 ) -> None:
     """Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`).
 
@@ -107,8 +116,8 @@ def up(
     spec = build_spec(
         directory,
         {key: value for key, value in given.items() if value is not None},
-        dict(map(parse_setting, settings or [])),
-        unset or [],
+        dict(map(parse_setting, settings)),
+        unset,
     )
     if settings:
         _try(spec)
@@ -144,11 +153,10 @@ def _show_up(document: Document) -> None:
     console.print(render_up(document))
 
 
-def down(
-    name: Name = DEFAULT_NAME,
-    *,
-    purge: Annotated[bool, typer.Option("--purge", help="Also delete its stores, logs and addresses.")] = False,
-) -> None:
+@click.command()
+@name_option
+@click.option("--purge", is_flag=True, help="Also delete its stores, logs and addresses.")
+def down(name: str, *, purge: bool) -> None:
     """Stop a cluster in order. Its data stay for the next `up`, unless purged."""
     directory = directory_of(name)
     if directory.is_up():

@@ -3,26 +3,24 @@
 import signal
 import sys
 from collections.abc import AsyncIterator
-from typing import Annotated
 
+import click
 import trio
-import typer
 
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OthersCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.tables import render_status
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, Name, command, console, directory_of, live_console
+from rmqlab.cluster.cli.terms import command, console, directory_of, live_console, name_option
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.status import Document
 
 
-def watch(
-    name: Name = DEFAULT_NAME,
-    *,
-    plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
-) -> None:
+@click.command()
+@name_option
+@click.option("--plain", is_flag=True, help="Events line by line, even in a terminal.")
+def watch(name: str, *, plain: bool) -> None:
     """Show the live view of a running cluster until q or Ctrl-C; the cluster runs on.
 
     Without a terminal, print its status, and then a line for each event.

@@ -5,14 +5,23 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.live import Live
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
+from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.terms import (
+    console,
+    directory_of,
+    fail,
+    json_option,
+    misused,
+    name_option,
+    print_json,
+)
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
@@ -20,44 +29,71 @@ from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.verdict.outcomes import STORED
 
-Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic; made by the first send.")]
-AccessKey = Annotated[
-    str, typer.Option(envvar="RMQLAB_ACCESS_KEY", help="Sign with this account, where the cluster has access control.")
-]
-SecretKey = Annotated[
-    str, typer.Option(envvar="RMQLAB_SECRET_KEY", help="Its secret; others on this machine may see an option's value.")
-]
+topic_option = click.option("--topic", "-t", default="rmqlab", help="The topic; made by the first send.")
+access_key_option = click.option(
+    "--access-key",
+    default="",
+    show_default=False,
+    envvar="RMQLAB_ACCESS_KEY",
+    show_envvar=True,
+    help="Sign with this account, where the cluster has access control.",
+)
+secret_key_option = click.option(
+    "--secret-key",
+    default="",
+    show_default=False,
+    envvar="RMQLAB_SECRET_KEY",
+    show_envvar=True,
+    help="Its secret; others on this machine may see an option's value.",
+)
 
-Every = Annotated[bool, typer.Option("--all", "-a", help="Print each message, not only what went wrong.")]
+every_option = click.option("every", "--all", "-a", is_flag=True, help="Print each message, not only what went wrong.")
 
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
 
 
+@click.command()
+@name_option
+@topic_option
+@click.option("--group", default="rmqlab-producer", help="Producer group.")
+@click.option("--rate-per-second", "-r", type=NumberRange(min=0), default=10.0, help="0: no limit.")
+@click.option("--count", "-c", type=click.IntRange(min=0), default=0, help="0: until Ctrl-C.")
+@click.option("--size", type=click.IntRange(min=0), default=128, help="Bytes of each body.")
+@click.option("--size-spread", type=click.IntRange(min=0), default=0, help="Bodies have up to this many bytes more.")
+@click.option("--senders", type=click.IntRange(min=1), default=16, help="Sends that may be under way.")
+@click.option("--timeout", type=NumberRange(min=0.001), default=3.0, help="Seconds for a send with its retries.")
+@click.option("--retries", type=click.IntRange(min=0), default=2, help="Attempts after the first.")
+@click.option("--tags", default="", show_default=False, help="Tag of each message.")
+@click.option(
+    "--min-copies",
+    type=click.IntRange(min=0, max=MAX_MIN_COPIES),
+    default=0,
+    help="Logs that must have each message, for brokers with obey_min_copies.",
+)
+@access_key_option
+@secret_key_option
+@every_option
+@json_option
 def produce(
-    name: Name = DEFAULT_NAME,
-    topic: Topic = "rmqlab",
-    group: Annotated[str, typer.Option(help="Producer group.")] = "rmqlab-producer",
-    rate_per_second: Annotated[float, typer.Option("--rate-per-second", "-r", min=0, help="0: no limit.")] = 10.0,
-    count: Annotated[int, typer.Option("--count", "-c", min=0, help="0: until Ctrl-C.")] = 0,
-    size: Annotated[int, typer.Option(min=0, help="Bytes of each body.")] = 128,
-    size_spread: Annotated[int, typer.Option(min=0, help="Bodies have up to this many bytes more.")] = 0,
-    senders: Annotated[int, typer.Option(min=1, help="Sends that may be under way.")] = 16,
-    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a send with its retries.")] = 3.0,
-    retries: Annotated[int, typer.Option(min=0, help="Attempts after the first.")] = 2,
-    tags: Annotated[str, typer.Option(help="Tag of each message.")] = "",
-    min_copies: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MAX_MIN_COPIES, help="Logs that must have each message, for brokers with obey_min_copies."
-        ),
-    ] = 0,
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
+    name: str,
+    topic: str,
+    group: str,
+    rate_per_second: float,
+    count: int,
+    size: int,
+    size_spread: int,
+    senders: int,
+    timeout: float,
+    retries: int,
+    tags: str,
+    min_copies: int,
+    access_key: str,
+    secret_key: str,
     *,
-    every: Every = False,
-    as_json: AsJson = False,
+    every: bool,
+    as_json: bool,
 ) -> None:
     """Send messages from a process of the cluster, and count their outcomes.
 
@@ -84,21 +120,37 @@ def produce(
     work(name, "rmqlab.cluster.workload.produce", config, every=every, as_json=as_json)
 
 
+@click.command()
+@name_option
+@topic_option
+@click.option("--group", "-g", default="rmqlab-consumer", help="Consumer group.")
+@click.option("--tags", default="*", help="A tag, several as `A || B`, or `*`.")
+@click.option("from_where", "--from", default="first", help="Where a new group begins: first or last.")
+@click.option(
+    "--count",
+    "-c",
+    type=click.IntRange(min=0),
+    default=0,
+    help="End at so many, and what has come with them; 0: at Ctrl-C.",
+)
+@click.option("takes", "--work", type=NumberRange(min=0), default=0.0, help="Seconds that each message takes.")
+@access_key_option
+@secret_key_option
+@every_option
+@json_option
 def consume(
-    name: Name = DEFAULT_NAME,
-    topic: Topic = "rmqlab",
-    group: Annotated[str, typer.Option("--group", "-g", help="Consumer group.")] = "rmqlab-consumer",
-    tags: Annotated[str, typer.Option(help="A tag, several as `A || B`, or `*`.")] = "*",
-    from_where: Annotated[str, typer.Option("--from", help="Where a new group begins: first or last.")] = "first",
-    count: Annotated[
-        int, typer.Option("--count", "-c", min=0, help="End at so many, and what has come with them; 0: at Ctrl-C.")
-    ] = 0,
-    takes: Annotated[float, typer.Option("--work", min=0, help="Seconds that each message takes.")] = 0.0,
-    access_key: AccessKey = "",
-    secret_key: SecretKey = "",
+    name: str,
+    topic: str,
+    group: str,
+    tags: str,
+    from_where: str,
+    count: int,
+    takes: float,
+    access_key: str,
+    secret_key: str,
     *,
-    every: Every = False,
-    as_json: AsJson = False,
+    every: bool,
+    as_json: bool,
 ) -> None:
     """Consume a topic in a process of the cluster, and count the deliveries.
 

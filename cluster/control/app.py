@@ -10,6 +10,7 @@ from rmqlab.cluster.actions.action import suits
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.control.access import ControlAccess
+from rmqlab.cluster.control.account import account_of
 from rmqlab.cluster.control.endpoint import OPENAPI_PATH, Arguments, Endpoint, find_endpoint
 from rmqlab.cluster.control.endpoints import ENDPOINTS
 from rmqlab.cluster.control.inputs import parse_body, parse_query
@@ -30,6 +31,7 @@ from rmqlab.cluster.control.messages import (
 from rmqlab.cluster.control.openapi import openapi_document
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, UnknownNameError
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
@@ -38,6 +40,8 @@ from rmqlab.faults import FaultError
 from rmqlab.runtime.bounds import cut_text
 
 _LONGEST_ERROR = 10_000
+_NAMING = ("target", "condition", "group", "nameserver")
+"""Fields whose value can be the name of a node or group that the cluster does not have."""
 
 
 @attrs.frozen
@@ -46,7 +50,7 @@ class Admitted:
 
     endpoint: Endpoint
     arguments: Arguments
-    """Those of path and query."""
+    """Those of path, query and account."""
 
 
 @attrs.define(eq=False)
@@ -76,7 +80,8 @@ class ControlApp:
         endpoint, arguments = find_endpoint(self.endpoints, head.method, path)
         if endpoint.body is not None and not _is_json(head.header("content-type")):
             reject(415, "wrong_content_type", f"expected the header Content-Type: {JSON_TYPE}")
-        return Admitted(endpoint, {**parse_query(query, endpoint.query), **arguments})
+        account = {"account": account_of(head)} if endpoint.takes_account else {}
+        return Admitted(endpoint, {**parse_query(query, endpoint.query), **arguments, **account})
 
     async def respond(self, admitted: Admitted, body: bytes) -> Reply:
         """Return the reply to a request. Never raises but by cancellation."""
@@ -109,10 +114,12 @@ class ControlApp:
             case Rejected():
                 return exc.response
             case UnknownTargetError():
-                field = next((name for name in ("target", "condition") if name in arguments), None)
+                field = next((name for name in _NAMING if name in arguments), None)
                 return error_response(404, "unknown_target", text, field=field)
             case UnknownConditionError():
                 return error_response(422, "unknown_condition", text, field="condition")
+            case BadSettingsError():
+                return error_response(422, "invalid_value", text, field="settings")
             case FaultError() | InvalidOperationError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():

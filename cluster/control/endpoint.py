@@ -33,6 +33,8 @@ class Endpoint:
     body: Input | None = None
     returns: Any
     """The type of the document, or of an item of the stream."""
+    takes_account: bool = False
+    """True if brokers with access control reject it without an account."""
     failures: tuple[int, ...] = ()
     """Statuses beside those that every endpoint has."""
     is_stream: bool = False

@@ -11,7 +11,7 @@ import trio
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.control import inputs, outputs
-from rmqlab.cluster.control.endpoint import Arguments, Endpoint
+from rmqlab.cluster.control.endpoint import Arguments, Call, Endpoint
 from rmqlab.cluster.control.inputs import FaultValues, Fields
 from rmqlab.cluster.control.judging import judge
 from rmqlab.cluster.control.messages import SendItem, reject
@@ -20,6 +20,7 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.operate import groups, offsets, topics
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.supervisor.commandserver import HANDLERS
+from rmqlab.runtime.settings import snake
 
 _JUDGES = trio.CapacityLimiter(1)
 """Judgements at the same time: each reads all journals and stores."""
@@ -31,11 +32,18 @@ def _of_action(action: NodeAction[Any]) -> Endpoint:
         method="POST",
         path=f"/v1/actions/{action.name}",
         summary=action.help,
-        call=HANDLERS[action.name],
-        body=Fields(inputs.Target),
+        call=_acting(action.name),
+        body=Fields(inputs.TargetWithSettings if action.takes_settings else inputs.Target),
         returns=getattr(outputs, action.report.returns),
         failures=(409, 502),
     )
+
+
+def _acting(name: str) -> Call:
+    async def act(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
+        return await HANDLERS[name](cluster, _spelled(arguments), send)
+
+    return act
 
 
 async def _apply(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
@@ -54,6 +62,19 @@ async def _heal_all(cluster: Cluster, _arguments: Arguments, send: SendItem) -> 
     return await HANDLERS["heal"](cluster, {"ids": ["all"]}, send)
 
 
+def _adding(kind: str) -> Call:
+    async def add(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
+        name = arguments["nameserver" if kind == "nameserver" else "group"]
+        return await HANDLERS["add"](cluster, {**_spelled(arguments), "kind": kind, "of": name}, send)
+
+    return add
+
+
+def _spelled(arguments: Arguments) -> Arguments:
+    """Return arguments whose settings have our spelling: `slave_read_enable`."""
+    return {**arguments, "settings": {snake(key): value for key, value in arguments.get("settings", {}).items()}}
+
+
 async def _check(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
     async with _JUDGES:
         return await judge(cluster.supervisor.directory.path, arguments["metric"])
@@ -64,33 +85,36 @@ async def _topics(cluster: Cluster, arguments: Arguments, _send: SendItem) -> An
         found = await topics.list_topics(operator)
         return found if arguments["all"] else found.of_applications()
 
-    return await read(cluster.namesrv_addr, operation)
+    return await read(cluster, arguments["account"], operation)
 
 
 async def _route(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await read(cluster.namesrv_addr, lambda operator: topics.topic_route(operator, arguments["topic"]))
+    return await read(cluster, arguments["account"], lambda operator: topics.topic_route(operator, arguments["topic"]))
 
 
 async def _groups(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
     async def operation(operator: Operator) -> list[groups.Group]:
         return [one for one in await groups.list_groups(operator) if arguments["all"] or not one.is_system]
 
-    return await read(cluster.namesrv_addr, operation)
+    return await read(cluster, arguments["account"], operation)
 
 
-async def _all_lags(cluster: Cluster, _arguments: Arguments, _send: SendItem) -> Any:
-    return await read(cluster.namesrv_addr, groups.all_lags)
+async def _all_lags(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
+    return await read(cluster, arguments["account"], groups.all_lags)
 
 
 async def _lag(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
     async def operation(operator: Operator) -> list[groups.GroupLag]:
-        return [await groups.group_lag(operator, **arguments)]
+        return [await groups.group_lag(operator, arguments["group"], arguments["topic"])]
 
-    return await read(cluster.namesrv_addr, operation)
+    return await read(cluster, arguments["account"], operation)
 
 
 async def _offsets(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await read(cluster.namesrv_addr, lambda operator: offsets.show_offsets(operator, **arguments))
+    async def operation(operator: Operator) -> offsets.GroupOffsets:
+        return await offsets.show_offsets(operator, arguments["group"], arguments["topic"])
+
+    return await read(cluster, arguments["account"], operation)
 
 
 ENDPOINTS: Sequence[Endpoint] = (
@@ -123,6 +147,46 @@ ENDPOINTS: Sequence[Endpoint] = (
         is_stream=True,
     ),
     *map(_of_action, ACTIONS.values()),
+    Endpoint(
+        name="add_group",
+        method="POST",
+        path="/v1/add/group",
+        summary="Add a master and its slaves: `rmqlab add group`.",
+        call=_adding("group"),
+        body=Fields(inputs.NewGroup),
+        returns=outputs.Nodes,
+        failures=(409, 502),
+    ),
+    Endpoint(
+        name="add_slave",
+        method="POST",
+        path="/v1/add/slave",
+        summary="Add a slave to a group: `rmqlab add slave`.",
+        call=_adding("slave"),
+        body=Fields(inputs.NewSlave),
+        returns=outputs.Nodes,
+        failures=(409, 502),
+    ),
+    Endpoint(
+        name="add_nameserver",
+        method="POST",
+        path="/v1/add/nameserver",
+        summary="Add a nameserver, and give its address to the brokers: `rmqlab add nameserver`.",
+        call=_adding("nameserver"),
+        body=Fields(inputs.NewNameserver),
+        returns=outputs.Nodes,
+        failures=(409, 502),
+    ),
+    Endpoint(
+        name="remove",
+        method="POST",
+        path="/v1/remove",
+        summary="Stop nodes and take them out of the cluster; their data stay on disk: `rmqlab remove`.",
+        call=HANDLERS["remove"],
+        body=Fields(inputs.Target),
+        returns=list[outputs.RemovedNode],
+        failures=(409, 502),
+    ),
     Endpoint(
         name="faults",
         method="GET",
@@ -177,6 +241,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         call=_topics,
         query=Fields(inputs.Listing),
         returns=topics.Topics,
+        takes_account=True,
         failures=(502,),
     ),
     Endpoint(
@@ -186,6 +251,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         summary="Which brokers serve a topic: `rmqlab topics route`.",
         call=_route,
         returns=list[topics.RouteAt],
+        takes_account=True,
         failures=(502,),
     ),
     Endpoint(
@@ -196,6 +262,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         call=_groups,
         query=Fields(inputs.Listing),
         returns=list[groups.Group],
+        takes_account=True,
         failures=(502,),
     ),
     Endpoint(
@@ -205,6 +272,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         summary="How far all consumer groups are behind: `rmqlab groups lag`.",
         call=_all_lags,
         returns=list[groups.GroupLag],
+        takes_account=True,
         failures=(502,),
     ),
     Endpoint(
@@ -215,6 +283,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         call=_lag,
         query=Fields(inputs.Lag),
         returns=list[groups.GroupLag],
+        takes_account=True,
         failures=(502,),
     ),
     Endpoint(
@@ -225,6 +294,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         call=_offsets,
         query=Fields(inputs.Offsets),
         returns=offsets.GroupOffsets,
+        takes_account=True,
         failures=(502,),
     ),
 )

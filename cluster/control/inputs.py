@@ -152,6 +152,42 @@ class Target(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ]
 
 
+_Settings = Annotated[
+    dict[_Name, str | bool | int | float],
+    msgspec.Meta(
+        max_length=_MOST_FIELDS,
+        description="Settings of brokers, as `--set` has them; brokers check them.",
+        examples=[{"slaveReadEnable": True}],
+    ),
+]
+
+
+class TargetWithSettings(Target, kw_only=True, forbid_unknown_fields=True):
+    """The processes to start, and settings that they have from now on."""
+
+    settings: _Settings = {}
+
+
+class NewGroup(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A group to add."""
+
+    group: Annotated[str, msgspec.Meta(max_length=255, description="A removed group; a new one if empty.")] = ""
+    settings: _Settings = {}
+
+
+class NewSlave(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A slave to add."""
+
+    group: Annotated[_Name, msgspec.Meta(description="Its group, or a removed slave.", examples=["broker-a"])]
+    settings: _Settings = {}
+
+
+class NewNameserver(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A nameserver to add."""
+
+    nameserver: Annotated[str, msgspec.Meta(max_length=255, description="A removed one; a new one if empty.")] = ""
+
+
 class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A condition to wait for."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rmqlab.cluster.control import outputs
+from rmqlab.cluster.control.account import ACCOUNT_HEADER, ACCOUNT_SCHEMA
 from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.endpoints import ENDPOINTS, PATHS
 from rmqlab.cluster.control.inputs import GROUP_SCHEMA, TOPIC_SCHEMA, Input
@@ -71,7 +72,11 @@ def _operation(endpoint: Endpoint, returned: Schema) -> Schema:
     operation: Schema = {"operationId": endpoint.name, "summary": summary}
     if more.strip():
         operation["description"] = " ".join(more.split())
-    if parameters := [*_path_parameters(endpoint.path), *_query_parameters(endpoint.query)]:
+    if parameters := [
+        *_path_parameters(endpoint.path),
+        *_query_parameters(endpoint.query),
+        *_account_parameter(endpoint),
+    ]:
         operation["parameters"] = parameters
     if endpoint.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON_TYPE: {"schema": endpoint.body.schema()}}}
@@ -102,6 +107,13 @@ def _path_parameters(path: str) -> Sequence[Schema]:
         {"name": name, "in": "path", "required": True, "schema": schemas.get(name, any_text)}
         for name in re.findall(r"{(\w+)}", path)
     ]
+
+
+def _account_parameter(endpoint: Endpoint) -> Sequence[Schema]:
+    if not endpoint.takes_account:
+        return ()
+    text = "ACCESS_KEY:SECRET_KEY of an account, where the cluster has access control."
+    return [{"name": ACCOUNT_HEADER, "in": "header", "required": False, "schema": ACCOUNT_SCHEMA, "description": text}]
 
 
 def _query_parameters(query: Input | None) -> Sequence[Schema]:

@@ -32,6 +32,13 @@ class Node(msgspec.Struct):
 Nodes = list[Node]
 
 
+class RemovedNode(msgspec.Struct):
+    """A node that was taken out of the cluster."""
+
+    name: str
+    data_dir: str
+
+
 class Fault(msgspec.Struct):
     """A fault in force, with its values."""
 

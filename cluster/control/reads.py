@@ -5,6 +5,8 @@ from typing import Any
 
 import trio
 
+from rmqlab.cluster.control.account import Account
+from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.operate.errors import OperationError
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Connection, Operator, open_operator
@@ -14,12 +16,14 @@ READ_SECONDS = 30.0
 """Real seconds for a whole operation. Each of its requests has the limit of the command line."""
 
 
-async def read(namesrv_addr: str, operation: Callable[[Operator], Awaitable[Any]]) -> Any:
+async def read(cluster: Cluster, account: Account, operation: Callable[[Operator], Awaitable[Any]]) -> Any:
     """Return the document of an operation, as its command prints it with `--json`.
 
     OperationError if it has no result in time.
     """
-    connection = Connection(namesrv_addr=namesrv_addr)
+    connection = Connection(
+        namesrv_addr=cluster.namesrv_addr, access_key=account.access_key, secret_key=account.secret_key
+    )
     try:
         with trio.fail_after(real_seconds(READ_SECONDS)):
             async with open_operator(connection) as operator:

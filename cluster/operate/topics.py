@@ -14,7 +14,14 @@ import msgspec
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
-from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Operator, Scope
+from rmqlab.cluster.operate.ordering import (
+    NAMESPACE,
+    change_order_config,
+    order_config,
+    order_config_text,
+    order_configs,
+)
+from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Masters, Operator, Scope
 from rmqlab.cluster.operate.values import MAX_QUEUES, parse_number, parse_permission, topic_name
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicStatsTable
@@ -36,6 +43,7 @@ class TopicChange:
     read_queues: int | None = None
     write_queues: int | None = None
     permission: int | None = None
+    order: bool | None = None
 
     @classmethod
     def of(
@@ -46,6 +54,7 @@ class TopicChange:
         read_queues: str | int | None = None,
         write_queues: str | int | None = None,
         permission: str | int | None = None,
+        order: bool | None = None,
     ) -> "TopicChange":
         """Return a change of parsed values. `queues` sets both numbers of queues."""
         if queues is not None and (read_queues is not None or write_queues is not None):
@@ -56,11 +65,12 @@ class TopicChange:
             read_queues=None if read is None else parse_number(read, "number of read queues", 1, MAX_QUEUES),
             write_queues=None if write is None else parse_number(write, "number of write queues", 1, MAX_QUEUES),
             permission=None if permission is None else parse_permission(permission),
+            order=order,
         )
 
     @property
     def is_empty(self) -> bool:
-        return self.read_queues is None and self.write_queues is None and self.permission is None
+        return all(one is None for one in (self.read_queues, self.write_queues, self.permission, self.order))
 
     def applied(self, before: TopicConfig) -> TopicConfig:
         """Return a configuration with this change."""
@@ -80,6 +90,7 @@ class TopicAt:
     read_queues: int
     write_queues: int
     permission: int
+    order: bool
 
 
 @attrs.frozen(kw_only=True)
@@ -89,6 +100,8 @@ class Topic:
     topic: str
     is_system: bool
     """Made by RocketMQ itself."""
+    order_config: str | None
+    """Queues of an order topic, as the name server has them: `broker-a:8;broker-b:8`."""
     brokers: tuple[TopicAt, ...]
 
 
@@ -112,6 +125,8 @@ class ChangedTopic:
     """A topic that was created or updated, as the brokers have it now."""
 
     topic: str
+    order_config: str | None
+    """As the name servers have it now."""
     brokers: tuple[TopicAt, ...]
     without_master: tuple[str, ...]
     """Broker names that were left out, because they have no master now."""
@@ -159,6 +174,7 @@ class QueueBounds:
 async def list_topics(operator: Operator) -> Topics:
     """Return all topics that the name server or a broker lists."""
     names = set(await operator.admin.topics())
+    order = await order_configs(operator)
     places: dict[str, list[TopicAt]] = {name: [] for name in names}
     unreachable: dict[str, str] = {}
     system: set[str] = set()
@@ -175,7 +191,12 @@ async def list_topics(operator: Operator) -> Topics:
             places.setdefault(topic, []).append(_topic_at(broker, config))
     return Topics(
         topics=tuple(
-            Topic(topic=name, is_system=name in system or is_system_topic(name), brokers=tuple(places[name]))
+            Topic(
+                topic=name,
+                is_system=name in system or is_system_topic(name),
+                order_config=order.get(name),
+                brokers=tuple(places[name]),
+            )
             for name in sorted(places)
         ),
         unreachable=unreachable,
@@ -194,8 +215,7 @@ async def create_topic(operator: Operator, change: TopicChange, scope: Scope = E
     fresh = TopicConfig(
         topic_name=change.topic, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES, perm=6
     )
-    made = [await _put(operator, one, change.applied(fresh)) for one in masters.found]
-    return ChangedTopic(topic=change.topic, brokers=tuple(made), without_master=tuple(masters.without))
+    return await _put_all(operator, change, masters, {one: change.applied(fresh) for one in masters.found})
 
 
 async def update_topic(operator: Operator, change: TopicChange, scope: Scope = EVERYWHERE) -> ChangedTopic:
@@ -205,7 +225,7 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
     """
     if change.is_empty:
         raise InvalidOperationError(
-            f"nothing to change at topic {change.topic}: give a number of queues or a permission"
+            f"nothing to change at topic {change.topic}: give a number of queues, a permission or order"
         )
     masters = await operator.masters(scope)
     tables = {one.address: await _configs(operator, one) for one in masters.found}
@@ -215,8 +235,8 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
     if scope.brokers and len(having) < len(masters.found):
         lacking = ", ".join(one.broker for one in masters.found if one not in having)
         raise OperationError(f"topic {change.topic} does not exist at {lacking}: create it there")
-    changed = [await _put(operator, one, change.applied(tables[one.address][change.topic])) for one in having]
-    return ChangedTopic(topic=change.topic, brokers=tuple(changed), without_master=tuple(masters.without))
+    configs = {one: change.applied(tables[one.address][change.topic]) for one in having}
+    return await _put_all(operator, change, masters, configs)
 
 
 async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
@@ -235,6 +255,8 @@ async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
     for one in having:
         await operator.admin.delete_topic_at(one.address, topic)
     name_servers = await operator.admin.delete_topic_route(topic)
+    if await order_config(operator, topic) is not None:
+        await operator.admin.delete_kv(NAMESPACE, topic)
     return DeletedTopic(
         topic=topic,
         brokers=tuple(one.broker for one in having),
@@ -318,6 +340,28 @@ async def _configs(operator: Operator, broker: BrokerAt) -> dict[str, TopicConfi
     return (await operator.admin.topic_configs(broker.address)).topic_config_table
 
 
+async def _put_all(
+    operator: Operator, change: TopicChange, masters: Masters, configs: Mapping[BrokerAt, TopicConfig]
+) -> ChangedTopic:
+    """Write the configurations of a topic.
+
+    The name servers get the queues of an order topic first: with each registration, brokers learn from them which
+    topics are order topics. mqadmin writes them last, so a registration in between undoes `order` for 30 s.
+    """
+    queues = {at.broker: config.write_queue_nums for at, config in configs.items()}
+    ordered = await change_order_config(operator, change.topic, queues, order=change.order)
+    made = [
+        await _put(operator, at, msgspec.structs.replace(config, order=at.broker in ordered))
+        for at, config in configs.items()
+    ]
+    return ChangedTopic(
+        topic=change.topic,
+        order_config=order_config_text(ordered) or None,
+        brokers=tuple(made),
+        without_master=tuple(masters.without),
+    )
+
+
 async def _put(operator: Operator, broker: BrokerAt, config: TopicConfig) -> TopicAt:
     await operator.admin.create_topic(broker.address, config)
     return _topic_at(broker.broker, config)
@@ -329,6 +373,7 @@ def _topic_at(broker: str, config: TopicConfig) -> TopicAt:
         read_queues=config.read_queue_nums,
         write_queues=config.write_queue_nums,
         permission=config.perm,
+        order=config.order,
     )
 
 

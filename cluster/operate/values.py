@@ -5,6 +5,7 @@ Each function returns the value, or raises InvalidOperationError.
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 
 import attrs
 
@@ -134,7 +135,7 @@ def queue_text(queue: MessageQueue) -> str:
     return f"{queue.topic}@{queue.broker_name}:{queue.queue_id}"
 
 
-def parse_settings(pairs: list[str]) -> dict[str, str]:
+def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
     """Parse `key=value` texts."""
     changes: dict[str, str] = {}
     for pair in pairs:

@@ -2,7 +2,7 @@
 
 The operations are those of `rmqlab.cluster.operate`.
 
-create-topic = TOPIC or {topic, queues, read_queues, write_queues, permission, brokers}
+create-topic = TOPIC or {topic, queues, read_queues, write_queues, permission, order, brokers}
 update-topic = {topic, ...}                      the same keys
 delete-topic = TOPIC
 update-group = {group, broker_id, when_slow, retries, retry_queues, consume, broadcast, from_min, notify, brokers}
@@ -92,15 +92,18 @@ def _create_topic(value: Any) -> Operation:
 def _update_topic(value: Any) -> Operation:
     change, scope = _topic_change(value)
     if change.is_empty:
-        raise InvalidOperationError("nothing to change: expected queues, read_queues, write_queues or permission")
+        raise InvalidOperationError(
+            "nothing to change: expected queues, read_queues, write_queues, permission or order"
+        )
     values = {"change": change, "scope": scope}
     return Operation(text=_text(value), values=values, needs_topic=change.topic, brokers=scope.brokers)
 
 
 def _topic_change(value: Any) -> tuple[topics.TopicChange, Scope]:
-    keys = ("topic", "queues", "read_queues", "write_queues", "permission", "brokers")
+    keys = ("topic", "queues", "read_queues", "write_queues", "permission", "order", "brokers")
     table = _table(value, keys, 'such as {topic = "orders", queues = 4}')
     scope = Scope(brokers=_names(table.pop("brokers", []), "brokers"))
+    _check_flag(table, "order")
     topic = _required(table, "topic")
     return topics.TopicChange.of(topic, **table), scope
 

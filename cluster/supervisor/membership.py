@@ -74,8 +74,8 @@ def removal(target: str, nodes: Sequence[Node]) -> list[Node]:
     found = find_targets(target, nodes)
     group = [node for node in nodes if node.group == target]
     if len(group) > 1:
-        master = f" {target}:master for its master alone, or" if any(node.is_master for node in group) else ""
-        raise WrongStateError(f"{target} is a group of {len(group)} nodes: say{master} {target}:* for all of them")
+        master = f"{target}:master (its master), or " if any(node.is_master for node in group) else ""
+        raise WrongStateError(f"{target} has {len(group)} nodes; expected {master}{target}:* (all of them)")
     names = {node.name for node in found}
     for node in found:
         if node.kind is NodeKind.WORKLOAD:

@@ -29,6 +29,7 @@ from rmqlab.remoting.headers.nameserver import (
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
     GetTopicsByClusterRequestHeader,
     PutKVConfigRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
@@ -182,6 +183,15 @@ class Admin:
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         response = await self._client.ask_name_server(RequestCode.GET_KV_CONFIG, header)
         return response.header(GetKVConfigResponseHeader).value
+
+    async def kv_list(self, namespace: str) -> dict[str, str]:
+        """Read all values of a namespace from the name server in use.
+
+        BrokerError with code 22 for a missing namespace.
+        """
+        header = GetKVListByNamespaceRequestHeader(namespace=namespace)
+        response = await self._client.ask_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+        return KVTable.decode(response.body).table
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a value at every name server."""

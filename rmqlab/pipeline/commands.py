@@ -10,10 +10,10 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
-import typer
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -30,14 +30,13 @@ from rmqlab.runtime.printable import printable
 if TYPE_CHECKING:
     from rmqlab.pipeline.audit.audit import Summary
 
-RunName = Annotated[
-    str,
-    typer.Argument(
-        metavar="[CLUSTER|SCENARIO|DIRECTORY]",
-        help="A cluster's name, a scenario's (its newest run is meant), or a run's directory.",
-    ),
-]
 DEFAULT_NAME = "default"
+run_name_argument = click.argument(
+    "run",
+    metavar="[CLUSTER|SCENARIO|DIRECTORY]",
+    default=DEFAULT_NAME,
+    help="A cluster's name, a scenario's (its newest run is meant), or a run's directory. [default]",
+)
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
 console = Console(highlight=False, markup=False, emoji=False)
@@ -55,25 +54,32 @@ class SparkChoice:
     ship: bool
 
 
+@click.command()
+@run_name_argument
+@click.option("--master", default=LOCAL, help="Where Spark runs: local[*], spark://host:port, ...")
+@click.option("--memory", help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
+@click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A Spark setting, over ours; repeatable.")
+@click.option(
+    "--py-files",
+    default="",
+    show_default=False,
+    help="Modules and archives for the executors' import path, separated by commas.",
+)
+@click.option("--ship", is_flag=True, help="Send rmqlab to workers that lack it; they need pyspark, pyarrow and numpy.")
+@click.option("with_report", "--report", is_flag=True, help="Make the page report.html, too.")
+@click.option("every", "--all", "-a", is_flag=True, help="Each single queue, too.")
+@click.option("as_json", "--json", is_flag=True, help="Print JSON for programs.")
 def audit(
-    run: RunName = DEFAULT_NAME,
-    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, ...")] = LOCAL,
-    memory: Annotated[
-        str | None, typer.Option(help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting, over ours; repeatable.")
-    ] = None,
-    py_files: Annotated[
-        str, typer.Option(help="Modules and archives for the executors' import path, separated by commas.")
-    ] = "",
+    run: str,
+    master: str,
+    memory: str | None,
+    conf: tuple[str, ...],
+    py_files: str,
     *,
-    ship: Annotated[
-        bool, typer.Option("--ship", help="Send rmqlab to workers that lack it; they need pyspark, pyarrow and numpy.")
-    ] = False,
-    with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    ship: bool,
+    with_report: bool,
+    every: bool,
+    as_json: bool,
 ) -> None:
     """Judge a run again on Spark, at any size: sent messages against all stores.
 
@@ -84,7 +90,7 @@ def audit(
     spark = SparkChoice(
         master=master,
         memory=memory,
-        settings=_settings(conf or []),
+        settings=_settings(conf),
         py_files=tuple(part.strip() for part in py_files.split(",") if part.strip()),
         ship=ship,
     )
@@ -98,7 +104,7 @@ def audit(
         console.print(f"Tables: {summary.tables}", soft_wrap=True)
         if page is not None:
             console.print(f"Report: {page}", soft_wrap=True)
-    raise typer.Exit(status)
+    raise click.exceptions.Exit(status)
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
@@ -152,12 +158,12 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         _fail(f"{exc.filename or directory}: {exc.strerror}")
 
 
-def report(
-    run: RunName = DEFAULT_NAME,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write; report.html in the run's directory if not given.")
-    ] = None,
-) -> None:
+@click.command()
+@run_name_argument
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Where to write; report.html in the run's directory if not given."
+)
+def report(run: str, out: Path | None) -> None:
     """Make one self-contained page of an audited run: verdict, timelines, evidence.
 
     The page also has plots. Run `rmqlab audit` first.
@@ -212,4 +218,4 @@ def _last_line(text: str) -> str:
 
 def _fail(text: str) -> NoReturn:
     print(f"rmqlab: {text}", file=sys.stderr)
-    raise typer.Exit(1)
+    raise click.exceptions.Exit(1)

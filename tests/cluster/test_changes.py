@@ -201,7 +201,7 @@ def test_a_scenario_changes_the_cluster(tmp_path: pathlib.Path) -> None:
     [
         ('add = "slave broker-a"', 'add = "slave broker-q"', "unknown name 'broker-q', did you mean broker-b?"),
         ('add = "slave broker-a"', 'add = "slav broker-a"', "did you mean slave?"),
-        ('remove = "broker-b:*"', 'remove = "broker-b"', "broker-b is a group of 2 nodes"),
+        ('remove = "broker-b:*"', 'remove = "broker-b"', "broker-b has 2 nodes"),
         ('remove = "broker-b:*"', 'remove = "namesrv-1"', "namesrv-1 is the last nameserver"),
         ('target = "broker-a-s2"', 'target = "broker-a-s3"', "did you mean broker-a-s"),
         ("sync_flush_timeout = 3000", "broker_name = 3", "broker setting broker_name: each node has its own"),

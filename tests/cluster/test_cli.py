@@ -14,7 +14,7 @@ from typing import Any
 
 import attrs
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.store.messagestore import MessageStore

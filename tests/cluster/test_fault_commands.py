@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.client.broker_api import PullStatus
 from rmqlab.client.config import ClientConfig

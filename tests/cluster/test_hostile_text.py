@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
-from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.view import render_evidence, render_findings

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import attrs
 import pytest
-import typer
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.cli.fault_options import family_command
 from rmqlab.cluster.faults.active_faults import ActiveFaults
@@ -93,8 +92,7 @@ def test_the_command_line_has_its_options() -> None:
         assert not as_json
         applied.append({key: value for key, value in values.items() if value})
 
-    app = typer.Typer(rich_markup_mode=None)
-    app.command()(family_command(TABLE.families["link"], apply))
+    app = family_command(TABLE.families["link"], apply)
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
     assert "garble: Bytes of one value arrive as another." in shown
     assert "full-table | garble" in shown
@@ -105,10 +103,9 @@ def test_the_command_line_has_its_options() -> None:
 
 def test_an_option_that_two_kinds_have_is_explained_for_both() -> None:
     table = FaultTable((*FAULTS.kinds, Stall))
-    app = typer.Typer(rich_markup_mode=None)
-    app.command()(family_command(table.families["link"], lambda *_values, **_more: None))
+    app = family_command(table.families["link"], lambda *_values, **_more: None)
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "--millis <float> latency: So much later. In ms. stall: Length of the stall. In ms." in shown
+    assert "--millis NUMBER latency: So much later. In ms. stall: Length of the stall. In ms." in shown
 
 
 def test_the_documents_have_its_rows() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
@@ -70,13 +70,27 @@ def send(namesrv: str, topic: str, count: int) -> None:
     trio.run(run)
 
 
+def test_order_topics_are_those_of_mqadmin(ours: Run, theirs: Callable[..., str], real_shared: RealCluster) -> None:
+    """One that we make, and one that mqadmin makes."""
+    topic, broker = fresh("Op"), real_shared.broker_name
+    made = ours("topics", "create", topic, "--queues", "3", "--order")
+    assert (made["order_config"], made["brokers"][0]["order"]) == (f"{broker}:3", True)
+    theirs("updateTopic", "-c", real_shared.cluster_name, "-t", topic, "-r", "5", "-w", "5", "-o", "true")
+    (listed,) = (one for one in ours("topics", "list")["topics"] if one["topic"] == topic)
+    assert (listed["order_config"], listed["brokers"][0]["order"]) == (f"{broker}:5", True)
+    assert ours("topics", "update", topic, "--no-order")["order_config"] is None
+    ours("topics", "delete", topic)
+
+
 def test_topics_are_those_of_mqadmin(ours: Run, theirs: Callable[..., str], real_shared: RealCluster) -> None:
     topic, broker = fresh("Op"), real_shared.broker_name
     made = ours("topics", "create", topic, "--queues", "3", "--permission", "rw")
-    assert made["brokers"] == [{"broker": broker, "read_queues": 3, "write_queues": 3, "permission": 6}]
+    assert made["brokers"] == [{"broker": broker, "read_queues": 3, "write_queues": 3, "permission": 6, "order": False}]
     assert "exists already" in ours("topics", "create", topic)
     changed = ours("topics", "update", topic, "--write-queues", "2", "--permission", "r")
-    assert changed["brokers"] == [{"broker": broker, "read_queues": 3, "write_queues": 2, "permission": 4}]
+    assert changed["brokers"] == [
+        {"broker": broker, "read_queues": 3, "write_queues": 2, "permission": 4, "order": False}
+    ]
     route = route_of(theirs, topic)
     (queues,) = route["queueDatas"]
     assert (queues["readQueueNums"], queues["writeQueueNums"], queues["perm"]) == (3, 2, 4)

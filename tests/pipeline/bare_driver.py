@@ -12,8 +12,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 import rmqlab
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit import size
@@ -78,9 +76,9 @@ def audit(master: str, run: str) -> dict[str, Any]:
     """Return the document of an audit that leaves all reading and writing to workers."""
     size.SMALL_BYTES = size.MEDIUM_BYTES = 0
     printed = io.StringIO()
-    conf = [f"{key}={value}" for key, value in _SETTINGS.items()]
-    with contextlib.redirect_stdout(printed), contextlib.suppress(typer.Exit):
-        commands.audit(run, master=master, conf=conf, ship=True, as_json=True)
+    conf = [word for key, value in _SETTINGS.items() for word in ("--conf", f"{key}={value}")]
+    with contextlib.redirect_stdout(printed):
+        commands.audit.main([run, "--master", master, *conf, "--ship", "--json"], standalone_mode=False)
     content: dict[str, Any] = json.loads(printed.getvalue())
     return content
 

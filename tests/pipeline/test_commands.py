@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import click
 import pytest
-import typer
 
 from rmqlab.pipeline import commands
 from rmqlab.pipeline.audit.audit import _fit
@@ -24,7 +24,7 @@ def test_settings_are_pairs_of_which_the_last_of_a_key_wins() -> None:
 
 @pytest.mark.parametrize("pair", ["spark.executor.memory", "executor.memory=4g", "=4g"])
 def test_what_is_no_setting_of_sparks_is_refused(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(typer.Exit) as caught:
+    with pytest.raises(click.exceptions.Exit) as caught:
         commands._settings([pair])
     assert caught.value.exit_code == 1
     assert capsys.readouterr().err.startswith(f"rmqlab: --conf {pair}: expected KEY=VALUE with a key of Spark's")

@@ -1,20 +1,19 @@
 """config: get, set."""
 
-from typing import Annotated
+import click
 
-import typer
-
-from rmqlab.cluster.cli.operate.command import Lines, operation, operator_app
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, operation
 from rmqlab.cluster.cli.operate.rows import table_of
 from rmqlab.cluster.operate import settings
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_settings
 
-config_app = operator_app("Show and change settings of running brokers and name servers.")
+config_app = CommandGroup("config", help="Show and change settings of running brokers and name servers.")
 
-SettingsOf = Annotated[
-    str, typer.Argument(help="broker-a, broker-a:slave, broker-a-s, or namesrv.", metavar="BROKER|namesrv")
-]
+settings_of_argument = click.argument(
+    "target", metavar="BROKER|namesrv", help="broker-a, broker-a:slave, broker-a-s, or namesrv."
+)
 
 
 def _shown(result: list[settings.SettingsAt]) -> Lines:
@@ -27,23 +26,19 @@ def _changed(result: list[settings.ChangedSetting]) -> Lines:
 
 
 @config_app.command("get")
+@settings_of_argument
+@click.argument("keys", metavar="[KEY]...", nargs=-1, help="Only these keys.")
 @operation(_shown)
-async def get(
-    operator: Operator,
-    target: SettingsOf,
-    keys: Annotated[list[str] | None, typer.Argument(help="Only these keys.", metavar="[KEY]...")] = None,
-) -> list[settings.SettingsAt]:
+async def get(operator: Operator, target: str, keys: tuple[str, ...]) -> list[settings.SettingsAt]:
     """Show settings by RocketMQ's names."""
     return await settings.get_settings(operator, target, keys or ())
 
 
 @config_app.command("set")
+@settings_of_argument
+@click.argument("changes", metavar="KEY=VALUE...", nargs=-1, required=True, help="Such as slaveReadEnable=true.")
 @operation(_changed)
-async def set_config(
-    operator: Operator,
-    target: SettingsOf,
-    changes: Annotated[list[str], typer.Argument(help="Such as slaveReadEnable=true.", metavar="KEY=VALUE...")],
-) -> list[settings.ChangedSetting]:
+async def set_config(operator: Operator, target: str, changes: tuple[str, ...]) -> list[settings.ChangedSetting]:
     """Change settings at once, and in the server's settings file.
 
     `rmqlab up` writes the files of its cluster anew: what must last is set with `up --set`.

@@ -1,12 +1,12 @@
 """groups: list, create, update, delete, lag."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-import typer
+import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.operate.command import Brokers, Cluster, Lines, operation, operator_app
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, brokers_option, cluster_option, operation
 from rmqlab.cluster.cli.operate.rows import table_of, time_text, without_master_lines
 from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.errors import InvalidOperationError
@@ -14,28 +14,11 @@ from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.runtime.printable import printable
 
-groups_app = operator_app("List, create, update and delete consumer groups, and show how far they are behind.")
+groups_app = CommandGroup(
+    "groups", help="List, create, update and delete consumer groups, and show how far they are behind."
+)
 
-GroupName = Annotated[str, typer.Argument(help="Name of the consumer group.")]
-BrokerId = Annotated[
-    str | None, typer.Option("--broker-id", "-i", help="Broker id that members pull from: 0 is the master.")
-]
-WhenSlow = Annotated[
-    str | None,
-    typer.Option(
-        "--when-slow", "-w", help="Broker id that members pull from when far behind (whichBrokerWhenConsumeSlowly)."
-    ),
-]
-Retries = Annotated[str | None, typer.Option("--retries", "-r", help="Redeliveries before a message is a dead letter.")]
-RetryQueues = Annotated[str | None, typer.Option("--retry-queues", help="Queues of the retry topic.")]
-Consume = Annotated[bool | None, typer.Option("--consume/--no-consume", help="Members may pull.")]
-Broadcast = Annotated[bool | None, typer.Option("--broadcast/--no-broadcast", help="Members may pull in broadcasting.")]
-FromMin = Annotated[
-    bool | None, typer.Option("--from-min/--no-from-min", help="New members may begin at the first offset.")
-]
-Notify = Annotated[
-    bool | None, typer.Option("--notify/--no-notify", help="Tell members at once when another joins or leaves.")
-]
+group_name_argument = click.argument("group", help="Name of the consumer group.")
 
 _COLUMNS = "GROUP|BROKER|CONSUME|>RETRIES|>BROKER ID|>WHEN SLOW"
 
@@ -89,33 +72,44 @@ def _lags(result: Lags) -> Lines:
 
 
 @groups_app.command("list")
+@click.option("everything", "--all", is_flag=True, help="Also those of RocketMQ itself.")
 @operation(_listed)
-async def list_groups(
-    operator: Operator,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those of RocketMQ itself.")] = False,
-) -> list[groups.Group]:
+async def list_groups(operator: Operator, *, everything: bool) -> list[groups.Group]:
     """List consumer groups, with their settings at each broker."""
     return [one for one in await groups.list_groups(operator) if everything or not one.is_system]
 
 
-def _changing(act: Callable[..., Awaitable[groups.ChangedGroup]], help_text: str) -> Callable[..., None]:
-    """Return the command of an operation that changes a group."""
+def _changing(act: Callable[..., Awaitable[groups.ChangedGroup]]) -> Callable[..., None]:
+    """Return the function of a command that changes a group."""
 
+    @group_name_argument
+    @click.option("--broker-id", "-i", help="Broker id that members pull from: 0 is the master.")
+    @click.option(
+        "--when-slow", "-w", help="Broker id that members pull from when far behind (whichBrokerWhenConsumeSlowly)."
+    )
+    @click.option("--retries", "-r", help="Redeliveries before a message is a dead letter.")
+    @click.option("--retry-queues", help="Queues of the retry topic.")
+    @cluster_option
+    @brokers_option
+    @click.option("--consume/--no-consume", default=None, help="Members may pull.")
+    @click.option("--broadcast/--no-broadcast", default=None, help="Members may pull in broadcasting.")
+    @click.option("--from-min/--no-from-min", default=None, help="New members may begin at the first offset.")
+    @click.option("--notify/--no-notify", default=None, help="Tell members at once when another joins or leaves.")
+    @operation(_changed)
     async def change(
         operator: Operator,
-        group: GroupName,
-        broker_id: BrokerId = None,
-        when_slow: WhenSlow = None,
-        retries: Retries = None,
-        retry_queues: RetryQueues = None,
-        cluster: Cluster = "",
-        brokers: Brokers = None,
+        group: str,
+        broker_id: str | None,
+        when_slow: str | None,
+        retries: str | None,
+        retry_queues: str | None,
+        cluster: str,
+        brokers: tuple[str, ...],
         *,
-        consume: Consume = None,
-        broadcast: Broadcast = None,
-        from_min: FromMin = None,
-        notify: Notify = None,
+        consume: bool | None,
+        broadcast: bool | None,
+        from_min: bool | None,
+        notify: bool | None,
     ) -> groups.ChangedGroup:
         changed = groups.GroupChange.of(
             group,
@@ -128,28 +122,24 @@ def _changing(act: Callable[..., Awaitable[groups.ChangedGroup]], help_text: str
             from_min=from_min,
             notify=notify,
         )
-        return await act(operator, changed, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+        return await act(operator, changed, Scope(cluster=cluster, brokers=brokers))
 
-    change.__doc__ = help_text
-    return operation(_changed)(change)
+    return change
 
 
-groups_app.command("create")(
-    _changing(groups.create_group, "Create a consumer group at all masters; other settings are RocketMQ's defaults.")
+groups_app.command("create", help="Create a consumer group at all masters; other settings are RocketMQ's defaults.")(
+    _changing(groups.create_group)
 )
-groups_app.command("update")(
-    _changing(groups.update_group, "Change settings of a consumer group at the masters that have it; the rest stays.")
+groups_app.command("update", help="Change settings of a consumer group at the masters that have it; the rest stays.")(
+    _changing(groups.update_group)
 )
 
 
 @groups_app.command("delete")
+@group_name_argument
+@click.option("--offsets", is_flag=True, help="Delete its offsets, too.")
 @operation(_deleted)
-async def delete(
-    operator: Operator,
-    group: GroupName,
-    *,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Delete its offsets, too.")] = False,
-) -> groups.DeletedGroup:
+async def delete(operator: Operator, group: str, *, offsets: bool) -> groups.DeletedGroup:
     """Delete a consumer group at all masters, with its retry and dead-letter topics.
 
     Does not ask.
@@ -158,12 +148,10 @@ async def delete(
 
 
 @groups_app.command("lag")
+@click.argument("group", default=None, help="The group; all groups, if absent.")
+@click.option("--topic", "-t", help="Only this topic.")
 @operation(_lags, lambda result: as_json(result[0]))
-async def lag(
-    operator: Operator,
-    group: Annotated[str | None, typer.Argument(help="The group; all groups, if absent.")] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-) -> Lags:
+async def lag(operator: Operator, group: str | None, topic: str | None) -> Lags:
     """Show how far consumer groups are behind; of one group, in each queue."""
     if group is not None:
         return [await groups.group_lag(operator, group, topic)], True

@@ -1,14 +1,15 @@
 """messages: by offset message id, unique key, key, or queue and offset."""
 
 import enum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+import click
 from rich.console import RenderableType
 from rich.text import Text
 
 from rmqlab.client.messagequery import FOREVER, MAX_FOUND
-from rmqlab.cluster.cli.operate.command import Lines, operation, operator_app
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, operation
 from rmqlab.cluster.cli.operate.rows import time_text
 from rmqlab.cluster.operate import messages
 from rmqlab.cluster.operate.results import as_json
@@ -16,7 +17,7 @@ from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_number, parse_queue, parse_time
 from rmqlab.runtime.printable import printable, printable_lines
 
-messages_app = operator_app("Show messages by id, unique key, key, or queue and offset.")
+messages_app = CommandGroup("messages", help="Show messages by id, unique key, key, or queue and offset.")
 
 _MOST_BODY = 2000
 """Characters of a body that are shown without --full."""
@@ -32,10 +33,12 @@ class Body(enum.StrEnum):
     hex = enum.auto()
 
 
-BodyForm = Annotated[Body, typer.Option("--body", help="How bodies are shown. auto: JSON, else text, else hex.")]
-Full = Annotated[bool, typer.Option("--full", help="Show whole bodies.")]
-At = Annotated[str, typer.Option("--at", help="Read this copy: broker-a:slave, broker-a-s.", show_default=False)]
-TopicName = Annotated[str, typer.Argument(help="The topic.")]
+body_form_option = click.option(
+    "--body", type=click.Choice(Body), default=Body.auto, help="How bodies are shown. auto: JSON, else text, else hex."
+)
+full_option = click.option("--full", is_flag=True, help="Show whole bodies.")
+at_option = click.option("--at", default="", show_default=False, help="Read this copy: broker-a:slave, broker-a-s.")
+topic_name_argument = click.argument("topic", help="The topic.")
 
 Shown = tuple[list[messages.StoredAt], Body, bool]
 """Messages, the form of bodies, and whether these are shown whole."""
@@ -96,45 +99,38 @@ def _hex(body: bytes) -> str:
 
 
 @messages_app.command("id")
+@click.argument("message_id", metavar="ID", help="An offset message id (offsetMsgId).")
+@at_option
+@body_form_option
+@full_option
 @operation(_show, _document)
-async def by_id(
-    operator: Operator,
-    message_id: Annotated[str, typer.Argument(help="An offset message id (offsetMsgId).", metavar="ID")],
-    at: At = "",
-    body: BodyForm = Body.auto,
-    *,
-    full: Full = False,
-) -> Shown:
+async def by_id(operator: Operator, message_id: str, at: str, body: Body, *, full: bool) -> Shown:
     """Show the message of an offset message id."""
     return [await messages.message_by_id(operator, message_id, at)], body, full
 
 
 @messages_app.command("unique-key")
+@topic_name_argument
+@click.argument("key", help="The id that the producer gave the message (UNIQ_KEY, msgId).")
+@body_form_option
+@full_option
 @operation(_show, _document)
-async def by_unique_key(
-    operator: Operator,
-    topic: TopicName,
-    key: Annotated[str, typer.Argument(help="The id that the producer gave the message (UNIQ_KEY, msgId).")],
-    body: BodyForm = Body.auto,
-    *,
-    full: Full = False,
-) -> Shown:
+async def by_unique_key(operator: Operator, topic: str, key: str, body: Body, *, full: bool) -> Shown:
     """Show the message that its producer gave this id."""
     return [await messages.message_by_unique_key(operator, topic, key)], body, full
 
 
 @messages_app.command("key")
+@topic_name_argument
+@click.argument("key", help="One of the message's keys (KEYS).")
+@click.option("--count", "-c", default="64", help="At most so many, from each broker.")
+@click.option("--begin", metavar="TIME", default="first", help="Stored from this time on.")
+@click.option("--end", metavar="TIME", help="Stored until this time.")
+@body_form_option
+@full_option
 @operation(_show, _document)
 async def by_key(
-    operator: Operator,
-    topic: TopicName,
-    key: Annotated[str, typer.Argument(help="One of the message's keys (KEYS).")],
-    count: Annotated[str, typer.Option("--count", "-c", help="At most so many, from each broker.")] = "64",
-    begin: Annotated[str, typer.Option("--begin", help="Stored from this time on.", metavar="TIME")] = "first",
-    end: Annotated[str | None, typer.Option("--end", help="Stored until this time.", metavar="TIME")] = None,
-    body: BodyForm = Body.auto,
-    *,
-    full: Full = False,
+    operator: Operator, topic: str, key: str, count: str, begin: str, end: str | None, body: Body, *, full: bool
 ) -> Shown:
     """Show the messages that have a key."""
     now = operator.connection.now_millis()
@@ -145,16 +141,15 @@ async def by_key(
 
 
 @messages_app.command("at")
+@click.argument("queue", help="TOPIC@BROKER:QUEUE, such as orders@broker-a:0.")
+@click.argument("offset", help="Offset in the queue.")
+@click.option("--count", "-c", default="1", help="So many from there on.")
+@at_option
+@body_form_option
+@full_option
 @operation(_show, _document)
 async def by_offset(
-    operator: Operator,
-    queue: Annotated[str, typer.Argument(help="TOPIC@BROKER:QUEUE, such as orders@broker-a:0.")],
-    offset: Annotated[str, typer.Argument(help="Offset in the queue.")],
-    count: Annotated[str, typer.Option("--count", "-c", help="So many from there on.")] = "1",
-    at: At = "",
-    body: BodyForm = Body.auto,
-    *,
-    full: Full = False,
+    operator: Operator, queue: str, offset: str, count: str, at: str, body: Body, *, full: bool
 ) -> Shown:
     """Show the message at an offset of a queue, and those after it."""
     number = parse_number(count, "count", 1, messages.MAX_COUNT)

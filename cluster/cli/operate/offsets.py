@@ -1,19 +1,18 @@
 """offsets: show, reset."""
 
-from typing import Annotated
-
-import typer
+import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.operate.command import Lines, operation, operator_app
-from rmqlab.cluster.cli.operate.groups import GroupName
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, operation
+from rmqlab.cluster.cli.operate.groups import group_name_argument
 from rmqlab.cluster.cli.operate.rows import missing_lines, table_of
 from rmqlab.cluster.operate import offsets
 from rmqlab.cluster.operate.errors import InvalidOperationError
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_number, parse_queue_at, parse_time
 
-offsets_app = operator_app("Show the offsets of consumer groups at masters and slaves, and reset them.")
+offsets_app = CommandGroup("offsets", help="Show the offsets of consumer groups at masters and slaves, and reset them.")
 
 
 def _shown(result: offsets.GroupOffsets) -> Lines:
@@ -48,30 +47,31 @@ def _reset(result: offsets.OffsetReset) -> Lines:
 
 
 @offsets_app.command("show")
+@group_name_argument
+@click.option("--topic", "-t", help="Only this topic.")
 @operation(_shown)
-async def show(
-    operator: Operator,
-    group: GroupName,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Only this topic.")] = None,
-) -> offsets.GroupOffsets:
+async def show(operator: Operator, group: str, topic: str | None) -> offsets.GroupOffsets:
     """Show the committed offsets of a group, at the master and at each slave."""
     return await offsets.show_offsets(operator, group, topic)
 
 
 @offsets_app.command("reset")
+@group_name_argument
+@click.argument("topic", help="The topic.")
+@click.option("to_time", "--time", metavar="TIME", help="first, now, -10m, an ISO time, or milliseconds since 1970.")
+@click.option("to_offset", "--offset", metavar="N", help="An offset of the queues.")
+@click.option("--queue", help="With --offset: only this queue, BROKER:QUEUE.")
+@click.option("--only-back", is_flag=True, help="With --time: move no offset forward.")
 @operation(_reset)
 async def reset(
     operator: Operator,
-    group: GroupName,
-    topic: Annotated[str, typer.Argument(help="The topic.")],
-    to_time: Annotated[
-        str | None,
-        typer.Option("--time", help="first, now, -10m, an ISO time, or milliseconds since 1970.", metavar="TIME"),
-    ] = None,
-    to_offset: Annotated[str | None, typer.Option("--offset", help="An offset of the queues.", metavar="N")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="With --offset: only this queue, BROKER:QUEUE.")] = None,
+    group: str,
+    topic: str,
+    to_time: str | None,
+    to_offset: str | None,
+    queue: str | None,
     *,
-    only_back: Annotated[bool, typer.Option("--only-back", help="With --time: move no offset forward.")] = False,
+    only_back: bool,
 ) -> offsets.OffsetReset:
     """Reset a group in a topic to a time, or to an offset.
 

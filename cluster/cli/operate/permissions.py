@@ -1,8 +1,6 @@
 """wipe-write-perm, add-write-perm."""
 
-from typing import Annotated
-
-import typer
+import click
 from rich.text import Text
 
 from rmqlab.cluster.cli.operate.command import Lines, operation
@@ -10,7 +8,7 @@ from rmqlab.cluster.operate import permissions
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.runtime.printable import printable
 
-BrokerName = Annotated[str, typer.Argument(help="A broker name, such as broker-a.", metavar="BROKER")]
+broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker name, such as broker-a.")
 
 
 def _changed(result: permissions.WritePermission) -> Lines:
@@ -19,13 +17,17 @@ def _changed(result: permissions.WritePermission) -> Lines:
         yield Text(printable(f"{result.broker} {done}, by {topics} topics at name server {address}"))
 
 
+@click.command("wipe-write-perm")
+@broker_name_argument
 @operation(_changed)
-async def wipe_write_perm(operator: Operator, broker: BrokerName) -> permissions.WritePermission:
+async def wipe_write_perm(operator: Operator, broker: str) -> permissions.WritePermission:
     """Let producers avoid a broker: remove its write permission at all name servers."""
     return await permissions.wipe_write_perm(operator, broker)
 
 
+@click.command("add-write-perm")
+@broker_name_argument
 @operation(_changed)
-async def add_write_perm(operator: Operator, broker: BrokerName) -> permissions.WritePermission:
+async def add_write_perm(operator: Operator, broker: str) -> permissions.WritePermission:
     """Undo wipe-write-perm."""
     return await permissions.add_write_perm(operator, broker)

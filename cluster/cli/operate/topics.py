@@ -1,32 +1,29 @@
 """topics: list, create, update, delete, route, status."""
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
 
-import typer
+import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.operate.command import Brokers, Cluster, Lines, operation, operator_app
+from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.operate.command import Lines, brokers_option, cluster_option, operation
 from rmqlab.cluster.cli.operate.rows import missing_lines, table_of, time_text, without_master_lines
 from rmqlab.cluster.operate import topics
 from rmqlab.cluster.operate.session import Operator, Scope
 from rmqlab.cluster.operate.values import permission_text
 from rmqlab.runtime.printable import printable
 
-topics_app = operator_app("List, create, update, delete and show topics.")
+topics_app = CommandGroup("topics", help="List, create, update, delete and show topics.")
 
-TopicName = Annotated[str, typer.Argument(help="Name of the topic.")]
-Queues = Annotated[str | None, typer.Option("--queues", "-q", help="Read and write queues at each broker.")]
-ReadQueues = Annotated[str | None, typer.Option("--read-queues", help="Read queues at each broker.")]
-WriteQueues = Annotated[str | None, typer.Option("--write-queues", help="Write queues at each broker.")]
-Permission = Annotated[
-    str | None, typer.Option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
-]
+topic_name_argument = click.argument("topic", help="Name of the topic.")
+
+
+_COLUMNS = "TOPIC|BROKER|>READ|>WRITE|PERM|ORDER"
 
 
 def _listed(result: topics.Topics) -> Lines:
     rows = (row for one in result.topics for row in _rows(one.topic, one.brokers))
-    yield table_of("TOPIC|BROKER|>READ|>WRITE|PERM", rows)
+    yield table_of(_COLUMNS, rows)
     yield from missing_lines(result.unreachable)
 
 
@@ -36,13 +33,16 @@ def _rows(topic: str, brokers: tuple[topics.TopicAt, ...]) -> list[tuple[object,
     A topic that no reachable broker has gets one row without details.
     """
     rows: list[tuple[object, ...]] = [
-        (topic, at.broker, at.read_queues, at.write_queues, permission_text(at.permission)) for at in brokers
+        (topic, at.broker, at.read_queues, at.write_queues, permission_text(at.permission), "yes" if at.order else "no")
+        for at in brokers
     ]
-    return rows or [(topic, None, None, None, None)]
+    return rows or [(topic, None, None, None, None, None)]
 
 
 def _changed(result: topics.ChangedTopic) -> Lines:
-    yield table_of("TOPIC|BROKER|>READ|>WRITE|PERM", _rows(result.topic, result.brokers))
+    yield table_of(_COLUMNS, _rows(result.topic, result.brokers))
+    if result.order_config is not None:
+        yield Text(printable(f"order topic; the name servers have {result.order_config}"))
     yield from without_master_lines(result.without_master)
 
 
@@ -80,63 +80,78 @@ def _status(result: list[topics.QueueBounds]) -> Lines:
 
 
 @topics_app.command("list")
+@click.option("everything", "--all", is_flag=True, help="Also those of RocketMQ, retries, dead letters.")
 @operation(_listed)
-async def list_topics(
-    operator: Operator,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Also those of RocketMQ, retries, dead letters.")] = False,
-) -> topics.Topics:
+async def list_topics(operator: Operator, *, everything: bool) -> topics.Topics:
     """List topics, with their queues and permission at each broker."""
     found = await topics.list_topics(operator)
     return found if everything else found.of_applications()
 
 
-def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]], help_text: str) -> Callable[..., None]:
-    """Return the command of an operation that changes a topic."""
+def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..., None]:
+    """Return the function of a command that changes a topic."""
 
+    @topic_name_argument
+    @click.option("--queues", "-q", help="Read and write queues at each broker.")
+    @click.option("--read-queues", help="Read queues at each broker.")
+    @click.option("--write-queues", help="Write queues at each broker.")
+    @click.option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
+    @click.option("--order/--no-order", default=None, help="Order topic: name servers keep its queues (mqadmin -o).")
+    @cluster_option
+    @brokers_option
+    @operation(_changed)
     async def change(
         operator: Operator,
-        topic: TopicName,
-        queues: Queues = None,
-        read_queues: ReadQueues = None,
-        write_queues: WriteQueues = None,
-        permission: Permission = None,
-        cluster: Cluster = "",
-        brokers: Brokers = None,
+        topic: str,
+        queues: str | None,
+        read_queues: str | None,
+        write_queues: str | None,
+        permission: str | None,
+        cluster: str,
+        brokers: tuple[str, ...],
+        *,
+        order: bool | None,
     ) -> topics.ChangedTopic:
         changed = topics.TopicChange.of(
-            topic, queues=queues, read_queues=read_queues, write_queues=write_queues, permission=permission
+            topic,
+            queues=queues,
+            read_queues=read_queues,
+            write_queues=write_queues,
+            permission=permission,
+            order=order,
         )
-        return await act(operator, changed, Scope(cluster=cluster, brokers=tuple(brokers or ())))
+        return await act(operator, changed, Scope(cluster=cluster, brokers=brokers))
 
-    change.__doc__ = help_text
-    return operation(_changed)(change)
+    return change
 
 
-topics_app.command("create")(
-    _changing(topics.create_topic, "Create a topic at all masters, by default with 8 queues and permission rw.")
+topics_app.command("create", help="Create a topic at all masters, by default with 8 queues and permission rw.")(
+    _changing(topics.create_topic)
 )
-topics_app.command("update")(
-    _changing(topics.update_topic, "Change queues or permission of a topic at all masters that have it.")
+topics_app.command("update", help="Change queues or permission of a topic at all masters that have it.")(
+    _changing(topics.update_topic)
 )
 
 
 @topics_app.command("delete")
+@topic_name_argument
 @operation(_deleted)
-async def delete(operator: Operator, topic: TopicName) -> topics.DeletedTopic:
+async def delete(operator: Operator, topic: str) -> topics.DeletedTopic:
     """Delete a topic and its queues at all masters and name servers. Does not ask."""
     return await topics.delete_topic(operator, topic)
 
 
 @topics_app.command("route")
+@topic_name_argument
 @operation(_route)
-async def route(operator: Operator, topic: TopicName) -> list[topics.RouteAt]:
+async def route(operator: Operator, topic: str) -> list[topics.RouteAt]:
     """Show which brokers serve a topic, as the name server lists them."""
     return await topics.topic_route(operator, topic)
 
 
 @topics_app.command("status")
+@topic_name_argument
 @operation(_status)
-async def status(operator: Operator, topic: TopicName) -> list[topics.QueueBounds]:
+async def status(operator: Operator, topic: str) -> list[topics.QueueBounds]:
     """Show the first and the next offset of each queue."""
     return await topics.topic_status(operator, topic)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.actions import table
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets

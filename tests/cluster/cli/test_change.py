@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 

@@ -6,8 +6,6 @@ import subprocess
 import sys
 
 import pytest
-import typer.core
-import typer.main
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.table import ACTIONS
@@ -18,15 +16,9 @@ HEAVY = {"trio", "cattrs", "asyncio", "rmqlab.cluster.lab", "rmqlab.faults", "rm
 """Modules that take longer to import than a short command needs as a whole."""
 
 
-def group() -> typer.core.TyperGroup:
-    found = typer.main.get_command(app)
-    assert isinstance(found, typer.core.TyperGroup)
-    return found
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_line_of_the_table_is_what_the_command_says_of_itself(name: str) -> None:
-    lazy = group().commands[name]
+    lazy = app.commands[name]
     assert isinstance(lazy, LazyCommand)
     command = lazy.load()
     assert command.name == name

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.testing import MadeUpRun

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli.commands import PURPOSES
@@ -39,6 +39,7 @@ def test_help_is_grouped_and_not_cut(home: pathlib.Path) -> None:
     assert [line for line in shown.stdout.splitlines() if line.endswith(":") and line[0] != " "] == [
         *("Options:", *(f"{title}:" for title in PURPOSES)),
     ]
+    assert "..." not in run(home, "fault", "-h", COLUMNS="60").stdout.partition("Commands:")[2], "a cut summary"
     assert "Nothing is flushed" in run(home, "kill", "-h").stdout.replace("nothing", "Nothing")
 
 
@@ -47,7 +48,7 @@ def completed(home: pathlib.Path, words: str) -> list[str]:
     environment = {
         "COMP_WORDS": words,
         "COMP_CWORD": number,
-        "_RMQLAB_COMPLETE": "complete_bash",
+        "_RMQLAB_COMPLETE": "bash_complete",
         "RMQLAB_HOME": str(home),
     }
     program = "from rmqlab.cluster.__main__ import main; main()"
@@ -55,13 +56,36 @@ def completed(home: pathlib.Path, words: str) -> list[str]:
         [sys.executable, "-c", program], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
-    return done.stdout.split()
+    return [line.partition(",")[2] for line in done.stdout.split()]
 
 
 def test_the_shell_completes_targets_and_clusters(up: pathlib.Path) -> None:
     assert completed(up, "rmqlab kill broker-a") == ["broker-a", "broker-a:master", "broker-a:slave", "broker-a:*"]
     assert completed(up, "rmqlab status --name d") == ["default"]
     assert completed(up, "rmqlab kill --name other b") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_the_completion_is_printed(home: pathlib.Path, shell: str) -> None:
+    shown = run(home, "--show-completion", shell)
+    assert (shown.exit_code, f"_RMQLAB_COMPLETE={shell}_complete" in shown.stdout) == (0, True)
+    assert run(home, "--show-completion", "tcsh").exit_code == 2
+
+
+def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> None:
+    shown = run(home, "produce", "--rate", "5")
+    assert (shown.exit_code, "Did you mean '--rate-per-second'?" in shown.stderr) == (2, True)
+    shown = run(home, "topics", "create", "orders", "--read", "5")
+    assert (shown.exit_code, "Did you mean '--read-queues'?" in shown.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "ten", "", "1e999"])
+@pytest.mark.parametrize(
+    "words", ["wait ready --timeout", "produce -r", "up --rate", "fault random --every", "demo --rate"]
+)
+def test_a_number_is_finite(home: pathlib.Path, words: str, value: str) -> None:
+    shown = run(home, *words.split(), value)
+    assert (shown.exit_code, "Invalid value for '--" in shown.stderr) == (2, True)
 
 
 def test_a_mark_is_in_the_logs_of_all_and_an_event(up: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.plant.kinds import KINDS

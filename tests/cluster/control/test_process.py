@@ -13,10 +13,10 @@ from typing import Any, cast
 import attrs
 import pytest
 import schemathesis
+from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.table import ACTIONS
@@ -78,6 +78,10 @@ def test_address_and_token_are_in_a_private_file(lab: Lab) -> None:
 
 schema = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS: dict[str, Any] = {found.ok().label: found.ok() for found in cast("Any", schema.get_all_operations())}
+CHECKED_LATER = {
+    *("POST /v1/faults", "POST /v1/add/group", "POST /v1/add/slave", "POST /v1/actions/start"),
+    "POST /v1/actions/restart",
+}
 STREAMS = {f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS if endpoint.is_stream}
 
 
@@ -86,16 +90,20 @@ STREAMS = {f"{endpoint.method} {endpoint.path}" for endpoint in ENDPOINTS if end
 def test_generated_requests_get_what_the_document_says(lab: Lab, label: str, mode: GenerationMode) -> None:
     """Valid requests are accepted, invalid ones rejected; each response fits.
 
-    Targets may be unknown. Which texts name a request of RocketMQ is not in the schema of faults.
+    Targets may be unknown. Which texts name a request of RocketMQ is not in the schema of faults, nor are the settings
+    of brokers in any.
     """
-    beyond = [positive_data_acceptance] if label == "POST /v1/faults" else []
+    beyond = [positive_data_acceptance] if label in CHECKED_LATER else []
 
     @settings(
         max_examples=3, derandomize=True, suppress_health_check=[*HealthCheck], database=None, phases=[Phase.generate]
     )
     @given(case=OPERATIONS[label].as_strategy(generation_mode=mode))
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
+        done = case.call_and_validate(base_url=lab.url, headers=lab.headers, timeout=SECONDS, excluded_checks=beyond)
+        if label.startswith("POST /v1/add/") and done.status_code == 200:
+            for node in reversed(done.json()):
+                assert lab.ask("POST", "/v1/remove", {"target": node["name"]})[0] == 200
 
     check()
 
@@ -129,6 +137,44 @@ def test_every_action_does_what_its_command_does(lab: Lab) -> None:
     assert act("isolate", "broker-a-s")["type"] == "isolate"
     assert len(lab.ask("DELETE", "/v1/faults")[1]) == 1
     assert {*tried} == {*ACTIONS}, "try the new action here, too"
+
+
+def test_nodes_are_added_and_removed(lab: Lab) -> None:
+    settings = {"slaveReadEnable": True}
+    status, added = lab.ask("POST", "/v1/add/slave", {"group": "broker-a", "settings": settings})
+    assert (status, [node["state"] for node in added]) == (200, ["ready"])
+    name = added[0]["name"]
+    assert lab.ask("POST", "/v1/wait", {"condition": "slave-in-sync broker-a"})[0] == 200
+    shown = rmqlab("config", "get", name, "slaveReadEnable", "-n", NAME, "--json")
+    assert json.loads(shown.stdout)[0]["settings"] == {"slaveReadEnable": "true"}
+    status, removed = lab.ask("POST", "/v1/remove", {"target": name})
+    assert (status, [node["name"] for node in removed]) == (200, [name])
+    assert lab.ask("POST", "/v1/remove", {"target": name})[0] == 404
+    status, added = lab.ask("POST", "/v1/add/nameserver", {})
+    assert (status, added[0]["kind"]) == (200, "nameserver")
+    assert lab.ask("POST", "/v1/remove", {"target": added[0]["name"]})[0] == 200
+
+
+def test_of_two_clients_that_add_a_removed_slave_one_adds_it(lab: Lab) -> None:
+    added = lab.ask("POST", "/v1/add/slave", {"group": "broker-a"})[1]
+    name = added[0]["name"]
+    assert lab.ask("POST", "/v1/remove", {"target": name})[0] == 200
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(lab.ask, "POST", "/v1/add/slave", {"group": name}) for _ in range(2)]
+    assert sorted(one.result()[0] for one in asked) == [200, 409]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(lab.ask, "POST", "/v1/remove", {"target": name}) for _ in range(2)]
+    assert sorted(one.result()[0] for one in asked) == [200, 404]
+
+
+def test_settings_of_a_restart_are_checked_and_stay(lab: Lab) -> None:
+    status, document = lab.ask(
+        "POST", "/v1/actions/restart", {"target": "broker-a", "settings": {"slaveReadEnabel": 1}}
+    )
+    assert (status, document["error"]["field"]) == (422, "settings")
+    assert "slave_read_enable" in document["error"]["message"], "the near miss"
+    restart = {"target": "broker-a", "settings": {"slaveReadEnable": True}}
+    assert lab.ask("POST", "/v1/actions/restart", restart)[0] == 200
 
 
 def test_two_clients_at_once_are_like_two_commands(lab: Lab) -> None:

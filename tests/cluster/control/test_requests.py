@@ -227,3 +227,56 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
     monkeypatch.setattr(groups, "all_lags", ask_for_ever)
     got = await api.ask("GET", "/v1/lag")
     assert (got.status, got.error["message"]) == (502, "no result within 0.01 s")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "field", "says"),
+    [
+        ("add/slave", {}, 422, "group", "missing required field"),
+        ("add/slave", {"group": ""}, 422, "group", "length >= 1"),
+        ("add/slave", {"group": "broker-aa"}, 404, "group", "broker-a"),
+        ("add/slave", {"group": "broker-a", "settings": {"a": None}}, 422, "settings[...]", "Expected"),
+        ("add/slave", {"group": "broker-a", "settings": ["a"]}, 422, "settings", "Expected `object`"),
+        ("add/group", {"group": "broker-a"}, 409, None, "`add slave broker-a` adds a slave to it"),
+        ("add/group", {"grup": "broker-b"}, 422, "grup", "group"),
+        ("add/nameserver", {"nameserver": "namesrv-9"}, 404, "nameserver", "namesrv-9"),
+        ("remove", {"target": "broker-z"}, 404, "target", "broker-z"),
+        ("remove", {"target": "namesrv-1"}, 409, None, "namesrv-1 is the last nameserver"),
+    ],
+)
+async def test_what_cannot_be_added_or_removed_is_rejected_and_changes_nothing(
+    api: Api, path: str, body: Any, status: int, field: str | None, says: str
+) -> None:
+    before = api.supervisor.spec, [*api.supervisor.nodes]
+    got = await api.ask("POST", f"/v1/{path}", body)
+    assert (got.status, got.error["field"]) == (status, field), got.error
+    assert says.replace("`", "") in got.error["message"].replace("`", "")
+    assert (api.supervisor.spec, [*api.supervisor.nodes]) == before
+    assert not api.supervisor.processes.errors.counts
+
+
+@pytest.mark.parametrize(
+    "value", ["accesskey", "short:secretkey", "accesskey:short", ":", "access key:secretkey", "a" * 500]
+)
+async def test_an_account_of_another_form_is_rejected_without_repeating_it(api: Api, value: str) -> None:
+    got = await api.ask("GET", "/v1/topics", RocketMQ_Account=value)
+    assert (got.status, got.error["field"]) == (422, "RocketMQ-Account")
+    assert value not in got.error["message"] or value == ":"
+    data = request_bytes("GET", "/v1/topics", RocketMQ_Account="accesskey:secretkey").replace(
+        b"\r\n\r\n", b"\r\nRocketMQ-Account: accesskey:secretkey\r\n\r\n"
+    )
+    assert (await api.send(data)).status == 422
+
+
+async def test_an_account_signs_the_requests_of_a_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+
+    async def listed(operator: Operator) -> list[groups.Group]:
+        used.append(operator.connection)
+        await trio.lowlevel.checkpoint()
+        return []
+
+    monkeypatch.setattr(groups, "list_groups", listed)
+    assert (await api.ask("GET", "/v1/groups", RocketMQ_Account="accesskey:secret:key")).status == 200
+    assert (await api.ask("GET", "/v1/groups")).status == 200
+    assert [(one.access_key, one.secret_key) for one in used] == [("accesskey", "secret:key"), ("", "")]

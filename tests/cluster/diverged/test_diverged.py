@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli.event_lines import clock_text

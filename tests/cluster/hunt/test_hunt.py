@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.hunt import trial

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client
@@ -91,11 +91,30 @@ def topic(lab: Lab, request: pytest.FixtureRequest) -> str:
 # ---- topics ----------------------------------------------------------------------------------------------
 
 
+def test_an_order_topic_has_its_queues_at_the_name_servers(lab: Lab) -> None:
+    made = lab.json("topics", "create", "ordered", "--queues", "4", "--order")
+    assert (made["order_config"], made["brokers"][0]["order"]) == ("broker-a:4", True)
+    (listed,) = (one for one in lab.json("topics", "list")["topics"] if one["topic"] == "ordered")
+    assert listed["order_config"] == "broker-a:4"
+    assert lab.json("topics", "update", "ordered", "--write-queues", "6")["order_config"] == "broker-a:6"
+    assert lab.json("topics", "update", "ordered", "--permission", "r")["order_config"] == "broker-a:6"
+    plain = lab.json("topics", "update", "ordered", "--no-order")
+    assert (plain["order_config"], plain["brokers"][0]["order"]) == (None, False)
+    assert lab.json("topics", "update", "ordered", "--order")["order_config"] == "broker-a:6"
+    lab.json("topics", "delete", "ordered")
+    assert lab.json("topics", "create", "ordered")["order_config"] is None, "the deletion left its queues"
+    lab.json("topics", "delete", "ordered")
+
+
 def test_a_topic_is_created_updated_and_deleted(lab: Lab) -> None:
     made = lab.json("topics", "create", "fresh", "--queues", "4", "--permission", "r")
-    assert made["brokers"] == [{"broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 4}]
+    assert made["brokers"] == [
+        {"broker": "broker-a", "read_queues": 4, "write_queues": 4, "permission": 4, "order": False}
+    ]
     changed = lab.json("topics", "update", "fresh", "--read-queues", "2")
-    assert changed["brokers"] == [{"broker": "broker-a", "read_queues": 2, "write_queues": 4, "permission": 4}]
+    assert changed["brokers"] == [
+        {"broker": "broker-a", "read_queues": 2, "write_queues": 4, "permission": 4, "order": False}
+    ]
     (route,) = lab.json("topics", "route", "fresh")
     assert (route["read_queues"], route["write_queues"], route["permission"]) == (2, 4, 4)
     assert [*route["addresses"]] == ["0", "1"]
@@ -128,7 +147,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
     [
         ("topics create orders", "topic orders exists already at broker-a: update changes it"),
         ("topics update ordrs --queues 2", "unknown topic 'ordrs'; did you mean orders?"),
-        ("topics update orders", "nothing to change at topic orders: give a number of queues or a permission"),
+        ("topics update orders", "nothing to change at topic orders: give a number of queues, a permission or order"),
         ("topics update orders --permission 9", "permission '9': expected a number from 0 to 7 (4 read, 2 write, 1 inherit), or rw, r, w, none"),
         ("topics update orders --queues 0", "number of read queues '0': expected a whole number from 1 to 32768"),
         ("topics update orders --queues 2 --broker broker-x", "unknown broker name 'broker-x'; did you mean broker-a?"),

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 import pytest
 import trio
-from typer.testing import CliRunner, Result
+from click.testing import CliRunner, Result
 
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.instance import open_client

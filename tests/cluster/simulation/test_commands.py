@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli import playall, scenario

@@ -87,7 +87,10 @@ def test_what_is_there_is_not_added_again() -> None:
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ("broker-a", "broker-a is a group of 2 nodes: say broker-a:master .* or broker-a:\\* for all of them"),
+        (
+            "broker-a",
+            "broker-a has 2 nodes; expected broker-a:master \\(its master\\), or broker-a:\\* \\(all of them\\)",
+        ),
         ("namesrv-1", "namesrv-1 is the last nameserver: add another one before, or stop the cluster"),
     ],
 )
