@@ -1,4 +1,7 @@
-"""Types of options that are numbers. `nan` and `inf`, which Python accepts, are invalid."""
+"""Types of options that are numbers.
+
+Python accepts `nan` and `inf`; no option does.
+"""
 
 import math
 from typing import Any

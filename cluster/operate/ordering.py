@@ -36,10 +36,10 @@ async def order_config(operator: Operator, topic: str) -> str | None:
 async def change_order_config(
     operator: Operator, topic: str, queues: Mapping[str, int], *, order: bool | None
 ) -> dict[str, str]:
-    """Write the queues of broker names at all name servers; return those of all broker names.
+    """Write the queues of broker names; return those of all broker names.
 
     `order`: whether it is an order topic at these broker names; None keeps that. Other broker names keep their queues.
-    Without any, the value is deleted.
+    All name servers get the value; without any queues, they delete it.
     """
     before = await order_config(operator, topic)
     found = parse_order_config(before or "")
