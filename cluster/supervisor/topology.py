@@ -8,11 +8,11 @@ clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` ov
 import enum
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.validators import above, at_least, one_of, within
+from rmqlab.runtime.validators import above, one_of, within
 
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
@@ -59,6 +59,10 @@ class NodeKind(enum.StrEnum):
     WORKLOAD = "workload"
 
 
+MOST_COUNTED: Final = 2000
+"""Of groups, of slaves and of nameservers: more than a cluster has addresses for, and few enough to name them all."""
+
+
 def _is_name(_instance: object, _attribute: object, value: str) -> None:
     if not _NAME.fullmatch(value):
         raise ValueError(f"cluster name {value!r}: letters, digits and _.- up to 64, the first a letter or digit")
@@ -69,13 +73,13 @@ class ClusterSpec:
     """The specification of a cluster by the user."""
 
     name: str = attrs.field(default="default", validator=_is_name)
-    groups: int = attrs.field(default=1, validator=at_least(1))
+    groups: int = attrs.field(default=1, validator=within(1, MOST_COUNTED))
     """Number of broker groups, each a master and its slaves."""
-    slaves: int = attrs.field(default=1, validator=at_least(0))
+    slaves: int = attrs.field(default=1, validator=within(0, MOST_COUNTED))
     """Number of slaves of each master; in a DLedger group, the number of members less one."""
     mode: str = attrs.field(default=MASTER_SLAVE, validator=one_of(MODES))
     """Whether a group has a master for good, or a DLedger log whose leader it elects."""
-    nameservers: int = attrs.field(default=1, validator=at_least(1))
+    nameservers: int = attrs.field(default=1, validator=within(1, MOST_COUNTED))
     role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
     profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))

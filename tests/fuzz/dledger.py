@@ -1,4 +1,7 @@
-"""Requests of every code of DLedger, in the name of other members: extreme terms and indices, odd entries."""
+"""Requests of every code of DLedger, in the name of other members.
+
+Terms and indices are extreme, and entries odd.
+"""
 
 import base64
 import json

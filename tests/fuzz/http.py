@@ -88,12 +88,6 @@ def _chunked(odd: Odd, body: bytes) -> bytes:
     return framed + odd.choice((b"0\r\n\r\n", b"0\r\n\r\n", b"", b"fffffffffffffffffff\r\n", b"-1\r\n"))
 
 
-def is_response(data: bytes) -> bool:
-    """True if a response begins as one of the control API: with a status below 500, or one that is documented."""
-    status = data[9:12]
-    return data.startswith(b"HTTP/1.1 ") and (status < b"500" or status in (b"502", b"503", b"504"))
-
-
 def probe(token: str) -> bytes:
     """A well-formed request."""
     return f"GET /v1/faults HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()

@@ -79,7 +79,7 @@ def test_a_cluster_lives_beside_modules_of_our_packages_names(environment: Envir
 
 
 def test_commands_work_beside_modules_of_other_packages_names(environment: Environment, tmp_path: Path) -> None:
-    """The current directory has modules of the standard library's names, and of what we depend on."""
+    """Modules of the standard library's names, and of a dependency's."""
     for name in ("json", "logging", "trio", "typing"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('a module of the user is imported instead')\n")
     there = attrs.evolve(environment, directory=tmp_path)

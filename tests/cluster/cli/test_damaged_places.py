@@ -1,4 +1,4 @@
-"""Damaged records, paths that cannot be used, full disks: each command ends with one line on stderr."""
+"""Damaged records, paths that cannot be used, full disks: one line on stderr."""
 
 import json
 import os

@@ -92,7 +92,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
     [
         ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
         ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
-        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected at least 0"),
+        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected 0 to 2000"),
         ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: there are two called 'broker-a'"),
         ('kind = "produce"', 'kind = "prodce"', 11, "workload[1].kind: 'prodce'; did you mean produce?"),
         ('topic = "orders"\n\n', 'topik = "orders"\n\n', 12, "workload[1].topik: no such key; did you mean topic?"),
