@@ -71,9 +71,12 @@ def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypa
     assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == written
 
 
-async def test_what_was_loaded_is_encoded_before_the_first_change(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("at_once", "encoded_late"), [(5, 1), (100, 10)])
+async def test_a_large_table_is_encoded_before_its_first_change(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, at_once: int, encoded_late: int
 ) -> None:
+    """There are ten topics. An idle broker does not encode a small table."""
+    monkeypatch.setattr("rmqlab.broker.tablefile._ENCODED_AT_ONCE", at_once)
     open_topics(tmp_path).create_plain("T", 3)
     topics = open_topics(tmp_path)
     await topics.file.prepare(topics.topics)
@@ -81,7 +84,7 @@ async def test_what_was_loaded_is_encoded_before_the_first_change(
         "rmqlab.broker.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}"
     )
     topics.create_plain("U", 3)
-    assert (tmp_path / "topics.json").read_bytes().count(b"{}") == 1
+    assert (tmp_path / "topics.json").read_bytes().count(b"{}") == encoded_late
 
 
 def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:
