@@ -27,7 +27,7 @@ _SHARE_CUT = 0.25
 """Part of the cases that end with faults in force: what heals hides what was wrong before."""
 _WORK = (0.0, 0.0, 1.0)
 """Seconds that a consumer may need for a message."""
-_SHARE_PAIRED = 0.3
+_SHARE_PAIRED = 0.25
 """Part of the long cases whose moves are a pair and nothing else: with other moves fewer claims are made."""
 PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED = "plain", "orderly", "delayed", "committed", "asked"
 LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED)
@@ -138,9 +138,9 @@ def _draw_pair(seed: int, kinds: Collection[str]) -> list[Move]:
 
 
 def _consumer_begins_at_slave(rng: random.Random) -> list[Move]:
-    """Return moves after which a consumer finds its offsets at the slave alone, which nobody committed there.
+    """Return moves after which a consumer finds its offsets at the slave alone.
 
-    Its group has consumed more by then than the slave's offsets may be behind.
+    Nobody committed them there. By then its group has consumed more than the slave's offsets may be behind.
     """
     begin, seconds = round(rng.uniform(40, 60), 1), round(rng.uniform(8, 15), 1)
     return [
@@ -150,7 +150,7 @@ def _consumer_begins_at_slave(rng: random.Random) -> list[Move]:
 
 
 def _consumer_begins_after_nameserver(rng: random.Random) -> list[Move]:
-    """Return moves after which a consumer asks a nameserver for routes that has been started again.
+    """Return moves after which a consumer asks a restarted nameserver for routes.
 
     They last so long that brokers have registered again before the end.
     """

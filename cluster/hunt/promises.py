@@ -159,9 +159,9 @@ def replies_at_once(case: Case) -> bool:
 
 
 def when_the_nameserver_is_back(case: Case) -> str | None:
-    """Return the step that starts a nameserver again which both brokers can reach until the end.
+    """Return the last step that starts a nameserver again.
 
-    None without one, or if the case may end before they have registered: it lasts 25 s after the last move.
+    Both brokers can reach it until the end. None without one, or if the case may end before they have registered: it lasts 25 s after the last move.
     """
     last = max((move.ends_at for move in case.moves), default=0.0)
     starts = [

@@ -21,7 +21,7 @@ REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", moves=(Move("re
 
 
 def warm_up() -> None:
-    """Import what nodes need and play a case, so that not each forked process begins with that.
+    """Import what nodes need and play a case, once for all forked processes.
 
     A first case in a process compiles the codecs of all headers and bodies, and lets the interpreter specialize its
     bytecode: a seventh of the processor time of a short case. The course of later cases does not depend on it.
@@ -35,7 +35,7 @@ def warm_up() -> None:
 
 @contextlib.contextmanager
 def _unchanged_process() -> Iterator[None]:
-    """Restore what a simulation replaces in its process (`rmqlab.cluster.simulation.host.simulate`)."""
+    """Restore what `rmqlab.cluster.simulation.host.simulate` replaces in its process."""
     root, zone, machine = logging.getLogger(), os.environ.get("TZ"), this_machine()
     handlers, level, state, clocks = root.handlers, root.level, random.getstate(), (stopwatch.wall, stopwatch.cpu)
     try:

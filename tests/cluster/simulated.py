@@ -1,4 +1,4 @@
-"""Tests of clusters on simulated machines: no processes, no real time, the code of the nodes."""
+"""Tests of clusters on simulated machines, with the code of real nodes."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -37,7 +37,10 @@ def on_cluster(
 def simulated(
     specs: Mapping[str, ClusterSpec], begins_when: Callable[[Cluster], Awaitable[object]] | None = None
 ) -> Callable[[Callable[[Cluster], Awaitable[None]]], Callable[[Path, ClusterSpec], None]]:
-    """Make tests of a function that plays with a cluster: one for each specification, by its id."""
+    """Make tests of a function that plays with a cluster.
+
+    One for each specification, by its id.
+    """
 
     def decorate(play: Callable[[Cluster], Awaitable[None]]) -> Callable[[Path, ClusterSpec], None]:
         @pytest.mark.parametrize("spec", [*specs.values()], ids=[*specs])

@@ -1,4 +1,4 @@
-"""A rehearsal in the process of a hunt changes neither that process nor what is forked from it."""
+"""A rehearsal changes neither the process of a hunt nor what it forks."""
 
 import hashlib
 import logging
