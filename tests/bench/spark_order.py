@@ -30,7 +30,10 @@ def measure_order(spark: "SparkSession", place: Path, count: int, cpu: "Callable
     relations = Relations(spark, place, is_small=False)
     relations.define(STORED.table, f"select * from parquet.`{parquet}`")
     whole = attrs.evolve(STORED, rows=f"select * from {STORED.table}")
-    for name, query in (("whole", whole.seen("ahead")), ("in chunks", whole.seen("ahead", CHUNK_ROWS, relations.tasks))):
+    for name, query in (
+        ("whole", whole.seen("ahead")),
+        ("in chunks", whole.seen("ahead", CHUNK_ROWS, relations.tasks)),
+    ):
         late = "count_if(ahead.began_at > ended_at) late"
         counting = f"select spark_partition_id() part, count(*) found, {late} from ({query}) group by 1"
         began, before = time.perf_counter(), cpu()
