@@ -262,9 +262,9 @@ async def pull(
 async def pull_all(
     client: Client, address: str, queue: QueueName, offsets: Sequence[int], *, count: int, end: int, reading: Reading
 ) -> list[Pulled | None]:
-    """Pull messages from several offsets at once: from each `count`, none from `end` on.
+    """Pull messages from several offsets at once.
 
-    The result is None for each pull that failed. Raises ConnectError.
+    From each offset `count` messages, but none from `end` on. The result is None for each pull that failed. Raises ConnectError.
     """
     commands = [_pull_command(client, queue, offset, min(count, end - offset), reading) for offset in offsets]
     responses = await client.remoting.request_all(address, commands, reading.request_seconds)

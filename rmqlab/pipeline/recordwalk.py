@@ -41,7 +41,7 @@ def walk_many(
 
 
 def _follow_sizes(data: memoryview, raw: np.ndarray, at: int, end: int, most: int) -> tuple[np.ndarray, int]:
-    """Return positions before `end`, each a record's size after the one before, and the next position.
+    """Return positions that sizes lead to, up to `end`, and the one after them.
 
     Stops at a size that is too small for a record.
     """

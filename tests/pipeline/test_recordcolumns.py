@@ -184,7 +184,7 @@ def _is_sound(raw: bytes) -> bool:
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Runs of equal and of other records, some behind the header of an entry; some bytes are damaged."""
+    """Runs of records of one size, some behind entry headers, some damaged."""
     log = b""
     for size, count in draw(
         st.lists(st.tuples(st.integers(0, 3), st.sampled_from([1, 3, 63, 64, 65, 150])), max_size=5)

@@ -41,8 +41,8 @@ class Ordered:
     def seen(self, name: str, width: int = 0, tasks: int = 1) -> str:
         """Return the query of the rows with column `name`: the highest value before.
 
-        `width` is the length of a chunk in units; 0: the queues are not cut. Chunks are shared by so many `tasks`: Spark
-        would join them up to 64 MB, and rows are slim.
+        `width` is the length of a chunk in units; 0: the queues are not cut. The chunks are spread over `tasks`, which
+        Spark does not join: by itself it would, up to 64 MB.
         """
         queue = ", ".join(self.queue)
         earlier = "rows between unbounded preceding and 1 preceding"
@@ -53,7 +53,7 @@ class Ordered:
             )
         within = ", ".join(f"r.{column}" for column in (*self.queue, "chunk"))
         same = " and ".join(f"r.{column} <=> h.{column}" for column in (*self.queue, "chunk"))
-        chunk = ", ".join((*self.queue, "chunk"))
+        chunk = f"{queue}, chunk"
         return f"""
         with cut as (
             select *, {self.unit} div {width} chunk, {self.value} measured from {self.table}
