@@ -158,7 +158,10 @@ class Relations:
         self._view(query.name, self._sql(f"select * from ({query.text})").localCheckpoint(eager=False))
 
     def _view(self, name: str, frame: DataFrame) -> None:
-        """Define a relation by a view of the same name, of one partition if the run is of medium size."""
+        """Define a relation by a view of its name.
+
+        It has one partition if the run is of medium size.
+        """
         one = frame.coalesce(1) if self.scale is Scale.MEDIUM else frame
         one.createOrReplaceTempView(name)
         self._texts.pop(name, None)
