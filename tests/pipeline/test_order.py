@@ -58,7 +58,7 @@ def test_chunks_find_the_highest_value_before_each_row(
 
 def test_chunks_of_one_queue_are_shared_by_tasks(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     """issue 15: Spark joined 16 chunks to two tasks, one with 74% of the rows."""
-    relations = Relations(spark, tmp_path, is_small=True)
+    relations = Relations(spark, tmp_path, Scale.SMALL)
     rows = [_row(STORED, place, random.Random(place)) | {"queue": 0} for place in range(60)]
     relations.define_rows(STORED.table, rows, **COLUMNS[STORED])
     query = f"select spark_partition_id() part, count(*) found from ({STORED.seen('ahead', 2, 4)}) group by 1"
