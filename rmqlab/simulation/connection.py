@@ -11,15 +11,13 @@ import os
 import selectors
 import socket
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 import attrs
 
 from rmqlab.simulation.machine import Belonging, Node
-
-if TYPE_CHECKING:
-    from rmqlab.simulation.network import Fabric, SimulatedSelector
+from rmqlab.simulation.medium import Medium
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 WINDOW = 2 * 2**20
@@ -28,22 +26,29 @@ _MERGED = 64 * 2**10
 """Small pieces that wait to be received are joined up to this size."""
 
 
+class Watcher(Protocol):
+    """A selector in which a socket is registered."""
+
+    def note(self, sock: "SimulatedSocket", /) -> None:
+        """A socket may have become ready."""
+
+
 class SimulatedSocket(socket.socket, Belonging):
     """A `socket.socket` without a descriptor: of a simulated network."""
 
-    fabric: "Fabric"
+    medium: Medium
     node: Node
-    selector: "SimulatedSelector | None"
+    selector: Watcher | None
 
     def __new__(cls, *_args: object, **_options: object) -> Self:
         return super().__new__(cls)
 
-    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int]) -> None:
+    def __init__(self, medium: Medium, node: Node, own: tuple[str, int]) -> None:
         # Not super().__init__: it would make a descriptor. `_closed` is for socket.socket.__exit__.
         self._closed = False
-        self.fabric, self.node, self.own = fabric, node, own
+        self.medium, self.node, self.own = medium, node, own
         self.selector = None
-        self.number = fabric.next_number()
+        self.number = medium.next_number()
         self.is_closed = False
         self.is_aborting = False
         self.window = WINDOW
@@ -134,8 +139,8 @@ class ConnectedSocket(SimulatedSocket):
 
     peer: "ConnectedSocket"
 
-    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int]) -> None:
-        super().__init__(fabric, node, own)
+    def __init__(self, medium: Medium, node: Node, own: tuple[str, int]) -> None:
+        super().__init__(medium, node, own)
         self.outbound = _Direction()
         self._received: list[bytes] = []
         self._has_end = False
@@ -145,10 +150,10 @@ class ConnectedSocket(SimulatedSocket):
 
     @classmethod
     def pair(
-        cls, fabric: "Fabric", ends: tuple[tuple[Node, tuple[str, int]], tuple[Node, tuple[str, int]]]
+        cls, medium: Medium, ends: tuple[tuple[Node, tuple[str, int]], tuple[Node, tuple[str, int]]]
     ) -> tuple["ConnectedSocket", "ConnectedSocket"]:
         """Return both ends of a new connection."""
-        one, other = (cls(fabric, node, address) for node, address in ends)
+        one, other = (cls(medium, node, address) for node, address in ends)
         one.peer, other.peer = other, one
         return one, other
 
@@ -196,7 +201,7 @@ class ConnectedSocket(SimulatedSocket):
         if room <= 0:
             raise failure(errno.EAGAIN)
         data = b"".join(buffers)[:room]
-        room = self.fabric.accepted(len(data))
+        room = self.medium.accepted(len(data))
         self._send_packet(data[:room])
         return room
 
@@ -208,19 +213,19 @@ class ConnectedSocket(SimulatedSocket):
 
     def set_window(self, size: int) -> None:
         super().set_window(size)
-        self.fabric.machine.after(self.fabric.latency(), self.peer.changed)
+        self.medium.machine.after(self.medium.latency(), self.peer.changed)
 
     # ---- packets ----
 
     def _send_packet(self, data: bytes) -> None:
         self.outbound.on_the_way += len(data)
-        for piece in self.fabric.pieces(data):
+        for piece in self.medium.pieces(data):
             self._at_peer(lambda piece=piece: self.peer.arrive(piece))
 
     def _at_peer(self, happen: Any) -> None:
-        moment = max(self.outbound.last_arrival, self.fabric.machine.now + self.fabric.latency())
+        moment = max(self.outbound.last_arrival, self.medium.machine.now + self.medium.latency())
         self.outbound.last_arrival = moment
-        self.fabric.machine.at(moment, happen)
+        self.medium.machine.at(moment, happen)
 
     def arrive(self, data: bytes) -> None:
         """Bytes of the peer arrive."""
@@ -258,15 +263,18 @@ class ConnectedSocket(SimulatedSocket):
         was_full = self.outbound.on_the_way >= self.peer.window
         self.outbound.on_the_way -= size
         if was_full:
-            self.fabric.machine.after(self.fabric.latency(), self.changed)
+            self.medium.machine.after(self.medium.latency(), self.changed)
 
 
 class ListeningSocket(SimulatedSocket):
     """A port that accepts connections."""
 
-    def __init__(self, fabric: "Fabric", node: Node, own: tuple[str, int], backlog: int) -> None:
-        super().__init__(fabric, node, own)
+    def __init__(
+        self, medium: Medium, node: Node, own: tuple[str, int], backlog: int, on_closed: Callable[[], object]
+    ) -> None:
+        super().__init__(medium, node, own)
         self._backlog = backlog
+        self._on_closed = on_closed
         self._waiting: list[ConnectedSocket] = []
 
     @property
@@ -290,7 +298,7 @@ class ListeningSocket(SimulatedSocket):
         self.changed()
 
     def closed(self) -> None:
-        self.fabric.stop_listening(self)
+        self._on_closed()
         for sock in self._waiting:
             sock.is_aborting = True
             sock.close()

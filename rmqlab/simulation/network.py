@@ -4,7 +4,7 @@ import errno
 import itertools
 import selectors
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -12,47 +12,19 @@ import trio
 
 from rmqlab.simulation.connection import ConnectedSocket, ListeningSocket, SimulatedSocket, failure
 from rmqlab.simulation.machine import Machine, Node
+from rmqlab.simulation.medium import Medium
 
-LATENCY = 50e-6
-"""Seconds that a packet takes, at least."""
-JITTER = 50e-6
-"""Seconds by which it may take longer."""
-CUT_CHANCE = 0.01
-"""How often a send is accepted in part only, and how often bytes arrive in two pieces."""
 _FIRST_PORT = 32_768
 _ANY = "0.0.0.0"
-_SMALLEST_CUT = 64
-"""Bytes below which a send stays whole."""
 
 
-class Fabric:
+class Fabric(Medium):
     """What connects all nodes of a machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        super().__init__(machine)
         self._listeners: dict[tuple[str, int], ListeningSocket] = {}
-        self._numbers = itertools.count(3)
         self._ports = itertools.count(_FIRST_PORT)
-
-    def next_number(self) -> int:
-        """Return a number for a socket, where a real one has its descriptor."""
-        return next(self._numbers)
-
-    def latency(self) -> float:
-        """Return the seconds that the next packet takes."""
-        return LATENCY + JITTER * self.machine.chance.random()
-
-    def accepted(self, size: int) -> int:
-        """Return how many of so many bytes a send accepts: as a rule all."""
-        chance = self.machine.chance
-        return chance.randrange(1, size) if size >= _SMALLEST_CUT and chance.random() < CUT_CHANCE else size
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what arrives together: as a rule all."""
-        cut = self.accepted(len(data))
-        yield data[:cut]
-        if cut < len(data):
-            yield data[cut:]
 
     def listen(self, node: Node, address: tuple[str, int], backlog: int) -> ListeningSocket:
         """Open a port. OSError(EADDRINUSE) for one that is open."""
@@ -60,12 +32,10 @@ class Fabric:
         address = host, port or next(self._ports)
         if any(port == address[1] and (at == host or _ANY in (at, host)) for at, port in self._listeners):
             raise failure(errno.EADDRINUSE)
-        listener = self._listeners[address] = ListeningSocket(self, node, address, backlog)
+        listener = self._listeners[address] = ListeningSocket(
+            self, node, address, backlog, on_closed=lambda: self._listeners.pop(address, None)
+        )
         return listener
-
-    def stop_listening(self, listener: ListeningSocket) -> None:
-        """Close a port."""
-        self._listeners.pop(listener.own, None)
 
     def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
         """Return the near end of a new connection.

@@ -7,7 +7,8 @@ import pytest
 
 from rmqlab.simulation.connection import WINDOW, ConnectedSocket, ListeningSocket
 from rmqlab.simulation.machine import Machine, Node
-from rmqlab.simulation.network import JITTER, LATENCY, Fabric, SimulatedNetwork
+from rmqlab.simulation.medium import JITTER, LATENCY
+from rmqlab.simulation.network import Fabric, SimulatedNetwork
 from tests.simulation.ends import SimulatedEnds, idle_node
 from tests.simulation.machines import begin, pass_time, run_node
 

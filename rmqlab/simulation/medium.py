@@ -1,0 +1,43 @@
+"""What carries the bytes of all simulated sockets: how long packets take, and what arrives together."""
+
+import itertools
+from collections.abc import Iterator
+
+from rmqlab.simulation.machine import Machine
+
+LATENCY = 50e-6
+"""Seconds that a packet takes, at least."""
+JITTER = 50e-6
+"""Seconds by which it may take longer."""
+CUT_CHANCE = 0.01
+"""How often a send is accepted in part only, and how often bytes arrive in two pieces."""
+_SMALLEST_CUT = 64
+"""Bytes below which a send stays whole."""
+
+
+class Medium:
+    """The wire of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._numbers = itertools.count(3)
+
+    def next_number(self) -> int:
+        """Return a number for a socket, where a real one has its descriptor."""
+        return next(self._numbers)
+
+    def latency(self) -> float:
+        """Return the seconds that the next packet takes."""
+        return LATENCY + JITTER * self.machine.chance.random()
+
+    def accepted(self, size: int) -> int:
+        """Return how many of so many bytes a send accepts: as a rule all."""
+        chance = self.machine.chance
+        return chance.randrange(1, size) if size >= _SMALLEST_CUT and chance.random() < CUT_CHANCE else size
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield what arrives together: as a rule all."""
+        cut = self.accepted(len(data))
+        yield data[:cut]
+        if cut < len(data):
+            yield data[cut:]
