@@ -1,4 +1,4 @@
-"""What carries the bytes of all simulated sockets: how long packets take, and what arrives together."""
+"""The wire below simulated sockets: latency, and where bytes are cut."""
 
 import itertools
 from collections.abc import Iterator

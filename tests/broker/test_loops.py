@@ -247,8 +247,7 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
 ) -> None:
     """Issue 12.6: in slices, so that they do not delay requests."""
     del autojump_clock
-    monkeypatch.setattr("rmqlab.broker.topics.SAVED_AT_ONCE", 0)
-    monkeypatch.setattr("rmqlab.broker.subscriptions.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.tablefile.SAVED_AT_ONCE", 0)
     broker = open_talking_broker(tmp_path).broker
     try:
         monkeypatch.setattr(broker.offsets, "save", lambda: pytest.fail("not in slices"))

@@ -179,7 +179,8 @@ class SparingDisk(Disk):
         super().unlink(path)
 
     def open(self, path: Path, flags: int = os.O_RDWR) -> int:
-        self._check(path)
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            self._check(path)
         return super().open(path, flags)
 
     def _check(self, path: Path) -> None:

@@ -109,6 +109,15 @@ def test_workloads_without_a_terminal_print_what_went_wrong_and_counts(up: pathl
     assert every.count(" sent #") == 3
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let children notice SIGINT, which a shell makes its background processes ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: signal.Signals) -> None:
     environment = {**os.environ, "RMQLAB_HOME": str(up)}
