@@ -1,6 +1,7 @@
 """How long a node is waited for, in virtual time."""
 
 import signal
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -127,7 +128,11 @@ async def test_of_many_nodes_only_some_start_at_once(
         supervisor.processes._changed(birth.id, Spawned(birth.id, 1000 + birth.id))
         nursery.start_soon(become_ready, birth.name)
 
+    async def at_once(fn: Callable[..., object], *args: object) -> object:
+        return fn(*args)  # the clock jumps while a thread works
+
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned))
+    monkeypatch.setattr("rmqlab.cluster.supervisor.supervisor.in_thread", at_once)
     names = [f"produce-{'x' * (number % 5)}{number}" for number in range(3 * STARTING_AT_ONCE)]
     for name in names:
         supervisor.add_workload(name, "rmqlab.cluster.workload.produce")
