@@ -62,7 +62,8 @@ def keeps_what_was_read(case: Case) -> bool:
 
     They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed.
     """
-    return keeps_disks(case) and not (case.uses("power-loss") and case.uses("slow-sync"))
+    is_late = case.uses("slow-sync") or case.uses("failing-sync")
+    return keeps_disks(case) and not (case.uses("power-loss") and is_late)
 
 
 def commits_in_time(case: Case) -> bool:

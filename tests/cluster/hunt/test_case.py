@@ -122,6 +122,15 @@ def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> N
     assert claims_for(short, ["slave-notices"]) == []
 
 
+@pytest.mark.parametrize("disk", ["slow-sync", "failing-sync"])
+def test_offsets_may_go_back_if_a_power_loss_takes_what_was_read_before_it_was_synced(disk: str) -> None:
+    late, loss = Move(disk, "broker-a", 20, 2), Move("power-loss", "broker-a", 22, 1.0)
+    lost, kept = (Case(seed=1, flush="SYNC_FLUSH", moves=moves) for moves in ((late, loss), (loss,)))
+
+    assert claims_for(lost, ["offsets-advance", "progress-kept"]) == []
+    assert len(claims_for(kept, ["offsets-advance", "progress-kept"])) == 2
+
+
 def test_no_broker_starts_while_its_nameserver_is_away() -> None:
     away = Move("kill", "namesrv-1", 20, 20)
 
