@@ -46,8 +46,8 @@ def overwrite_record(directory: pathlib.Path, node: str, message_id: str, at: in
     [
         pytest.param(8, b"\0\0\0\7", id="another CRC"),
         pytest.param(0, bytes(40), id="zeros"),
-        pytest.param(0, b"\0\0\3\xff", id="another size"),
-        pytest.param(28, b"\0\0\0\0\0\0\0\7", id="another place"),
+        pytest.param(0, b"\0\0\3\xff", id="another size", marks=pytest.mark.long),
+        pytest.param(28, b"\0\0\0\0\0\0\0\7", id="another place", marks=pytest.mark.long),
         pytest.param(84, b"\0\0\0\7", id="another body length"),
     ],
 )

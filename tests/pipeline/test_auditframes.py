@@ -59,6 +59,7 @@ def test_a_key_identifies_a_row(spark: "SparkSession", run: pathlib.Path) -> Non
             assert frame.select(*(f"`{name}`" for name in table.key)).distinct().count() == frame.count(), table.name
 
 
+@pytest.mark.long
 def test_a_key_identifies_a_row_of_a_run_with_violations(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     from rmqlab.pipeline.audit.audit import audit_run
     from rmqlab.pipeline.auditframes import audit_frames

@@ -123,7 +123,7 @@ def planned(bounds: Bounds) -> set[str]:
     return {queue.broker for queue in starts.keys() & ends.keys()}
 
 
-@pytest.mark.parametrize("how", ["kill", "pause"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.long)])
 def test_a_stream_does_not_end_short_of_queues_that_its_checkpoint_names(
     spark: "SparkSession", groups: Lab, topic: str, tmp_path: pathlib.Path, how: str
 ) -> None:
