@@ -93,8 +93,9 @@ def _disk_failure(exc: BaseException) -> OSError | None:
     if isinstance(exc, BaseExceptionGroup):
         failures = [_disk_failure(one) for one in exc.exceptions]
         return None if None in failures else failures[0]
-    is_one = isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES)
-    return exc if is_one and isinstance(exc, OSError) else None
+    if isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES):
+        return exc
+    return None
 
 
 if __name__ == "__main__":
