@@ -1,46 +1,39 @@
-"""A slave with a full disk on real processes, named in remarks and `status`."""
+"""A slave with a full disk on simulated processes, named in remarks and `status`."""
 
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from rmqlab.cluster.blocking import BlockingCluster
-from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.faults import DiskFull
+from tests.cluster.simulated import simulated
 
-pytestmark = pytest.mark.timeout(300)
-
-PATIENT: dict[str, Any] = {"send_timeout": 100.0, "retries": 0}
+SPEC = ClusterSpec(name="x", role="SYNC_MASTER", profile="hardened")
 
 
-def test_the_remark_of_a_send_and_the_status_name_the_full_disk_of_the_slave(tmp_path: Path) -> None:
-    """Issue 16, part 3. The long slave timeout excludes timeouts of a busy machine."""
-    settings = {"slave_timeout": 3_600_000}
-    spec = ClusterSpec(name="x", role="SYNC_MASTER", profile="hardened", broker_settings=settings)
+@simulated({"simulated": SPEC})
+async def test_the_remark_of_a_send_and_the_status_name_the_full_disk_of_the_slave(cluster: Cluster) -> None:
+    """Issue 16, part 3."""
 
-    with BlockingCluster(spec, ClusterDirectory(tmp_path / "lab", is_lasting=False)) as cluster:
+    async def send() -> tuple[str, str]:
+        config = {"topic": "orders", "count": 1, "rate_per_second": 0.0, "retries": 0}
+        workload = await cluster.run_workload("rmqlab.cluster.workload.produce", config)
+        await workload.wait_ended()
+        (event,) = [event for event in workload.events() if event.kind == "sent"]
+        return event.fields["outcome"], event.fields.get("remark", "")
 
-        def send() -> tuple[str, str]:
-            (event,) = cluster.produce("orders", 1, **PATIENT)
-            return event["outcome"], event.get("remark", "")
+    async def trouble() -> str | None:
+        (row,) = (await cluster.status())["replication"]
+        text: str | None = row["trouble"]
+        return text
 
-        def trouble() -> str | None:
-            (row,) = cluster.status()["replication"]
-            text: str | None = row["trouble"]
-            return text
-
-        cluster.wait_until("slave-in-sync broker-a")
-        full = cluster.fault(DiskFull(target="broker-a-s"))
-        outcome, remark = send()
-        assert outcome == "SLAVE_NOT_AVAILABLE"
-        assert remark.startswith("slave broker-a-s: cannot append ")
-        assert remark.endswith(": No space left on device")
-        assert trouble() == remark.removeprefix("slave broker-a-s: ")
-        cluster.heal(full)
-        cluster.wait_until("slave-caught-up broker-a")
-        while send() != ("SEND_OK", ""):
-            cluster.wait_until("slave-in-sync broker-a")
-        assert trouble() is None
-        assert [entry.node for entry in cluster.journal() if entry.kind == "slave_recovered"] == ["broker-a"]
+    await cluster.wait_until("slave-in-sync broker-a")
+    full = await cluster.fault(DiskFull(target="broker-a-s"))
+    outcome, remark = await send()
+    assert outcome == "SLAVE_NOT_AVAILABLE"
+    assert remark.startswith("slave broker-a-s: cannot append ")
+    assert remark.endswith(": No space left on device")
+    assert await trouble() == remark.removeprefix("slave broker-a-s: ")
+    await cluster.heal(full)
+    await cluster.wait_until("slave-caught-up broker-a")
+    while await send() != ("SEND_OK", ""):
+        await cluster.wait_until("slave-in-sync broker-a")
+    assert await trouble() is None
+    assert [entry.node for entry in cluster.journal() if entry.kind == "slave_recovered"] == ["broker-a"]
