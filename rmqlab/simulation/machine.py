@@ -65,7 +65,7 @@ class Machine:
     def at(self, moment: float, fn: Event) -> None:
         """Let this happen at a time, or now if it has passed."""
         self._count += 1
-        heapq.heappush(self._events, (max(moment, self.now), self._count, fn))
+        heapq.heappush(self._events, (moment if moment > self.now else self.now, self._count, fn))
 
     def after(self, seconds: float, fn: Event) -> None:
         """Let this happen so many seconds from now."""
@@ -90,7 +90,8 @@ class Machine:
         """
         if not node.is_gone:
             node.guest.tell(fn)
-            self._wake(node, self.now)
+            if node is not self.current:  # a node that runs empties its inbox before it waits
+                self._wake(node, self.now)
 
     def pause(self, node: Node) -> None:
         """Stop a process: SIGSTOP."""

@@ -92,15 +92,17 @@ class SimulatedSelector(selectors.BaseSelector):
     def __init__(self, machine: Machine, node: Node) -> None:
         self._machine = machine
         self._node = node
-        self._keys: dict[SimulatedSocket, selectors.SelectorKey] = {}
-        self._noted: dict[SimulatedSocket, None] = {}
+        self._keys: dict[int, selectors.SelectorKey] = {}
+        """By number of the socket, which is faster to look up than the socket."""
+        self._noted: dict[int, None] = {}
         self._waiting: trio.lowlevel.Task | None = None
 
     def note(self, sock: SimulatedSocket) -> None:
         """A socket may have become ready."""
-        if sock in self._keys:
-            self._noted[sock] = None
-            if self._waiting is not None and sock.readiness() & self._keys[sock].events:
+        key = self._keys.get(sock.number)
+        if key is not None:
+            self._noted[sock.number] = None
+            if self._waiting is not None and sock.readiness() & key.events:
                 self._machine.tell(self._node, self._wake)
 
     def _wake(self) -> None:
@@ -123,34 +125,34 @@ class SimulatedSelector(selectors.BaseSelector):
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         ready = []
-        for sock in [*self._noted]:
-            key = self._keys.get(sock)
-            if key is not None and (events := sock.readiness() & key.events):
+        for number in [*self._noted]:
+            key = self._keys.get(number)
+            if key is not None and (events := key.fileobj.readiness() & key.events):  # type: ignore[union-attr]
                 ready.append((key, events))
             else:
-                del self._noted[sock]
+                del self._noted[number]
         return ready
 
     # ---- as of a selector ----
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if fileobj in self._keys:
+        if fileobj.number in self._keys:
             raise KeyError(f"{fileobj} is registered already")
-        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
+        key = self._keys[fileobj.number] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
         fileobj.selector = self
         self.note(fileobj)
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        key = self._keys.pop(fileobj)
-        self._noted.pop(fileobj, None)
+        key = self._keys.pop(fileobj.number)
+        self._noted.pop(fileobj.number, None)
         fileobj.selector = None
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        if fileobj not in self._keys:
+        if fileobj.number not in self._keys:
             raise KeyError(f"{fileobj} is not registered")
-        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
+        key = self._keys[fileobj.number] = selectors.SelectorKey(fileobj, fileobj.number, events, data)
         self.note(fileobj)
         return key
 
@@ -161,4 +163,4 @@ class SimulatedSelector(selectors.BaseSelector):
         self._keys.clear()
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._keys
+        return {key.fileobj: key for key in self._keys.values()}

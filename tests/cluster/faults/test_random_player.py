@@ -1,4 +1,4 @@
-"""Random faults on a cluster of processes that serve nothing."""
+"""Random faults on simulated clusters."""
 
 import pathlib
 from typing import Any
@@ -8,11 +8,11 @@ import trio
 
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
-from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from tests.cluster.simulated import on_cluster, simulated
 
 PLANNED = ((2, "kill"), (3, "start"), (4, "kill"), (5, "start"))
-FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
 
 async def states(cluster: Cluster) -> set[str]:
@@ -20,9 +20,8 @@ async def states(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.parametrize("action", ["kill", "pause", "isolate", "stop"])
-async def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
-    spec = ClusterSpec(name="x", slaves=1, rate=100)
-    async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
+def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
+    async def play(cluster: Cluster) -> None:
         strikes: list[dict[str, Any]] = []
         scope = trio.CancelScope()
 
@@ -41,30 +40,31 @@ async def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, 
         assert await states(cluster) == {"ready"}
         assert cluster.faults == []
 
+    on_cluster(tmp_path / "lab", play, ClusterSpec(name="x", slaves=1))
 
-async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(tmp_path: pathlib.Path) -> None:
-    spec = ClusterSpec(name="x", slaves=0, rate=100)
-    async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
-        await cluster.kill("broker-a")
-        strikes: list[dict[str, Any]] = []
 
-        async def on_action(strike: dict[str, Any]) -> None:
-            await trio.lowlevel.checkpoint()
-            strikes.append(strike)
+@simulated({"simulated": ClusterSpec(name="x", slaves=0)})
+async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(cluster: Cluster) -> None:
+    await cluster.kill("broker-a")
+    strikes: list[dict[str, Any]] = []
 
-        await play_random_faults(cluster, RandomFaults(every=2, heal_after=1, of=("kill",), count=2), on_action)
-        assert [(strike["action"], strike["error"] is None) for strike in strikes] == [
-            ("kill", False),
-            ("start", True),
-            ("kill", True),
-            ("start", True),
-        ]
-        written = [entry for entry in cluster.events if entry.kind.startswith("random_fault")]
-        assert [entry.kind for entry in written] == [
-            "random_faults_drawn",
-            *["random_fault"] * 4,
-            "random_faults_over",
-        ]
-        assert written[0].fields["drawn"] == [f"{at} s {verb} broker-a" for at, verb in PLANNED]
-        assert [entry.fields["planned"] for entry in written[1:-1]] == [at * 1000 for at, _ in PLANNED]
-        assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in strikes]
+    async def on_action(strike: dict[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        strikes.append(strike)
+
+    await play_random_faults(cluster, RandomFaults(every=2, heal_after=1, of=("kill",), count=2), on_action)
+    assert [(strike["action"], strike["error"] is None) for strike in strikes] == [
+        ("kill", False),
+        ("start", True),
+        ("kill", True),
+        ("start", True),
+    ]
+    written = [entry for entry in cluster.events if entry.kind.startswith("random_fault")]
+    assert [entry.kind for entry in written] == [
+        "random_faults_drawn",
+        *["random_fault"] * 4,
+        "random_faults_over",
+    ]
+    assert written[0].fields["drawn"] == [f"{at} s {verb} broker-a" for at, verb in PLANNED]
+    assert [entry.fields["planned"] for entry in written[1:-1]] == [at * 1000 for at, _ in PLANNED]
+    assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in strikes]
