@@ -12,7 +12,7 @@ import attrs
 
 from rmqlab.cluster.hunt.case import Case, draw_case
 from rmqlab.cluster.hunt.shrink import mended_by, shrink
-from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, try_case, try_seed
+from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, scratch, try_case, try_seed
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.simulation.child import in_order, run_in_children
@@ -135,6 +135,10 @@ class Hunt:
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
         """Yield each new way to break a claim, in its smallest form."""
         warm_up()
+        with scratch():
+            yield from self._finds(progress, on_change)
+
+    def _finds(self, progress: Progress, on_change: Callable[[], object]) -> Iterator[Find]:
         known: list[Find] = []
         for drawn, trial in self._trials(self.draw(progress, known)):
             progress.count(drawn.seed, trial)
@@ -232,11 +236,12 @@ class SeedHunt:
                 drawn.append(seed)
                 yield functools.partial(try_seed, self.scenario, self.profile, seed)
 
-        for number, trial in run_in_children(plays(), self.extent.jobs):
-            progress.count(drawn[number], trial)
-            if trial.broken:
-                yield drawn[number], trial
-            on_change()
+        with scratch():
+            for number, trial in run_in_children(plays(), self.extent.jobs):
+                progress.count(drawn[number], trial)
+                if trial.broken:
+                    yield drawn[number], trial
+                on_change()
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:

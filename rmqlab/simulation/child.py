@@ -12,7 +12,7 @@ import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import IO, Any, Generic, NoReturn, TypeVar
 
 import attrs
@@ -100,7 +100,7 @@ def run_in_children(
     *,
     cpu_seconds: int | None = None,
     overtime: Callable[[], T] | None = None,
-) -> Iterator[tuple[int, T]]:
+) -> Generator[tuple[int, T], None, None]:
     """Run functions in forked processes, `jobs` at a time.
 
     Yield index and result of each as it ends.

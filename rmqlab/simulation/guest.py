@@ -115,7 +115,7 @@ class Guest:
         """Take over from guest mode, which wants its first tick."""
         self._state = tick.__self__  # type: ignore[attr-defined]  # a method of GuestState
         # trio asks several times a tick whether there are instruments; its own mapping is ten times slower than a dict.
-        self._state.runner.instruments = {}  # type: ignore[union-attr, assignment]
+        self._state.runner.instruments = {}
 
     def _end(self, result: Outcome[Any]) -> None:
         self.result = result

@@ -65,7 +65,7 @@ class Machine:
     def at(self, moment: float, fn: Event) -> None:
         """Let this happen at a time, or now if it has passed."""
         self._count += 1
-        heapq.heappush(self._events, (moment if moment > self.now else self.now, self._count, fn))
+        heapq.heappush(self._events, (max(moment, self.now), self._count, fn))
 
     def after(self, seconds: float, fn: Event) -> None:
         """Let this happen so many seconds from now."""

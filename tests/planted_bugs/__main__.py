@@ -4,13 +4,13 @@ Run it: `make planted-bugs`. `bugs.txt` has the bugs, in the form of `tests/muta
 expected to break. A hunt is told none of this: it draws the same cases from all kinds of faults, under the hardened
 profile, and judges all claims. What breaks without a bug counts for none.
 
-Prints a line for each bug, with the seed and the claims that broke. Exit status 1 if fewer than LEAST are found.
+Prints a line for each bug, with the processor time of its hunt, the seed and the claims that broke. Exit status 1 if fewer than LEAST are found.
 """
 
 import argparse
 import json
+import os
 import sys
-import time
 from pathlib import Path
 
 from tests.mutants.faults import Fault, read_faults
@@ -19,8 +19,8 @@ from tests.planted_bugs.search import search
 
 LEAST = 17
 """Of 20, as issue 17 demands."""
-SECONDS = 900.0
-"""For the hunt of one bug."""
+SECONDS = 1800.0
+"""Real seconds for the hunt of one bug. An idle machine needs a minute at most; a busy one may find as much."""
 
 
 def bugs() -> list[Fault]:
@@ -47,14 +47,20 @@ def main() -> int:
 
 
 def _is_found(workshop: Workshop, bug: Fault, seeds: int, jobs: int, known: str) -> bool:
-    began = time.monotonic()
+    began = _processor_seconds()
     with workshop.changed(bug):
         status, output = workshop.run(["-m", "tests.planted_bugs.search", str(seeds), str(jobs), known], SECONDS)
     broken: dict[str, list[str]] = json.loads(output) if status == 0 else {}
     seed, claims = next(iter(broken.items()), ("", []))
     result = f"seed {seed}: {', '.join(claims)}" if broken else "NOT FOUND" if status == 0 else f"exit status {status}"
-    print(f"{bug.place:14} {time.monotonic() - began:5.0f} s  {result}\n    {bug.file}: {bug.comment}", flush=True)
+    print(f"{bug.place:14} {_processor_seconds() - began:5.0f} s  {result}\n    {bug.file}: {bug.comment}", flush=True)
     return bool(broken)
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of all children that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 if __name__ == "__main__":

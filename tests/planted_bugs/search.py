@@ -7,6 +7,7 @@ python -m tests.planted_bugs.search SEEDS JOBS [KNOWN]
 KNOWN has, as JSON, the claims that break without a bug, by seed: with it, the search ends at the first other one.
 """
 
+import contextlib
 import functools
 import json
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Collection, Mapping
 from rmqlab.cluster.hunt.case import draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.moves import kinds_for
-from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, overtime, try_case
+from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, overtime, scratch, try_case
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.simulation.child import run_in_children
 
@@ -29,13 +30,17 @@ def search(seeds: int, jobs: int, known: Mapping[str, Collection[str]] | None) -
     found: dict[str, list[str]] = {}
     warm_up()
     late = functools.partial(overtime, CLAIMS)
-    for number, trial in run_in_children(plays, jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late):
-        seed = str(cases[number].seed)
-        broken = [claim for claim in trial.broken if claim not in (known or {}).get(seed, ())]
-        if broken:
-            found[seed] = broken
-            if known is not None:
-                break
+    with (
+        scratch(),
+        contextlib.closing(run_in_children(plays, jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)) as trials,
+    ):
+        for number, trial in trials:
+            seed = str(cases[number].seed)
+            broken = [claim for claim in trial.broken if claim not in (known or {}).get(seed, ())]
+            if broken:
+                found[seed] = broken
+                if known is not None:
+                    break
     return found
 
 

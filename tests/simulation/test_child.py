@@ -103,7 +103,7 @@ def test_results_come_as_they_are_ready_and_a_few_at_a_time() -> None:
 def test_a_caller_that_stops_early_kills_the_others() -> None:
     results = run_in_children([lambda: 1, lambda: time.sleep(600)], 2)
     assert next(results) == (0, 1)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
 

@@ -1,6 +1,8 @@
 """Whole hunts, on simulated clusters."""
 
 import json
+import os
+import signal
 import tomllib
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
 from rmqlab.cluster.hunt.moves import Move
 from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
 from rmqlab.cluster.scenario.load import load_scenario
-from rmqlab.simulation.child import run_in_child
+from rmqlab.simulation.child import ChildEndedError, run_in_child
 from rmqlab.verdict.findings import NO_COMMIT_DUE
 
 SCENARIOS = Path(__file__).parents[3] / "examples" / "scenarios"
@@ -73,6 +75,18 @@ def test_what_changes_beside_a_body_is_a_limit_of_the_hardened_profile() -> None
 
     trial = run_in_child(lambda: try_seed(limit, "hardened", 1))
     assert trial.broken == {"divergence broker-a-s": "1 bytes"}
+
+
+def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "_fast_place", lambda: str(tmp_path))
+    monkeypatch.setattr(trial, "simulate", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    case = Case(seed=1, moves=(WIPE,))
+
+    with trial.scratch():
+        with pytest.raises(ChildEndedError):
+            run_in_child(lambda: try_case(case, ("no-crash",)))
+        assert len([*tmp_path.glob("*/*")]) == 1
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_setting_that_no_broker_knows_is_an_error() -> None:
