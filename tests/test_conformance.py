@@ -1,6 +1,7 @@
 """Conformance tables name every item of the checklists and each claiming test."""
 
 import ast
+import functools
 import pathlib
 import re
 from collections.abc import Iterator
@@ -37,14 +38,25 @@ def cited_items(name: str, text: str) -> set[int]:
     return items
 
 
+@functools.cache
+def texts_of_tests() -> list[tuple[str, str]]:
+    """Return docstring and parameters of each test, by its id. Parsing all tests takes seconds."""
+    return [
+        (
+            f"{path.relative_to(TESTS)}::{node.name}",
+            "\n".join([ast.get_docstring(node) or "", *map(ast.unparse, node.decorator_list)]),
+        )
+        for path in sorted(TESTS.rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_")
+    ]
+
+
 def claims(name: str) -> Iterator[tuple[int, str]]:
     """Yield (item, test) for each item in a test's docstring or parameters."""
-    for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test_"):
-                text = "\n".join([ast.get_docstring(node) or "", *map(ast.unparse, node.decorator_list)])
-                for item in cited_items(name, text):
-                    yield item, f"{path.relative_to(TESTS)}::{node.name}"
+    for test, text in texts_of_tests():
+        for item in cited_items(name, text):
+            yield item, test
 
 
 def table(file: str) -> dict[int, tuple[set[str], str]]:

@@ -63,7 +63,7 @@ class NodeTable:
 def render_nodes(document: Document) -> NodeTable:
     """Render one row for each node."""
     rows = []
-    for node in printable_values(document)["nodes"]:
+    for node in printable_values(document["nodes"]):
         status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
             status.append(f" ({node['end']})")

@@ -36,6 +36,7 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
         kinds=("wipe",),
         extent=Extent(seeds=1),
         switches=("ha_drop_silent_master", "ha_bootstrap_from_first_byte"),
+        is_short=True,
     )
     progress = Progress()
 
@@ -47,7 +48,13 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
 
 
 def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
-    hunt = Hunt(claims=("slave-complete",), kinds=("wipe",), extent=Extent(seeds=4, jobs=1))
+    hunt = Hunt(
+        claims=("slave-complete",),
+        kinds=("wipe",),
+        extent=Extent(seeds=3, jobs=1),
+        switches=("ha_bootstrap_from_first_byte",),
+        is_short=True,
+    )
 
     (find,) = hunt.run(Progress())
     assert (find.case.switches, find.mended_by) == ((), ("ha_bootstrap_from_first_byte",))
@@ -55,7 +62,7 @@ def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
 
 
 def test_a_seed_has_the_same_outcome_again() -> None:
-    case = draw_case(8, "4.9", ("kill", "pause", "consumer"))
+    case = draw_case(8, "4.9", ("kill", "pause", "consumer"), is_short=True)
     claims = ("nothing-lost", "same-log", "offsets-advance", "all-consumed", "no-crash")
 
     assert run_in_child(lambda: try_case(case, claims)) == run_in_child(lambda: try_case(case, claims))
@@ -98,7 +105,7 @@ def test_a_setting_that_no_broker_knows_is_an_error() -> None:
 
 def test_the_command_writes_what_breaks_a_claim(command: CliRunner, tmp_path: Path) -> None:
     words = ["hunt", "--claims", "slave-complete", "--faults", "wipe", "--seeds", "1", "--profile", "4.9"]
-    words += ["--switches", "ha_check_master", "--no-replay"]
+    words += ["--switches", "ha_check_master", "--no-replay", "--short"]
     done = command.invoke(app, [*words, "--json", "--dir", str(tmp_path)])
 
     assert done.exit_code == 1
