@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import attrs
-import cattrs
 import trio
 
 from rmqlab.faults.process import faults_of_process
@@ -142,11 +141,12 @@ def _reseed(birth: SpawnRequest) -> None:
 
 
 def spawn_argument(birth: SpawnRequest) -> str:
-    return json.dumps(cattrs.unstructure(birth))
+    return json.dumps(attrs.asdict(birth))
 
 
 def main() -> NoReturn:
-    live(cattrs.structure(json.loads(sys.argv[1]), SpawnRequest), int(sys.argv[2]))
+    given = json.loads(sys.argv[1])
+    live(SpawnRequest(**{**given, "clock": ClockSettings(**given["clock"])}), int(sys.argv[2]))
 
 
 if __name__ == "__main__":
