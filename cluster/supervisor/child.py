@@ -23,7 +23,7 @@ import trio
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.journal import JournalWriter
-from rmqlab.runtime.logfile import end_logging, log_to_file, open_log
+from rmqlab.runtime.logfile import end_logging, log_to_file, redirect_output
 from rmqlab.runtime.node_faults import PlainRules
 from rmqlab.runtime.printable import printable_lines
 from rmqlab.runtime.process import StartError, run_process
@@ -100,9 +100,7 @@ def _run(birth: SpawnRequest) -> None:
 
 
 def _redirect_output(path: str) -> None:
-    with open_log(Path(path)) as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    redirect_output(Path(path))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # they are text files by now
 

@@ -19,7 +19,7 @@ import cattrs  # noqa: E402
 import trio  # noqa: E402
 
 from rmqlab.cluster.supervisor.children import ForkServer  # noqa: E402
-from rmqlab.runtime.logfile import log_to_file  # noqa: E402
+from rmqlab.runtime.logfile import log_to_file, redirect_output  # noqa: E402
 
 
 def main() -> None:
@@ -59,6 +59,7 @@ def _serve(order: int, pipe: IO[str], forks: ForkServer | None) -> None:
     given = json.loads(text)
     directory = ClusterDirectory(Path(given["directory"]))
     try:
+        redirect_output(directory.supervisor_log)
         log_to_file(directory.supervisor_log, takes_output=True)
         if forks is not None:
             forks.log_to(directory.path / "forkserver.log")

@@ -29,7 +29,7 @@ import trio
 from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.rehearsal import rehearse
-from rmqlab.runtime.logfile import open_log
+from rmqlab.runtime.logfile import redirect_output
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
@@ -160,9 +160,8 @@ class ForkLoop:
                 with contextlib.suppress(OSError):  # invalid signal number
                     os.kill(pid, number)
             case LogTo(path):
-                with contextlib.suppress(OSError), open_log(Path(path)) as log:  # the log so far is that of the parent
-                    os.dup2(log.fileno(), 1)
-                    os.dup2(log.fileno(), 2)
+                with contextlib.suppress(OSError):  # its output stays that of the parent
+                    redirect_output(Path(path))
             case _:
                 pass
 
