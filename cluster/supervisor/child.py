@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import attrs
-import cattrs
 import trio
 
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.journal import JournalWriter
-from rmqlab.runtime.logfile import end_logging, log_to_file, open_log
+from rmqlab.runtime.logfile import end_logging, log_to_file, redirect_output
 from rmqlab.runtime.node_faults import PlainRules
 from rmqlab.runtime.printable import printable_lines
 from rmqlab.runtime.process import StartError, run_process
@@ -101,9 +100,7 @@ def _run(birth: SpawnRequest) -> None:
 
 
 def _redirect_output(path: str) -> None:
-    with open_log(Path(path)) as log:
-        os.dup2(log.fileno(), 1)
-        os.dup2(log.fileno(), 2)
+    redirect_output(Path(path))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # they are text files by now
 
@@ -142,11 +139,12 @@ def _reseed(birth: SpawnRequest) -> None:
 
 
 def spawn_argument(birth: SpawnRequest) -> str:
-    return json.dumps(cattrs.unstructure(birth))
+    return json.dumps(attrs.asdict(birth))
 
 
 def main() -> NoReturn:
-    live(cattrs.structure(json.loads(sys.argv[1]), SpawnRequest), int(sys.argv[2]))
+    given = json.loads(sys.argv[1])
+    live(SpawnRequest(**{**given, "clock": ClockSettings(**given["clock"])}), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

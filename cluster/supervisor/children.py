@@ -13,12 +13,13 @@ import attrs
 import trio
 
 from rmqlab.cluster.supervisor.child import SpawnRequest
-from rmqlab.cluster.supervisor.forklaunch import launch
+from rmqlab.cluster.supervisor.forklaunch import ServerProcess, fork, launch
 from rmqlab.cluster.supervisor.forkserver import (
     ORDERS,
     REPORTS,
     Continued,
     Exited,
+    LogTo,
     NotSpawned,
     Order,
     Report,
@@ -26,6 +27,7 @@ from rmqlab.cluster.supervisor.forkserver import (
     Spawn,
     Spawned,
     Stopped,
+    serve,
 )
 from rmqlab.runtime.mapcodec import ControlError
 from rmqlab.runtime.mapstream import receive_messages
@@ -43,7 +45,7 @@ class ForkServerGoneError(Exception):
 class ForkServer:
     """A running fork server: start it, run `attend` in a task, close it at the end."""
 
-    process: subprocess.Popen[bytes]
+    process: ServerProcess
     connection: socket.socket
     _stream: trio.SocketStream | None = attrs.field(default=None, init=False)
     _ids: dict[int, int] = attrs.field(factory=dict, init=False)  # process id to birth id
@@ -53,6 +55,15 @@ class ForkServer:
     def start(cls, modules: Sequence[str], log: Path, way: str | None = None) -> "ForkServer":
         """Start a fork server that imports these modules, and accepts orders meanwhile."""
         return cls(*launch(log, modules, way))
+
+    @classmethod
+    def fork_from_here(cls) -> "ForkServer":
+        """Fork one from this process, whose imports it shares. Its output is that of this process until `log_to`."""
+        return cls(*fork(serve))
+
+    def log_to(self, log: Path) -> None:
+        """Let it append its output to a file. Call it before `attend`."""
+        self.connection.sendall(ORDERS.encode(LogTo(str(log))))
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
         """Pass on each report, with the id of its birth, until the fork server ends."""

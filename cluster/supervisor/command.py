@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
-from rmqlab.runtime.mapcodec import CHUNK, FlatCodec, MapCodec
+from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class Failure:
 
 
 CommandMessage = Ask | Item | Answer | Failure
-COMMANDS: MapCodec[CommandMessage] = FlatCodec(CommandMessage)
+COMMANDS: MapCodec[CommandMessage] = MapCodec(CommandMessage)
 
 
 class CommandFailedError(Exception):

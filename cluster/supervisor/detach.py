@@ -4,18 +4,15 @@ Imports little, because `up --detach` waits for it.
 """
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import cattrs
 
+from rmqlab.cluster.supervisor.detachedprocess import started_process
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError
 from rmqlab.cluster.supervisor.logs import last_lines
-from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.logfile import open_log
 
 
 class UpFailedError(Exception):
@@ -37,25 +34,15 @@ def run_detached(
         directory.create()
     except NoPlaceError as exc:
         raise UpFailedError(str(exc)) from None
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
-        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control})
-        process = subprocess.Popen(  # noqa: S603 -- ourselves
-            module_command("rmqlab.cluster.supervisor.detached", arguments, str(writing)),
-            pass_fds=[writing],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,  # without a terminal, neither Ctrl-C nor hangup reaches it
-        )
-        os.close(writing)
-        try:
-            meanwhile()
-            text = answer.read()
-        except KeyboardInterrupt:
-            process.terminate()
-            process.wait()
-            raise
+    process = started_process()
+    process.send(json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control}))
+    try:
+        meanwhile()
+        text = process.receive()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()
+        raise
     if not text:
         lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
         raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
@@ -63,5 +50,4 @@ def run_detached(
     if "error" in document:
         process.wait()  # when it has ended, no process is left
         raise UpFailedError(document["error"])
-    process.returncode = 0  # it outlives this process, which must not wait for it
     return document

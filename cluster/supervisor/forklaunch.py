@@ -1,15 +1,17 @@
-"""Starts a fork server: `python -m rmqlab.cluster.supervisor.forkserver`.
-
-A separate module that imports fast: a detached supervisor starts the fork server before its own imports, so that both
-import in parallel.
-"""
+"""Starts a fork server: `python -m rmqlab.cluster.supervisor.forkserver`, or a fork of this process."""
 
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn, Protocol
+
+import attrs
 
 from rmqlab.cluster.supervisor.ownmodules import module_command
 
@@ -18,6 +20,39 @@ BROKER_MODULE = "rmqlab.broker.main"
 WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume")
 PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *WORKLOAD_MODULES)
 """Modules to import, in this order, when a process needs them or while no order is pending."""
+
+_HIGHEST_DESCRIPTOR = 65_536
+
+
+class ServerProcess(Protocol):
+    """A fork server as a process: a `Popen`, or a fork of this process."""
+
+    pid: int
+
+    def wait(self, timeout: float) -> int:
+        """Wait for its end, and return its exit status. subprocess.TimeoutExpired."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+@attrs.define(eq=False)
+class ForkedProcess:
+    """A forked fork server."""
+
+    pid: int
+
+    def wait(self, timeout: float) -> int:
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            if not select.select([descriptor], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("fork server", timeout)
+        finally:
+            os.close(descriptor)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
 
 
 def spawn_way() -> str:
@@ -48,3 +83,27 @@ def launch(
             start_new_session=True,  # Ctrl-C must reach only the supervisor, which stops the nodes gracefully
         )
     return process, ours
+
+
+def fork(serve: Callable[[socket.socket, Sequence[str]], NoReturn]) -> tuple[ForkedProcess, socket.socket]:
+    """Fork a fork server from this process, which must have no other threads.
+
+    `serve` runs it, with its connection and modules. Return its process and our connection; it ends with both.
+    """
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return ForkedProcess(pid), ours
+    status = 1
+    try:
+        os.closerange(3, theirs.fileno())  # nodes must not keep the pipes of this process open
+        os.closerange(theirs.fileno() + 1, _HIGHEST_DESCRIPTOR)
+        serve(theirs, PRELOADED)
+    except SystemExit:
+        status = 0
+    except BaseException:  # noqa: BLE001 -- the last frame of a process
+        traceback.print_exc()
+    finally:  # a child must never return into its parent's code
+        sys.stderr.flush()
+        os._exit(status)

@@ -19,6 +19,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import attrs
@@ -27,6 +29,7 @@ import trio
 from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.rehearsal import rehearse
+from rmqlab.runtime.logfile import redirect_output
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
@@ -46,6 +49,13 @@ class Signal:
 
     pid: int
     number: int
+
+
+@attrs.frozen
+class LogTo:
+    """Append stdout and stderr to a file from now on."""
+
+    path: str
 
 
 @attrs.frozen
@@ -86,7 +96,7 @@ class Continued:
     pid: int
 
 
-Order = Spawn | Signal
+Order = Spawn | Signal | LogTo
 Report = Spawned | NotSpawned | Exited | Stopped | Continued
 ORDERS: MapCodec[Order] = MapCodec(Order)
 REPORTS: MapCodec[Report] = MapCodec(Report)
@@ -149,6 +159,9 @@ class ForkLoop:
             ):  # a child that is not reaped yet: its pid cannot be reused
                 with contextlib.suppress(OSError):  # invalid signal number
                     os.kill(pid, number)
+            case LogTo(path):
+                with contextlib.suppress(OSError):  # its output stays that of the parent
+                    redirect_output(Path(path))
             case _:
                 pass
 
@@ -224,15 +237,19 @@ def preload(module: str) -> None:
     gc.freeze()  # garbage collection in a child must not write to, and so copy, shared pages
 
 
-def main() -> NoReturn:
-    descriptor, way, *modules = sys.argv[1:]
-    is_forking = way == "fork"
+def serve(connection: socket.socket, modules: Sequence[str], *, is_forking: bool = True) -> NoReturn:
+    """Run a fork server in this process, which has no other threads."""
     if is_forking:
         gc.disable()  # a collection would free next to nothing, and an import causes dozens; children enable it
         trio.run(trio.lowlevel.checkpoint)  # initialize trio once, before forking
-    with socket.socket(fileno=int(descriptor)) as connection:
-        ForkLoop(connection, is_forking, modules if is_forking else []).serve()
+    with connection:
+        ForkLoop(connection, is_forking, [*modules] if is_forking else []).serve()
     sys.exit(0)
+
+
+def main() -> NoReturn:
+    descriptor, way, *modules = sys.argv[1:]
+    serve(socket.socket(fileno=int(descriptor)), modules, is_forking=way == "fork")
 
 
 if __name__ == "__main__":

@@ -6,16 +6,18 @@ those in force. They travel as plain values, so the runtime below does not know 
 
 import functools
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
-import cattrs
 
 from rmqlab.faults import FAULTS
 from rmqlab.faults.link.fault import LinkFault
 from rmqlab.faults.specification import Fault
 from rmqlab.faults.table import FaultTable, fault_values
 from rmqlab.runtime.node_faults import PlainRules
+
+if TYPE_CHECKING:
+    from cattrs import Converter
 
 F = TypeVar("F", bound=Fault)
 
@@ -80,19 +82,23 @@ class NodeRules:
         return {rule.id: rule.fault for rule in self.own if isinstance(rule.fault, family)}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values, as they travel to the node."""
+        """Return plain values, as they travel to the node: without rules none, so that nodes need no converter."""
+        if not self.links and not self.own:
+            return {}
         plain: dict[str, Any] = _converter(FAULTS).unstructure(self)
         return plain
 
     @classmethod
     def from_plain(cls, plain: PlainRules, table: FaultTable = FAULTS) -> "NodeRules":
         """The reverse of `to_plain`; `table` has the kinds of faults that may occur."""
-        return _converter(table).structure(plain, cls)
+        return _converter(table).structure(plain, cls) if plain else cls()
 
 
 @functools.cache
-def _converter(table: FaultTable) -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
+def _converter(table: FaultTable) -> "Converter":
+    from cattrs import Converter  # noqa: PLC0415 -- most nodes never have a rule
+
+    converter = Converter(forbid_extra_keys=True)
 
     def is_fault(cls: Any) -> bool:
         return isinstance(cls, type) and issubclass(cls, Fault)

@@ -1,18 +1,20 @@
 """A table of the kinds of faults: converts plain values to faults and back."""
 
+import functools
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
-import cattrs
 
 from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss
 from rmqlab.runtime.validators import shown
 
+if TYPE_CHECKING:
+    from cattrs import Converter
+
 Field: TypeAlias = "attrs.Attribute[Any]"
 
-_CONVERTER = cattrs.Converter(forbid_extra_keys=True, detailed_validation=False)
 _TYPES: Mapping[Any, tuple[tuple[type, ...], str]] = {
     str: ((str, int), "a text"),
     str | None: ((str, int), "a text"),
@@ -121,7 +123,15 @@ class FaultTable:
         cls = family.kind_of(given)
         family.check(cls, given)
         given.pop("kind", None)
-        return _CONVERTER.structure(given, cls)
+        fault: Fault = _converter().structure(given, cls)
+        return fault
+
+
+@functools.cache
+def _converter() -> "Converter":
+    from cattrs import Converter  # noqa: PLC0415 -- most nodes never have a fault
+
+    return Converter(forbid_extra_keys=True, detailed_validation=False)
 
 
 def _check_new(family: Family, cls: type[Fault]) -> None:

@@ -167,10 +167,17 @@ def open_log(path: Path) -> TextIO:
     return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
+def redirect_output(path: Path) -> None:
+    """Append stdout and stderr of this process to a log."""
+    with open_log(path) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
+
 def log_to_file(path: Path, *, takes_output: bool = False) -> None:
     """Log to a file.
 
-    `takes_output`: stdout and stderr of this process are redirected to it, too.
+    `takes_output`: stdout and stderr are redirected to it (`redirect_output`), and follow it when it is rotated.
     """
     _log_to(LogFile(path, takes_output=takes_output), FORMAT, logging.INFO)
 

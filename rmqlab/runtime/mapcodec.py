@@ -5,7 +5,7 @@ errors, because both ends run the same version.
 """
 
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -28,15 +28,16 @@ class ControlError(Exception):
 
 
 class MapCodec(Generic[M]):
-    """Encodes and decodes the messages of one union of classes."""
+    """Encodes and decodes the messages of one union of classes.
+
+    Plain fields are text, numbers, and containers of them. A field can also have a class of such fields.
+    """
 
     def __init__(self, union: Any) -> None:
-        from cattrs import Converter  # noqa: PLC0415 -- half of the time of a short command, which has a flat codec
-        from cattrs.strategies import configure_tagged_union  # noqa: PLC0415
-
-        self._union = union
-        self._converter = Converter(forbid_extra_keys=True)
-        configure_tagged_union(union, self._converter, tag_name="type")
+        self._classes = {cls.__name__: cls for cls in typing.get_args(union)}
+        self._fields: dict[type[Any], Mapping[str, Any]] = {}
+        for cls in self._classes.values():
+            self._learn(cls)
 
     def encode(self, message: M) -> bytes:
         """Return the bytes of one message.
@@ -46,7 +47,8 @@ class MapCodec(Generic[M]):
         ControlError if the message is too large or cannot be encoded: `rmqlab.runtime.bounds` prevents both.
         """
         try:
-            encoded: bytes = msgpack.packb(self._to_plain(message), default=str)
+            plain = {"type": type(message).__name__, **self._to_plain(message)}
+            encoded: bytes = msgpack.packb(plain, default=self._unpackable)
         except Exception as exc:
             raise ControlError(f"{type(message).__name__} cannot be encoded: {_reason(exc)}") from exc
         if len(encoded) > MAX_MESSAGE:
@@ -56,7 +58,8 @@ class MapCodec(Generic[M]):
     def decode(self, value: Any) -> M:
         """Return the message of a map. ControlError if it is invalid."""
         try:
-            message = self._from_plain(value)
+            values = dict(value)
+            message: M = self._from_plain(self._classes[values.pop("type")], values)
         except Exception as exc:  # the value comes from outside and can have any type
             raise ControlError(f"not a control message: {_reason(exc)}") from exc
         return message
@@ -64,42 +67,30 @@ class MapCodec(Generic[M]):
     def decoder(self) -> "MapDecoder[M]":
         return MapDecoder(self)
 
-    def _to_plain(self, message: M) -> Any:
-        return self._converter.unstructure(message, unstructure_as=self._union)
+    def _learn(self, cls: type[Any]) -> None:
+        """Note the fields of a class, and of the classes of its fields, with the types that `isinstance` accepts."""
+        kinds = {field.name: typing.get_origin(field.type) or field.type for field in attrs.fields(cls)}
+        self._fields[cls] = {name: (int, float) if kind is float else kind for name, kind in kinds.items()}
+        for kind in kinds.values():
+            if attrs.has(kind):
+                self._learn(kind)
 
-    def _from_plain(self, value: Any) -> M:
-        message: M = self._converter.structure(value, self._union)
-        return message
+    def _to_plain(self, value: Any) -> dict[str, Any]:
+        return {name: getattr(value, name) for name in self._fields[type(value)]}
 
+    def _unpackable(self, value: Any) -> Any:
+        return self._to_plain(value) if type(value) in self._fields else str(value)
 
-class FlatCodec(MapCodec[M]):
-    """A codec for classes whose fields are plain values.
-
-    Plain are text, numbers, and containers of them.
-    The bytes are those of `MapCodec`, without cattrs.
-    """
-
-    def __init__(self, union: Any) -> None:
-        self._fields = {
-            cls: {field.name: typing.get_origin(field.type) or field.type for field in attrs.fields(cls)}
-            for cls in typing.get_args(union)
-        }
-        self._classes = {cls.__name__: cls for cls in self._fields}
-
-    def _to_plain(self, message: M) -> Any:
-        values = {name: getattr(message, name) for name in self._fields[type(message)]}
-        return {"type": type(message).__name__, **values}
-
-    def _from_plain(self, value: Any) -> M:
-        cls = self._classes[value["type"]]
+    def _from_plain(self, cls: type[Any], values: Any) -> Any:
         expected = self._fields[cls]
-        if value.keys() != {"type", *expected}:
+        if values.keys() != expected.keys():
             raise ValueError(f"{cls.__name__}: expected the fields {', '.join(expected)}")
         for name, kind in expected.items():
-            if kind is not Any and not isinstance(value[name], kind):
-                raise TypeError(f"{cls.__name__}.{name}: expected {kind.__name__}, not {type(value[name]).__name__}")
-        message: M = cls(**{name: value[name] for name in expected})
-        return message
+            if kind in self._fields:
+                values[name] = self._from_plain(kind, values[name])
+            elif kind is not Any and not isinstance(values[name], kind):
+                raise TypeError(f"{cls.__name__}.{name}: expected {kind}, not {type(values[name]).__name__}")
+        return cls(**values)
 
 
 class MapDecoder(Generic[M]):

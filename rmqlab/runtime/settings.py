@@ -14,10 +14,10 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
 from typing import Any, Final, TypeVar, cast
 
 import attrs
-import cattrs
 
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
 from rmqlab.runtime.validators import line_fault, shown
@@ -245,9 +245,11 @@ def converted(name: str, value: Any, kind: Any) -> Any:
 
     SettingsError if that is impossible.
     """
+    if isinstance(kind, UnionType):  # `int | None`
+        return None if value is None else converted(name, value, kind.__args__[0])
     try:
-        return converter.structure(value, kind)
-    except (cattrs.BaseValidationError, ValueError, TypeError):
+        return _CONVERTERS[kind](value)
+    except (ValueError, TypeError):
         raise SettingsError(f"{name} = {shown(value)}: expected {_wanted(kind)}") from None
 
 
@@ -269,7 +271,7 @@ def _toml_text(value: Any) -> str:
     return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)
 
 
-def _structure_bool(value: object, _kind: object) -> bool:
+def _bool_of(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
@@ -277,7 +279,7 @@ def _structure_bool(value: object, _kind: object) -> bool:
     raise ValueError(value)
 
 
-def _structure_int(value: object, _kind: object) -> int:
+def _int_of(value: object) -> int:
     if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -285,7 +287,7 @@ def _structure_int(value: object, _kind: object) -> int:
     return value
 
 
-def _structure_float(value: object, _kind: object) -> float:
+def _float_of(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise TypeError(value)
     try:
@@ -294,7 +296,7 @@ def _structure_float(value: object, _kind: object) -> float:
         raise ValueError(value) from None
 
 
-def _structure_text(value: object, _kind: object) -> str:
+def _text_of(value: object) -> str:
     """Return a number or boolean as text, as in `--set brokerName=5`.
 
     TypeError for lists, tables and dates.
@@ -306,13 +308,11 @@ def _structure_text(value: object, _kind: object) -> str:
     return str(value)
 
 
-def _structure_path(value: object, kind: object) -> pathlib.Path:
-    return pathlib.Path(_structure_text(value, kind))
-
-
-converter = cattrs.Converter()
-converter.register_structure_hook(bool, _structure_bool)
-converter.register_structure_hook(int, _structure_int)
-converter.register_structure_hook(float, _structure_float)
-converter.register_structure_hook(str, _structure_text)
-converter.register_structure_hook(pathlib.Path, _structure_path)
+_CONVERTERS: Final[Mapping[Any, Callable[[object], Any]]] = {
+    bool: _bool_of,
+    int: _int_of,
+    float: _float_of,
+    str: _text_of,
+    pathlib.Path: lambda value: pathlib.Path(_text_of(value)),
+}
+"""What converts a value to the type of a setting, or raises ValueError or TypeError."""

@@ -1,0 +1,19 @@
+"""The program `rmqlab`.
+
+It begins what takes long before it imports what reads the command line.
+"""
+
+import gc
+import sys
+
+from rmqlab.cluster.supervisor.detachedprocess import start_early
+
+
+def main() -> None:
+    start_early(sys.argv[1:])
+    gc.disable()  # the imports would cause dozens of collections, which free nothing
+    from rmqlab.cluster import __main__ as command_line  # noqa: PLC0415 -- see above
+
+    gc.freeze()
+    gc.enable()
+    command_line.main()

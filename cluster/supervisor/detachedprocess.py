@@ -1,0 +1,86 @@
+"""The process of a detached supervisor, as the command sees it.
+
+Imports next to nothing: `rmqlab up --detach` starts the process before its own imports, so that both import in
+parallel, and sends what to start as soon as it has read its options.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+
+from rmqlab.cluster.supervisor.ownmodules import module_command
+
+
+class DetachedProcess:
+    """A supervisor that imports, reads one order, and replies to it once.
+
+    Until it has read an order, it and its fork server end with this process.
+    """
+
+    def __init__(self, pid: int, order: int, reply: int) -> None:
+        self.pid = pid
+        self._order = order
+        self._reply = reply
+
+    @classmethod
+    def start(cls) -> "DetachedProcess":
+        """Start the process, in a session of its own: without a terminal, neither Ctrl-C nor hangup reaches it.
+
+        It writes errors to stderr until the order has named its log.
+        """
+        order, ordering = os.pipe()
+        replying, reply = os.pipe()
+        arguments = module_command("rmqlab.cluster.supervisor.detached", str(order), str(reply))
+        for descriptor in (order, reply):
+            os.set_inheritable(descriptor, True)
+        null = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1)]
+        try:
+            pid = os.posix_spawn(sys.executable, arguments, os.environ, file_actions=null, setsid=True)
+        finally:
+            os.close(order)
+            os.close(reply)
+        process = cls(pid, ordering, replying)
+        atexit.register(process.end_unused)
+        return process
+
+    def send(self, order: str) -> None:
+        """Send the order. The process outlives this one from now on."""
+        with contextlib.suppress(BrokenPipeError), os.fdopen(self._order, "w") as pipe:  # `receive` notices its end
+            pipe.write(order)
+        atexit.unregister(self.end_unused)
+
+    def receive(self) -> str:
+        """Wait for the reply and return it; empty if the process ends without one."""
+        with os.fdopen(self._reply) as pipe:
+            return pipe.read()
+
+    def wait(self) -> int:
+        """Wait for the end of the process, and return its exit status: the signal, if negative, that ended it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def terminate(self) -> None:
+        """Let it stop its nodes in order."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def end_unused(self) -> None:
+        """End it and its fork server at once, because no order has been sent."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+
+_early: list[DetachedProcess] = []
+
+
+def start_early(arguments: list[str]) -> None:
+    """Start the process if these arguments of `rmqlab` seem to ask for a detached cluster."""
+    if arguments[:1] == ["up"] and {"-d", "--detach"} & {*arguments} and not {"-h", "--help"} & {*arguments}:
+        with contextlib.suppress(OSError):  # started later, and reported then
+            _early.append(DetachedProcess.start())
+
+
+def started_process() -> DetachedProcess:
+    """Return the process that was started early, or a new one."""
+    return _early.pop() if _early else DetachedProcess.start()
