@@ -35,6 +35,7 @@ from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.logcover import weaken_by_stores
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -94,4 +95,5 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
     ]
-    return conclude(withdraw_doubtful(measured, history.group_of), METRICS, conditions)
+    earned = weaken_by_stores(withdraw_doubtful(measured, history.group_of), stores.incomplete)
+    return conclude(earned, METRICS, conditions)

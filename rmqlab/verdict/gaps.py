@@ -26,8 +26,11 @@ FOLLOWED_KINDS: Final = (
 )
 """Events of the supervisor that `find_gaps` needs."""
 _KILLED: Final = ("node_killed", "node_crashed")
+_BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
+_CONTRADICTIONS: Final = ("clock_disagreement",)
+"""Metrics that show a journal of another run, rather than suffer from it."""
 _FOREIGN_SLACK: Final = 10_000
 """Milliseconds between the life of a process and the events of another run, at least."""
 _SHOWN = 3
@@ -78,7 +81,7 @@ class _Life:
     last: str = ""
     """Kind of the latest event."""
     began_at: int | None = None
-    """Time of the first event, in milliseconds; None if the supervisor does not mention the process."""
+    """Time of the first start, in milliseconds; None if the supervisor does not mention one."""
     ended_at: int = 0
     """Time of the latest event."""
     sources: frozenset[Source] = frozenset()
@@ -99,7 +102,8 @@ def _lives(supervised: Iterable[JournalEntry]) -> dict[str, _Life]:
     for entry in supervised:
         life = lives.setdefault(entry.node or SUPERVISOR, _Life())
         life.last = entry.kind
-        life.began_at = entry.at_millis if life.began_at is None else life.began_at
+        if entry.kind in _BEGINS and life.began_at is None:
+            life.began_at = entry.at_millis
         life.ended_at = entry.at_millis
         if entry.kind == "node_ready":
             life.was_ready = True
@@ -145,7 +149,9 @@ def _foreign(survey: JournalSurvey, life: _Life, *, are_clocks_right: bool) -> s
         return ""
     ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
     if survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK:
-        return f"{file}: no entry is of the time in which {survey.process} ran: it is of another run, or its clock was off"
+        return (
+            f"{file}: no entry is of the time in which {survey.process} ran: it is of another run, or its clock was off"
+        )
     return ""
 
 
@@ -223,7 +229,8 @@ def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
 
 
 def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding:
-    if finding.value and metric.is_floor and not any(gap.may_exceed for gap in holes):
+    is_proven = metric.name in _CONTRADICTIONS or not any(gap.may_exceed for gap in holes)
+    if finding.value and metric.is_floor and is_proven:
         return attrs.evolve(finding, is_at_least=True)
     missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
     return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)

@@ -36,6 +36,7 @@ from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
+from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def audit_run(
     findings = _ask(run, tell)
     presence, groups = run.batch(Query(_PRESENCE), Query(_GROUPS))
     doubtless = withdraw_doubtful(findings, {row.node: row["group"] for row in groups})
-    judgement = conclude(doubtless, METRICS, run.conditions)
+    judgement = conclude(weaken_by_stores(doubtless, run.incomplete), METRICS, run.conditions)
     summary = Summary(
         judgement=judgement,
         run=str(directory),
