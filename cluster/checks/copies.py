@@ -147,10 +147,7 @@ def _incomplete(roots: Mapping[str, Path], history: History) -> Iterator[tuple[s
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
-    """Read consumerOffset.json as a broker does at its start.
-
-    None if it is missing or invalid.
-    """
+    """Return the offsets in consumerOffset.json; None if it is missing or invalid."""
     content = read_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
     return None if content is None else content.offset_table
 
