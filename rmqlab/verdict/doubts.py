@@ -42,7 +42,9 @@ def withdraw_doubtful(findings: Iterable[Finding], clocked: Clocked) -> Iterator
         for name, _, node in [one.metric.partition(" ")]
         if name == "clock_disagreement" and one.value
     }
-    why = {one.metric: "; ".join(doubts[node] for node in _nodes(one, clocked) if node in doubts) for one in found}
+    nameservers = [one.metric.partition(" ")[2] for one in found if one.metric.startswith("missing_route ")]
+    needed = {one.metric: nameservers if one.metric == "route_disagreement" else _nodes(one, clocked) for one in found}
+    why = {metric: "; ".join(doubts[node] for node in nodes if node in doubts) for metric, nodes in needed.items()}
     rollbacks = sum(one.value or 0 for one in found if why[one.metric] and one.metric.startswith(f"{_ROLLBACKS} "))
     of_groups = [doubts[node] for node in clocked.groups if node in doubts]
     for one in found:
