@@ -32,9 +32,10 @@ from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
-from rmqlab.verdict.doubts import withdraw_doubtful
+from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.logcover import weaken_by_stores
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -94,4 +95,10 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
     ]
-    return conclude(withdraw_doubtful(measured, history.group_of), METRICS, conditions)
+    earned = weaken_by_stores(withdraw_doubtful(measured, _clocked(history)), stores.incomplete)
+    return conclude(earned, METRICS, conditions)
+
+
+def _clocked(history: History) -> Clocked:
+    senders = dict.fromkeys(send.node for send in history.sends)
+    return Clocked(groups=history.group_of, senders=senders, masters=history.roles.masters_of_slaves)

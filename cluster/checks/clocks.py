@@ -127,7 +127,7 @@ def _of_ends(history: History) -> Iterator[Bound]:
     for entry in (*history.entries, *history.closing):  # `closing` repeats some of the last entries
         if entry.kind in _ENDS:
             ended[entry.node] = entry.at_millis
-        elif entry.kind == "node_spawned":
+        elif entry.kind in ("node_spawned", "node_ready"):
             ended.pop(entry.node, None)
         elif _is_own(entry):
             last[entry.node] = max(entry.at_millis, last.get(entry.node, 0))

@@ -17,10 +17,11 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
-from rmqlab.store.logplaces import log_begin, log_directory
+from rmqlab.store.logplaces import log_begin, log_directory, log_extents
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.verdict.findings import IDS_LIMIT
+from rmqlab.verdict.logcover import LIFE_KINDS, Samples, last_lives, log_trouble
 
 
 @attrs.frozen(kw_only=True)
@@ -69,7 +70,9 @@ class Stores:
 
     nodes: Mapping[str, NodeStore]
     unread: Mapping[str, str]
-    """Brokers whose store was not given or is not a store, with the reason."""
+    """Brokers whose store was not given, is not a store, or lacks files of its log, with the reason."""
+    incomplete: Mapping[str, str] = attrs.field(factory=dict)
+    """The part of `unread` that lacks files: what is left of these stores is in `nodes`."""
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
     """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are left out."""
@@ -118,18 +121,33 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
+    incomplete = dict(_incomplete(found, history))
     return attrs.evolve(
-        gather(nodes.values(), unread),
+        gather(nodes.values(), unread | incomplete),
+        incomplete=incomplete,
         comparisons=dict(_compare(found, history)),
         offset_files={node: table for node, root in found.items() if (table := _offset_file(root)) is not None},
     )
 
 
-def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
-    """Read consumerOffset.json as a broker does at its start.
+def _incomplete(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, str]]:
+    """Yield the nodes whose log lacks files that no event removed, and which bytes."""
+    lives = last_lives((one.at_millis, one.node, one.kind) for one in history.of_kind(*LIFE_KINDS))
+    ends: dict[str, list[int]] = collections.defaultdict(list)
+    for entry in (*history.entries, *history.closing):
+        if entry.kind == "log_sampled" and entry.node in lives and entry.at_millis > lives[entry.node].since:
+            ends[entry.node].append(int(entry.fields["max_offset"]))
+    for node, root in roots.items():
+        known = ends[node]
+        lowest = min((end for end in known if end), default=None)
+        samples = Samples(lowest=lowest, highest=max(known)) if known else None
+        place = f"{root.name}/{log_directory(root).relative_to(root)}"
+        if why := log_trouble(place, log_extents(root), samples, lives.get(node)):
+            yield node, why
 
-    None if it is missing or invalid.
-    """
+
+def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
+    """Return the offsets in consumerOffset.json; None if it is missing or invalid."""
     content = read_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
     return None if content is None else content.offset_table
 

@@ -20,9 +20,15 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     slaves = (member.name for member in history.members.values() if member.broker_id)
     for name in dict.fromkeys([*slaves, *history.roles.followers]):
         comparison = stores.comparisons.get(name)
-        if comparison is None or comparison.verdict is Verdict.UNKNOWN:
-            missing = "; ".join(stores.missing_of([history.members[name].broker], history))
-            why = comparison.reason if comparison else missing or "its log and its master's were not compared"
+        pair = (history.roles.followers.get(name, name), name)
+        cut = "; ".join(
+            f"{node}: {stores.incomplete[node]}" for node in dict.fromkeys(pair) if node in stores.incomplete
+        )
+        if cut or comparison is None or comparison.verdict is Verdict.UNKNOWN:
+            missing = cut or "; ".join(stores.missing_of([history.members[name].broker], history))
+            why = (
+                comparison.reason if comparison and not cut else missing or "its log and its master's were not compared"
+            )
             for metric in DIVERGENCE:
                 yield unknown(f"{metric.name} {name}", metric.unit, why)
             continue

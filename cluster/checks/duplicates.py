@@ -55,6 +55,8 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         return unknown("stored_twice", "messages", "no workload of the journal sent anything")
     if not stores.nodes:
         return unknown("stored_twice", "messages", "no store was given")
+    if nameless := [node for node in stores.nodes if node not in history.members]:
+        return unknown("stored_twice", "messages", f"no event has the broker name of {', '.join(nameless)}")
     found = [
         (message_id, send)
         for send in history.sends

@@ -1,6 +1,7 @@
 """Surveys of journal files: damaged bytes, missing and repeated entries.
 
-They also report whether the file is closed. The ranges of a file can be surveyed separately, and their surveys joined.
+They also report entries of other processes, and whether the file is closed. The ranges of a file can be surveyed
+separately, and their surveys joined.
 """
 
 import collections
@@ -11,7 +12,8 @@ from typing import Any
 import attrs
 import cattrs
 
-from rmqlab.runtime.journal import CLOSED, JournalEntry, Torn, journal_files, scan_journal
+from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 MOST_NOTED = 100
 """Maximum number of damaged places, and of breaks in the sequence numbers, that a survey lists."""
@@ -47,6 +49,13 @@ class JournalSurvey:
     """Number of bytes at the end of the file that are not part of an entry."""
     breaks: list[Break] = attrs.field(factory=list)
     """The first MOST_NOTED places where sequence numbers are not consecutive."""
+    foreign: int = 0
+    """Number of entries that another process wrote, or would have written to its own journal."""
+    foreign_of: str = ""
+    """The process of the first of them."""
+    earliest: int | None = None
+    """Lowest time of an entry, in milliseconds of the cluster's clock, as `latest`."""
+    latest: int | None = None
     first: tuple[int, int] | None = None
     """Offset and sequence number of the range's first entry. The number is 0 in versions 1 and 2."""
     last_seq: int = 0
@@ -64,6 +73,10 @@ class JournalSurvey:
             self._count_on(at, entry.seq)
         self.entries += 1
         self.kinds[entry.kind] += 1
+        self._widen(entry.at_millis, entry.at_millis)
+        if (owner := _owner(entry)) != self.process:
+            self.foreign += 1
+            self.foreign_of = self.foreign_of or owner
         self.last_seq, self.last_kind = entry.seq, entry.kind
 
     def _add_torn(self, torn: Torn) -> None:
@@ -73,6 +86,10 @@ class JournalSurvey:
         self.torn_bytes += torn.size
         if len(self.torn) < MOST_NOTED:
             self.torn.append(torn)
+
+    def _widen(self, earliest: int, latest: int) -> None:
+        self.earliest = earliest if self.earliest is None else min(self.earliest, earliest)
+        self.latest = latest if self.latest is None else max(self.latest, latest)
 
     def _count_on(self, at: int, seq: int) -> None:
         is_numbered = seq or self.last_seq
@@ -90,6 +107,10 @@ class JournalSurvey:
         self.torn_bytes += part.torn_bytes
         self.tail_bytes += part.tail_bytes
         self.breaks += part.breaks
+        self.foreign += part.foreign
+        self.foreign_of = self.foreign_of or part.foreign_of
+        if part.earliest is not None and part.latest is not None:
+            self._widen(part.earliest, part.latest)
 
     @property
     def is_numbered(self) -> bool:
@@ -105,6 +126,13 @@ class JournalSurvey:
         """Return this survey as plain values."""
         fields: dict[str, Any] = cattrs.unstructure(self)
         return fields
+
+
+def _owner(entry: JournalEntry) -> str:
+    """Return the process in whose journal an entry belongs."""
+    kind = EVENT_TYPES.get(entry.kind)
+    is_supervisors = kind is not None and kind.source == "supervisor"
+    return SUPERVISOR if is_supervisors or not entry.node else entry.node
 
 
 def survey_of_fields(fields: Mapping[str, Any]) -> JournalSurvey:

@@ -7,7 +7,7 @@ after a power loss, the `.bak` may be all that is left.
 import contextlib
 import logging
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from rmqlab.store.disk import Disk, StoreError
@@ -99,7 +99,11 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
     `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it: otherwise
     its older `.bak` would be saved over it.
     """
-    for one in (path, backup_path(path)):
+    return _first_whole((path, backup_path(path)), decode)
+
+
+def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) -> T | None:
+    for one in paths:
         try:
             content = _disks[-1].read_file(one)
             if content.strip():
@@ -114,12 +118,12 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 
 
 def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
-    """As `load_config_file`, for readers that never save.
+    """Read X for a judge; None if X is missing, empty or broken, or if the disk cannot read it.
 
-    None also if the disk cannot read the file.
+    `X.bak` is not read: it is older, and does not prove what the broker saved last.
     """
     try:
-        return load_config_file(path, decode)
+        return _first_whole((path,), decode)
     except StoreError as exc:
         logger.warning("%s", exc)
         return None

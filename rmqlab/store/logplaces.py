@@ -39,6 +39,15 @@ def files_in(directory: Path) -> list[Path]:
     return sorted(found, key=lambda path: path.name)
 
 
+def log_extents(root: Path) -> list[tuple[int, int]]:
+    """Return the commit log offsets at which each file of a store's log begins and ends.
+
+    The end is that of the file on disk; empty files are left out.
+    """
+    sizes = ((int(path.name), path.stat().st_size) for path in files_in(log_directory(root)))
+    return [(first, first + size) for first, size in sizes if size]
+
+
 def log_begin(root: Path) -> int:
     """Return the commit log offset at which a store's first log file begins.
 

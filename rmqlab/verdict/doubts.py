@@ -1,6 +1,6 @@
 """Findings that rest on a clock that disagrees with others: withdrawn."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -9,35 +9,64 @@ from rmqlab.verdict.findings import Finding
 
 _OF_GROUPS: Final = ("offset_rollbacks", "rolled_back", "group_read_unavailable", "order.delivered")
 """Metrics of a consumer group that compare times of its members with those of others."""
+_OF_CONSUMERS: Final = ("offset_file_behind", "duplicates.")
+"""Metrics that compare times of any consumer with those of brokers, of the supervisor and of other consumers."""
+_OF_WATCHERS: Final = ("detection", "stale_route", "missing_route")
+"""Metrics that compare times of their target with those of the supervisor."""
+_OF_SLAVES: Final = ("replication_lag", "replication_lag_left", "behind_for")
+"""Metrics that compare times of a slave and of its masters."""
+_ROLLBACKS: Final = "offset_rollbacks"
 
 
-def withdraw_doubtful(findings: Iterable[Finding], groups: Mapping[str, str]) -> Iterator[Finding]:
+@attrs.frozen(kw_only=True)
+class Clocked:
+    """The nodes whose clocks metrics depend on."""
+
+    groups: Mapping[str, str]
+    """The consumer group of each node that consumed or committed anything."""
+    senders: Collection[str]
+    """Nodes that sent anything."""
+    masters: Mapping[str, Collection[str]]
+    """The masters of each slave, over time."""
+
+
+def withdraw_doubtful(findings: Iterable[Finding], clocked: Clocked) -> Iterator[Finding]:
     """Yield all findings, with those that `clock_disagreement` contradicts as unknown.
 
-    Source: issue 14.8. `groups` are the consumer groups by node. The sum of all groups' rollbacks counts those of the
-    other groups only, and is at least that.
+    Source: issue 14.8. The sum of all groups' rollbacks counts those of the other groups only, and is at least that.
     """
     found = list(findings)
-    doubts = dict(_doubts(found, groups))
-    withdrawn = [one for one in found if _is_doubtful(one, doubts)]
-    rollbacks = sum(one.value or 0 for one in withdrawn if one.metric.startswith("offset_rollbacks "))
+    doubts = {
+        node: f"the clock of {node} is {one.value:.1f} s or more from those of others"
+        for one in found
+        for name, _, node in [one.metric.partition(" ")]
+        if name == "clock_disagreement" and one.value
+    }
+    nameservers = [one.metric.partition(" ")[2] for one in found if one.metric.startswith("missing_route ")]
+    needed = {one.metric: nameservers if one.metric == "route_disagreement" else _nodes(one, clocked) for one in found}
+    why = {metric: "; ".join(doubts[node] for node in nodes if node in doubts) for metric, nodes in needed.items()}
+    rollbacks = sum(one.value or 0 for one in found if why[one.metric] and one.metric.startswith(f"{_ROLLBACKS} "))
+    of_groups = [doubts[node] for node in clocked.groups if node in doubts]
     for one in found:
-        if _is_doubtful(one, doubts):
-            yield attrs.evolve(one, value=None, is_at_least=False, missing=doubts[one.metric.partition(" ")[2]])
-        elif one.metric == "offset_rollbacks" and doubts and one.value is not None:
-            yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, says="; ".join(doubts.values()))
+        if why[one.metric]:
+            yield attrs.evolve(one, value=None, is_at_least=False, missing=why[one.metric])
+        elif one.metric == _ROLLBACKS and of_groups and one.value is not None:
+            yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, says="; ".join(of_groups))
         else:
             yield one
 
 
-def _doubts(findings: Iterable[Finding], groups: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Why the times of one of a group's members are unusable, by group."""
-    for one in findings:
-        name, _, node = one.metric.partition(" ")
-        if name == "clock_disagreement" and one.value and node in groups:
-            yield groups[node], f"the clock of {node} is {one.value:.1f} s or more from those of others"
-
-
-def _is_doubtful(finding: Finding, doubts: Mapping[str, str]) -> bool:
+def _nodes(finding: Finding, clocked: Clocked) -> Iterable[str]:
+    """Return the nodes whose clocks a finding depends on."""
     name, _, target = finding.metric.partition(" ")
-    return name in _OF_GROUPS and target in doubts
+    if name in _OF_GROUPS and target:
+        return [node for node, group in clocked.groups.items() if group == target]
+    if name.startswith(_OF_CONSUMERS):
+        return clocked.groups
+    if name in _OF_WATCHERS:
+        return (target,)
+    if name in _OF_SLAVES:
+        return dict.fromkeys((target, *clocked.masters.get(target, ())))
+    if name == "order.stored" or (name == "unreplicated" and finding.value):
+        return clocked.senders
+    return ()

@@ -1,9 +1,11 @@
 """Holes in the evidence of a run: incomplete or missing journals, and the effects.
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
-(`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`).
+(`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`). A journal with
+entries of another process or run, or with some twice, gives no lower bound.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -24,8 +26,13 @@ FOLLOWED_KINDS: Final = (
 )
 """Events of the supervisor that `find_gaps` needs."""
 _KILLED: Final = ("node_killed", "node_crashed")
+_BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
+_CONTRADICTIONS: Final = ("clock_disagreement",)
+"""Metrics that show a journal of another run, rather than suffer from it."""
+_FOREIGN_SLACK: Final = 10_000
+"""Milliseconds between the life of a process and the events of another run, at least."""
 _SHOWN = 3
 """Places named for one file."""
 
@@ -39,12 +46,17 @@ class Gap:
     """What the process could have seen, as far as that is known."""
     says: str
     """The missing evidence, with file and bytes."""
+    may_exceed: bool = False
+    """True if the journal has entries that are not its own, or some twice: they prove nothing, and can add to values."""
 
 
-def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry]) -> tuple[Gap, ...]:
+def find_gaps(
+    surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry], *, are_clocks_right: bool = True
+) -> tuple[Gap, ...]:
     """Return the gaps in the journals of a run.
 
-    `supervised` are the entries of FOLLOWED_KINDS, by time.
+    `supervised` are the entries of FOLLOWED_KINDS, by time. `are_clocks_right` is False in a run with a `clock` fault:
+    times of entries prove nothing then.
     """
     known = {survey.process: survey for survey in surveys}
     lives = _lives(supervised)
@@ -52,9 +64,12 @@ def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntr
     for process in sorted({*known, *lives, SUPERVISOR}):
         life = lives.get(process, _Life())
         survey = known.get(process)
-        says = _missing(process, life) if survey is None else "; ".join(_incomplete(survey, life, lives, known))
+        foreign = "" if survey is None else _foreign(survey, life, are_clocks_right=are_clocks_right)
+        incomplete = [] if survey is None else list(_incomplete(survey, life, lives, known))
+        says = _missing(process, life) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if says:
-            gaps.append(Gap(process=process, sources=_sources(process, survey, life), says=says))
+            sources = frozenset(Source) if foreign else _sources(process, survey, life)
+            gaps.append(Gap(process=process, sources=sources, says=says, may_exceed=bool(foreign) or _repeats(survey)))
     return tuple(gaps)
 
 
@@ -65,6 +80,10 @@ class _Life:
     was_ready: bool = False
     last: str = ""
     """Kind of the latest event."""
+    began_at: int | None = None
+    """Time of the first start, in milliseconds; None if the supervisor does not mention one."""
+    ended_at: int = 0
+    """Time of the latest event."""
     sources: frozenset[Source] = frozenset()
     """By what the process said of itself; empty for a workload."""
 
@@ -83,6 +102,9 @@ def _lives(supervised: Iterable[JournalEntry]) -> dict[str, _Life]:
     for entry in supervised:
         life = lives.setdefault(entry.node or SUPERVISOR, _Life())
         life.last = entry.kind
+        if entry.kind in _BEGINS and life.began_at is None:
+            life.began_at = entry.at_millis
+        life.ended_at = entry.at_millis
         if entry.kind == "node_ready":
             life.was_ready = True
             life.sources = _sources_of_node(entry)
@@ -115,6 +137,26 @@ def _missing(process: str, life: _Life) -> str:
     if process == SUPERVISOR:
         return f"{file}, the supervisor's journal, is missing"
     return f"{file} is missing, and the supervisor started {process}" if life.was_ready or life.ended_in_order else ""
+
+
+def _foreign(survey: JournalSurvey, life: _Life, *, are_clocks_right: bool) -> str:
+    """Say that a file has entries of another process or of another run; empty if it has none."""
+    file = f"journal/{survey.process}{SUFFIX}"
+    if survey.foreign:
+        count = f"{survey.foreign} of its {survey.entries} entries are"
+        return f"{file}: {count} of another process, the first of {survey.foreign_of}"
+    if not are_clocks_right or life.began_at is None or survey.earliest is None or survey.latest is None:
+        return ""
+    ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
+    if survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK:
+        return (
+            f"{file}: no entry is of the time in which {survey.process} ran: it is of another run, or its clock was off"
+        )
+    return ""
+
+
+def _repeats(survey: JournalSurvey | None) -> bool:
+    return survey is not None and any(one.found < one.expected for one in survey.breaks)
 
 
 def _incomplete(
@@ -187,7 +229,8 @@ def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
 
 
 def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding:
-    if finding.value and metric.is_floor:
+    is_proven = metric.name in _CONTRADICTIONS or not any(gap.may_exceed for gap in holes)
+    if finding.value and metric.is_floor and is_proven:
         return attrs.evolve(finding, is_at_least=True)
     missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
     return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)

@@ -13,8 +13,10 @@ from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.verdict import Verdict
 
-CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined", "probed")
+CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined", "probed", "fault_applied")
 """Events that `read_conditions` needs."""
+CLOCK: Final = "clock"
+"""The type of a fault that sets a process's clock wrong."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,8 +65,14 @@ def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSu
         ),
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
-        gaps=() if surveys is None else find_gaps(surveys, [one for one in known if one.kind in FOLLOWED_KINDS]),
+        gaps=() if surveys is None else _gaps(surveys, known),
     )
+
+
+def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry]) -> tuple[Gap, ...]:
+    supervised = [one for one in entries if one.kind in FOLLOWED_KINDS]
+    are_clocks_right = not any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in entries)
+    return find_gaps(surveys, supervised, are_clocks_right=are_clocks_right)
 
 
 def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:

@@ -126,6 +126,14 @@ class Roles:
         """Slaves with their masters, over time."""
         return tuple(itertools.chain.from_iterable(map(self._pairs, self.brokers)))
 
+    @property
+    def masters_of_slaves(self) -> Mapping[str, list[str]]:
+        """Return the masters that each slave had."""
+        found: dict[str, list[str]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.slave, []).append(pair.master)
+        return found
+
     @functools.cached_property
     def followers(self) -> Mapping[str, str]:
         """Return the master by node at the end of the run.

@@ -33,9 +33,10 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.verdict.catalogue import METRICS
-from rmqlab.verdict.doubts import withdraw_doubtful
+from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
+from rmqlab.verdict.logcover import weaken_by_stores
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
 _PRESENCE = "select * from presence order by outcome, messages desc limit 200"
 # The consumer group of each node that consumed or committed anything.
 _GROUPS = "select node, `group` from deliveries union select node, `group` from commits"
+
+_SENDERS = "select distinct node from sends"
 
 
 @attrs.frozen(kw_only=True)
@@ -113,9 +116,14 @@ def audit_run(
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, scale)
     findings = _ask(run, tell)
-    presence, groups = run.batch(Query(_PRESENCE), Query(_GROUPS))
-    doubtless = withdraw_doubtful(findings, {row.node: row["group"] for row in groups})
-    judgement = conclude(doubtless, METRICS, run.conditions)
+    presence, groups, senders = run.batch(Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS))
+    clocked = Clocked(
+        groups={row.node: row["group"] for row in groups},
+        senders=[row.node for row in senders],
+        masters=run.roles.masters_of_slaves,
+    )
+    doubtless = withdraw_doubtful(findings, clocked)
+    judgement = conclude(weaken_by_stores(doubtless, run.incomplete), METRICS, run.conditions)
     summary = Summary(
         judgement=judgement,
         run=str(directory),

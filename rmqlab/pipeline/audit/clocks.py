@@ -88,7 +88,7 @@ def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
     started = min((row.first_at for row in run.event_times if row.kind == "cluster_starting"), default=None)
     for node, rows in by_node.items():
         own = [row for row in rows if row.kind in _OWN]
-        changes = [row for row in rows if row.kind in (*_ENDS, "node_spawned")]
+        changes = [row for row in rows if row.kind in (*_ENDS, "node_spawned", "node_ready")]
         if own and changes and max(changes, key=lambda row: row.last_seq).kind in _ENDS:
             millis = max(row.last_at for row in own) - max(row.last_at for row in changes if row.kind in _ENDS)
             yield {"behind": _NOBODY, "ahead": node, "millis": millis, "how": "an event after the end of its node"}

@@ -17,7 +17,7 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
 import contextlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,9 +35,10 @@ from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
-from rmqlab.store.logplaces import log_begin
+from rmqlab.store.logplaces import log_begin, log_directory, log_extents
 from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
+from rmqlab.verdict.logcover import LIFE_KINDS, Life, Samples, last_lives, log_trouble
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 
@@ -78,7 +79,9 @@ class Run:
     wiped: tuple[str, ...]
     """The nodes of `stores` without a store now."""
     unread: Mapping[str, str]
-    """Brokers whose store is missing, with the reason."""
+    """Brokers whose store is missing, or lacks files of its log, with the reason."""
+    incomplete: Mapping[str, str]
+    """The part of `unread` that lacks files: what is left of these stores was read."""
     stopped: Mapping[str, int]
     """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
     began_at: int
@@ -155,7 +158,9 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
     roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
     members = _members(happenings, roles)
     stores, wiped = _stores(directory, happenings)
-    _read_stores(relations, directory, members)
+    lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
+    samples = _read_stores(relations, directory, members, lives)
+    incomplete = dict(_incomplete(directory, stores - wiped, samples, lives))
     return Run(
         relations=relations,
         directory=directory,
@@ -168,7 +173,9 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
             member.name: "its store was not given"
             for member in members.values()
             if member.broker and member.name not in stores | wiped
-        },
+        }
+        | incomplete,
+        incomplete=incomplete,
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=min((row.first_at for row in during), default=0),
         ended_at=max((row.last_at for row in during), default=0),
@@ -285,8 +292,31 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
     return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
-def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Member]) -> None:
-    """Read records and consume queues.
+def _incomplete(
+    directory: Path, stores: Iterable[str], samples: Mapping[str, Samples], lives: Mapping[str, Life]
+) -> Iterator[tuple[str, str]]:
+    """Yield the nodes whose log lacks files that no event removed, and which bytes."""
+    for node in sorted(stores):
+        root = directory / node / "store"
+        place = f"store/{log_directory(root).relative_to(root)}"
+        if why := log_trouble(place, log_extents(root), samples.get(node), lives.get(node)):
+            yield node, why
+
+
+def _sampled(lives: Mapping[str, Life]) -> str:
+    """Return the query of the ends of logs that brokers recorded in their last lives."""
+    during = " or ".join(f"(node = {literal(node)} and at > {life.since})" for node, life in lives.items())
+    return (
+        "select node, min(nullif(log_end, 0)) lowest, max(log_end) highest from ("
+        "select node, cast(get_json_object(fields, '$.max_offset') as bigint) log_end from raw_happenings"
+        f" where kind = 'log_sampled' and ({during or 'false'})) group by node"
+    )
+
+
+def _read_stores(
+    relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
+) -> Mapping[str, Samples]:
+    """Read records and consume queues; return what brokers recorded of their logs' ends.
 
     Queues are read first: the records they refer to were written before.
     """
@@ -298,7 +328,7 @@ def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Me
             relations.source(name, source, schema, path=str(directory))
         else:
             relations.define_rows(name, [], **dict(column.split() for column in schema.split(", ")))
-    relations.execute(
+    *_, sampled = relations.execute(
         [
             written("queue_entries", "select * from queue_files"),
             written("raw_records", "select * from logs"),
@@ -306,12 +336,14 @@ def _read_stores(relations: Relations, directory: Path, members: Mapping[str, Me
             Query(_HOLES, "holes"),
             Query(_DAMAGES, "damages"),
             Query(_DEFERRED, "deferred"),
+            Query(_sampled(lives)),
         ]
     )
     relations.define("copies", "select * from whole_records where state = 'ok'")
     ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
     relations.define_rows("readable_ends", ends, node="string", until="bigint")
     relations.define("readable_copies", _READABLE)
+    return {row.node: Samples(lowest=row.lowest, highest=row.highest) for row in sampled}
 
 
 _LONGEST_QUEUES: Final = """

@@ -180,7 +180,9 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     if not sent["findings"]["sent"]:
         return _NOTHING_SENT
     if name == "stored_twice":
-        return "" if run.stores else _NO_STORE
+        nameless = ", ".join(node for node in run.stores if node not in run.members)
+        unnamed = f"no event has the broker name of {nameless}" if nameless else ""
+        return unnamed if run.stores else _NO_STORE
     these = (outcome,) if outcome else STORED
     if nameless := sum(sent["nameless"].get(one, 0) for one in these):
         return f"{nameless} of these sends carry no unique id"

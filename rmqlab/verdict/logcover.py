@@ -1,0 +1,107 @@
+"""Log files that are missing in a store although its broker wrote them.
+
+A broker removes files of its log only with an event (REMOVING_KINDS). If its own samples of the log's end show bytes
+that no file has, and no event explains it, the store that was given is incomplete: nothing can be concluded from the
+absence of a record in it. Both judges ask `log_trouble`, and `weaken_by_stores` withdraws what rests on such a log.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.findings import Finding
+
+LIFE_KINDS: Final = ("node_ready", *REMOVING_KINDS)
+"""Kinds of the events that `last_lives` needs."""
+
+Extent = tuple[int, int]
+"""Commit log offsets of a file's first byte, and of the byte behind its last one."""
+
+_UNKNOWN: Final = ("dangling",)
+"""Metrics of a node that an incomplete log makes unknown: entries point at what is missing."""
+_FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
+"""Metrics of a node that an incomplete log can only make too low."""
+_FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
+"""The same, of all stores together."""
+
+
+@attrs.frozen(kw_only=True)
+class Life:
+    """The time since a broker last started, or since records were last removed from its log."""
+
+    since: int
+    """Milliseconds of the cluster's clock."""
+    has_removed_files: bool
+    """True if the broker removed files of its log by itself: then nothing is known about the log's begin."""
+
+
+@attrs.frozen(kw_only=True)
+class Samples:
+    """The ends of a log that its broker recorded in one life: the lowest above 0, and the highest."""
+
+    lowest: int | None
+    highest: int
+
+
+def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
+    """Return the last life of each broker, from events of LIFE_KINDS: time, node, kind, in order of time."""
+    lives: dict[str, Life] = {}
+    for at, node, kind in events:
+        before = lives.get(node)
+        has_removed = before is not None and before.has_removed_files
+        if kind == "node_ready":
+            lives[node] = Life(since=at, has_removed_files=has_removed)
+        elif kind == "file_deleted":
+            lives[node] = Life(since=before.since if before else at, has_removed_files=True)
+        elif kind in REMOVING_KINDS:
+            lives[node] = Life(since=at, has_removed_files=True)
+    return lives
+
+
+def log_trouble(directory: str, extents: Sequence[Extent], samples: Samples | None, life: Life | None) -> str:
+    """Return which bytes are missing in the files of a log; empty if none are known to be.
+
+    `extents` are those of its files, in order; `directory` is named in the text.
+    """
+    if life is None:
+        return ""
+    missing = [] if life.has_removed_files else list(_inner(extents))
+    begin, end = (extents[0][0], extents[-1][1]) if extents else (0, 0)
+    if samples is not None:
+        if not life.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
+            missing.insert(0, (0, begin))
+        if samples.highest > end:
+            missing.append((end, samples.highest))
+    if not missing:
+        return ""
+    ranges = ", ".join(f"{first} to {last}" for first, last in missing)
+    return f"{directory} has no file with bytes {ranges} of the log, and no event removed them"
+
+
+def _inner(extents: Sequence[Extent]) -> Iterator[Extent]:
+    """Yield the ranges between files."""
+    for (_, end), (begin, _) in itertools.pairwise(extents):
+        if end < begin:
+            yield end, begin
+
+
+def weaken_by_stores(findings: Iterable[Finding], troubles: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings, as far as they are known in spite of incomplete logs.
+
+    `troubles` are what `log_trouble` returns, by node. Metrics that ask whether any store has a message consider them
+    where they are computed, as they do with stores that were not given.
+    """
+    every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
+    for finding in findings:
+        name, _, target = finding.metric.partition(" ")
+        why = every if name in _FLOORS_OF_ALL else troubles.get(target, "")
+        is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
+        if not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
+            yield finding
+        elif is_floor and finding.value:
+            yield attrs.evolve(finding, is_at_least=True)
+        else:
+            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
