@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.terms import console, json_option, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import json_option, print_json
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError, home
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values

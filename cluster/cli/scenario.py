@@ -14,8 +14,9 @@ from rich.text import Text
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
+from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.tables import render_nodes
-from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
