@@ -105,6 +105,7 @@ def next_record(view: memoryview, at: int, base: int, written: int) -> int:
     """
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
+    written = min(written, len(view) - 1)  # up to the end, Python before 3.11.5 reads a byte behind the mapping
     found = mapped.find(_MAGIC, at + 4, written)
     while found >= 0:
         if begins_record(view, found - 4, base):
