@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import msgspec
 
+from rmqlab.runtime.regularfile import read_regular
 from rmqlab.store.configfile import backup_path, save_config_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -118,7 +119,7 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     failures = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):
         try:
-            return KvConfig(path, msgspec.json.decode(candidate.read_bytes(), type=_KvFile).config_table)
+            return KvConfig(path, msgspec.json.decode(read_regular(candidate), type=_KvFile).config_table)
         except FileNotFoundError:
             continue
         except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:

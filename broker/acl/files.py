@@ -25,6 +25,7 @@ from rmqlab.broker.acl.account import Account
 from rmqlab.broker.acl.addresses import Matcher, address_matcher
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.runtime.regularfile import read_regular_text
 
 Document = dict[str, Any]
 
@@ -89,7 +90,7 @@ def read_acl_file(path: pathlib.Path) -> Document:
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.safe_load(read_regular_text(path))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
     if document is not None and not isinstance(document, dict):  # not shown: it may hold secrets

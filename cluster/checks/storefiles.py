@@ -14,6 +14,7 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import MESSAGES, TOPICS
@@ -64,7 +65,7 @@ def _index_ranges(root: Path | None) -> list[tuple[int, int]]:
     found = []
     for path in sorted((root / "index").glob("*")) if root else ():
         if path.is_file():
-            with path.open("rb") as file:  # only the head: an index file has 400 MB by default
+            with open_regular(path) as file:  # only the head: an index file has 400 MB by default
                 head = file.read(_INDEX_HEAD.size)
             if len(head) == _INDEX_HEAD.size:
                 found.append(_INDEX_HEAD.unpack(head))

@@ -8,7 +8,8 @@ import click
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, console, directory_of, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.grounds import GROUNDS, Effect

@@ -12,7 +12,8 @@ from rmqlab.cluster.checks import judge_with_history
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
-from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison

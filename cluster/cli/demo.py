@@ -10,7 +10,8 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.terms import console, fail
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import (
     ask_quietly,
-    console,
     directory_of,
     fail,
     json_option,

@@ -16,7 +16,8 @@ from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_apart
-from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS

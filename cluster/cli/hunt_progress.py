@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
-from rmqlab.cluster.cli.terms import console, live_console
+from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.hunt import hunt as hunting
 
 

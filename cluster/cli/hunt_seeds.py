@@ -7,7 +7,8 @@ import click
 from rich.text import Text
 
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
-from rmqlab.cluster.cli.terms import console, misused, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import misused, print_json
 from rmqlab.cluster.hunt.hunt import Extent, Progress, SeedHunt
 from rmqlab.cluster.hunt.trial import Trial
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario

@@ -6,7 +6,7 @@ import attrs
 from rich.console import RenderableType
 
 from rmqlab.cluster.cli.progress import Progress
-from rmqlab.cluster.cli.terms import console
+from rmqlab.cluster.cli.screen import console
 
 
 @attrs.define(eq=False)

@@ -2,7 +2,8 @@
 
 import click
 
-from rmqlab.cluster.cli.terms import command, console, json_option, name_option, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import command, json_option, name_option, print_json
 
 
 @click.command()

@@ -11,10 +11,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.terms import console, json_option, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import json_option, print_json
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError, home
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
+from rmqlab.runtime.regularfile import read_regular
 
 Document = Mapping[str, Any]
 
@@ -117,7 +119,7 @@ def _since(document: Document) -> str:
 
 def _pid(directory: ClusterDirectory) -> int | None:
     with contextlib.suppress(OSError, ValueError):
-        return int((directory.path / "supervisor.lock").read_text("ascii"))
+        return int(read_regular(directory.path / "supervisor.lock"))
     return None
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from rmqlab.cluster.cli.terms import console, directory_of, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, print_json
 from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant as plant_violation

@@ -14,8 +14,9 @@ from rich.text import Text
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
+from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.tables import render_nodes
-from rmqlab.cluster.cli.terms import console, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
@@ -26,7 +27,7 @@ from rmqlab.cluster.scenario.catalogue import (
     list_scenarios,
 )
 from rmqlab.cluster.scenario.external import check_commands
-from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
+from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario, scenario_text
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
@@ -217,8 +218,8 @@ def _run_once(
 ) -> Run:
     """Run a scenario file under one profile, and print the result."""
     try:
-        text = path.read_text(encoding="utf-8")
-        scenario = load_scenario(path)
+        text = scenario_text(path)
+        scenario = parse_scenario(text, str(path))
         check_commands(scenario, is_allowed=options.get("allows_commands", False), is_simulated=is_simulated)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)

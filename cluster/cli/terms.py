@@ -6,7 +6,7 @@ Exit status 0: done. 1: not done, one line on stderr says why. 2: the command li
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -48,21 +48,6 @@ JSON_VERSION = 1
 A member that is removed or changes its meaning increases it; new members do not. It is no member of the documents:
 arrays and objects keyed by metric have no place for one. `rmqlab --json-version` prints it.
 """
-
-if TYPE_CHECKING:
-    from rmqlab.cluster.cli.screen import PlainConsole
-
-    console: PlainConsole
-    live_console: PlainConsole
-else:
-
-    def __getattr__(name):  # noqa: ANN001, ANN202 -- typed above
-        """Import rich on demand: commands with `--json` do without it."""
-        if name not in ("console", "live_console"):
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from rmqlab.cluster.cli import screen  # noqa: PLC0415 -- see above
-
-        return getattr(screen, name)
 
 
 def directory_of(name: str) -> ClusterDirectory:

@@ -10,8 +10,9 @@ import trio
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OthersCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.cli.tables import render_status
-from rmqlab.cluster.cli.terms import command, console, directory_of, live_console, name_option
+from rmqlab.cluster.cli.terms import command, directory_of, name_option
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.status import Document

@@ -13,15 +13,8 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.terms import (
-    console,
-    directory_of,
-    fail,
-    json_option,
-    misused,
-    name_option,
-    print_json,
-)
+from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault

@@ -1,5 +1,7 @@
 """Prints the table of endpoints as docs/control-api.md has it."""
 
+import msgspec
+
 from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.endpoints import ENDPOINTS
 from rmqlab.cluster.control.inputs import Fields
@@ -19,7 +21,8 @@ def _fields_of(endpoint: Endpoint) -> str:
     if kind is None:
         return ""
     if isinstance(kind, Fields):
-        return " ".join(f"`{name}`" for name in kind.fields.__struct_fields__)
+        required_first = sorted(msgspec.structs.fields(kind.fields), key=lambda field: not field.required)
+        return " ".join(f"`{field.name}`" for field in required_first)
     return "the values of a [fault](faults.md)"
 
 

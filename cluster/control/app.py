@@ -30,9 +30,10 @@ from rmqlab.cluster.control.messages import (
 )
 from rmqlab.cluster.control.openapi import openapi_document
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
-from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, UnknownNameError
+from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, OperationError, UnknownNameError
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.cluster.supervisor.topology import UnknownTargetError
@@ -120,12 +121,14 @@ class ControlApp:
                 return error_response(422, "unknown_condition", text, field="condition")
             case BadSettingsError():
                 return error_response(422, "invalid_value", text, field="settings")
-            case FaultError() | InvalidOperationError():
+            case FaultError() | InvalidOperationError() | BadMarkError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():
                 return error_response(404, "not_found", text, field="metric" if arguments.get("metric") else None)
             case UnknownNameError():
                 return error_response(404, "not_found", text)
+            case ConflictError():
+                return error_response(409, "conflict", text)
             case WrongStateError():
                 return error_response(409, "wrong_state", text, possible=self._possible(arguments.get("target")))
             case NodeFailedError() | OperationError():

@@ -1,6 +1,6 @@
 """The table of endpoints.
 
-Every action of `rmqlab.cluster.actions.table` has one.
+Every action of `rmqlab.cluster.actions.table` has one, and every command of operators (`operatorendpoints`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,8 @@ from rmqlab.cluster.control.endpoint import Arguments, Call, Endpoint
 from rmqlab.cluster.control.inputs import FaultValues, Fields
 from rmqlab.cluster.control.judging import judge
 from rmqlab.cluster.control.messages import SendItem, reject
-from rmqlab.cluster.control.reads import read
+from rmqlab.cluster.control.operatorendpoints import OPERATOR_ENDPOINTS
 from rmqlab.cluster.lab import Cluster
-from rmqlab.cluster.operate import groups, offsets, topics
-from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.supervisor.commandserver import HANDLERS
 from rmqlab.runtime.settings import snake
 
@@ -78,43 +76,6 @@ def _spelled(arguments: Arguments) -> Arguments:
 async def _check(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
     async with _JUDGES:
         return await judge(cluster.supervisor.directory.path, arguments["metric"])
-
-
-async def _topics(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    async def operation(operator: Operator) -> topics.Topics:
-        found = await topics.list_topics(operator)
-        return found if arguments["all"] else found.of_applications()
-
-    return await read(cluster, arguments["account"], operation)
-
-
-async def _route(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await read(cluster, arguments["account"], lambda operator: topics.topic_route(operator, arguments["topic"]))
-
-
-async def _groups(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    async def operation(operator: Operator) -> list[groups.Group]:
-        return [one for one in await groups.list_groups(operator) if arguments["all"] or not one.is_system]
-
-    return await read(cluster, arguments["account"], operation)
-
-
-async def _all_lags(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    return await read(cluster, arguments["account"], groups.all_lags)
-
-
-async def _lag(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    async def operation(operator: Operator) -> list[groups.GroupLag]:
-        return [await groups.group_lag(operator, arguments["group"], arguments["topic"])]
-
-    return await read(cluster, arguments["account"], operation)
-
-
-async def _offsets(cluster: Cluster, arguments: Arguments, _send: SendItem) -> Any:
-    async def operation(operator: Operator) -> offsets.GroupOffsets:
-        return await offsets.show_offsets(operator, arguments["group"], arguments["topic"])
-
-    return await read(cluster, arguments["account"], operation)
 
 
 ENDPOINTS: Sequence[Endpoint] = (
@@ -224,6 +185,15 @@ ENDPOINTS: Sequence[Endpoint] = (
         failures=(502,),
     ),
     Endpoint(
+        name="mark",
+        method="POST",
+        path="/v1/mark",
+        summary="Write a line into the log of every process, and an event; return the processes: `rmqlab mark`.",
+        call=HANDLERS["mark"],
+        body=Fields(inputs.Mark),
+        returns=list[str],
+    ),
+    Endpoint(
         name="check",
         method="GET",
         path="/v1/check",
@@ -233,70 +203,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         returns=outputs.Judgement,
         failures=(504,),
     ),
-    Endpoint(
-        name="topics",
-        method="GET",
-        path="/v1/topics",
-        summary="The topics, with their queues and permission at each broker: `rmqlab topics list`.",
-        call=_topics,
-        query=Fields(inputs.Listing),
-        returns=topics.Topics,
-        takes_account=True,
-        failures=(502,),
-    ),
-    Endpoint(
-        name="topic_route",
-        method="GET",
-        path="/v1/topics/{topic}",
-        summary="Which brokers serve a topic: `rmqlab topics route`.",
-        call=_route,
-        returns=list[topics.RouteAt],
-        takes_account=True,
-        failures=(502,),
-    ),
-    Endpoint(
-        name="groups",
-        method="GET",
-        path="/v1/groups",
-        summary="The consumer groups, with their settings at each broker: `rmqlab groups list`.",
-        call=_groups,
-        query=Fields(inputs.Listing),
-        returns=list[groups.Group],
-        takes_account=True,
-        failures=(502,),
-    ),
-    Endpoint(
-        name="all_lags",
-        method="GET",
-        path="/v1/lag",
-        summary="How far all consumer groups are behind: `rmqlab groups lag`.",
-        call=_all_lags,
-        returns=list[groups.GroupLag],
-        takes_account=True,
-        failures=(502,),
-    ),
-    Endpoint(
-        name="lag",
-        method="GET",
-        path="/v1/lag/{group}",
-        summary="How far one consumer group is behind: `rmqlab groups lag GROUP`.",
-        call=_lag,
-        query=Fields(inputs.Lag),
-        returns=list[groups.GroupLag],
-        takes_account=True,
-        failures=(502,),
-    ),
-    Endpoint(
-        name="offsets",
-        method="GET",
-        path="/v1/offsets",
-        summary="The committed offsets of a consumer group, at master and slaves: `rmqlab offsets show`.",
-        call=_offsets,
-        query=Fields(inputs.Offsets),
-        returns=offsets.GroupOffsets,
-        takes_account=True,
-        failures=(502,),
-    ),
+    *OPERATOR_ENDPOINTS,
 )
 """All endpoints, in the order of documents."""
 

@@ -14,6 +14,7 @@ import msgspec
 from rmqlab.cluster.conditions import CONDITIONS, TOPIC_KNOWN
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
+from rmqlab.cluster.supervisor.marks import LONGEST as LONGEST_MARK
 from rmqlab.faults import fault_of, near_miss
 from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text
@@ -21,13 +22,13 @@ from rmqlab.runtime.bounds import cut_text
 Schema = dict[str, Any]
 
 MOST_WAIT_SECONDS = 3600.0
-_MOST_FIELDS = 50
+MOST_FIELDS = 50
 _LONGEST_NAME = 100
 """Characters of an invalid field's name in the response."""
 _PLACE = re.compile(r" - at \$\.?(.*)$")
 _MISSING = re.compile(r"missing required field (.*)$")
 
-_Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _CHARACTERS = "[%|a-zA-Z0-9_-]"
 _TOPIC_PATTERN = f"{_CHARACTERS}{{1,{MAX_TOPIC_LENGTH}}}"
 TOPIC_SCHEMA: Schema = {"type": "string", "pattern": f"^{_TOPIC_PATTERN}$"}
@@ -58,6 +59,8 @@ class Fields:
 
     def parse(self, given: Any, *, is_text: bool) -> dict[str, Any]:
         known = self.fields.__struct_fields__
+        if isinstance(given, dict):
+            given = {name: _whole(value) for name, value in given.items()}
         for name in given if isinstance(given, dict) else ():
             if name not in known:
                 expected = f"expected {', '.join(known)}" if known else "expected no field"
@@ -97,7 +100,7 @@ class FaultValues:
 def parse_query(text: str, kind: Input | None) -> Mapping[str, Any]:
     """Return the arguments of a query. A list may be given several times."""
     try:
-        given = parse_qs(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        given = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError as exc:
         invalid(f"the query is invalid: {exc}")
     lists = _lists_of(kind)
@@ -144,7 +147,7 @@ class Target(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The processes to act on."""
 
     target: Annotated[
-        _Name,
+        Name,
         msgspec.Meta(
             description="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1, or a workload.",
             examples=["broker-a:master"],
@@ -152,10 +155,10 @@ class Target(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ]
 
 
-_Settings = Annotated[
-    dict[_Name, str | bool | int | float],
+Settings = Annotated[
+    dict[Name, str | bool | int | float],
     msgspec.Meta(
-        max_length=_MOST_FIELDS,
+        max_length=MOST_FIELDS,
         description="Settings of brokers, as `--set` has them; brokers check them.",
         examples=[{"slaveReadEnable": True}],
     ),
@@ -165,21 +168,21 @@ _Settings = Annotated[
 class TargetWithSettings(Target, kw_only=True, forbid_unknown_fields=True):
     """The processes to start, and settings that they have from now on."""
 
-    settings: _Settings = {}
+    settings: Settings = {}
 
 
 class NewGroup(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A group to add."""
 
     group: Annotated[str, msgspec.Meta(max_length=255, description="A removed group; a new one if empty.")] = ""
-    settings: _Settings = {}
+    settings: Settings = {}
 
 
 class NewSlave(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A slave to add."""
 
-    group: Annotated[_Name, msgspec.Meta(description="Its group, or a removed slave.", examples=["broker-a"])]
-    settings: _Settings = {}
+    group: Annotated[Name, msgspec.Meta(description="Its group, or a removed slave.", examples=["broker-a"])]
+    settings: Settings = {}
 
 
 class NewNameserver(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -192,7 +195,7 @@ class Wait(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A condition to wait for."""
 
     condition: Annotated[
-        _Name,
+        Name,
         msgspec.Meta(
             description="As `rmqlab wait` has it.",
             examples=["route-gone broker-a:master"],
@@ -216,35 +219,14 @@ class Check(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What of the judgement to return."""
 
     metric: Annotated[
-        list[_Name],
+        list[Name],
         msgspec.Meta(
-            max_length=_MOST_FIELDS, description="Return only these findings, with evidence.", examples=[["lost"]]
+            max_length=MOST_FIELDS, description="Return only these findings, with evidence.", examples=[["lost"]]
         ),
     ] = []
 
 
-_OfTopic = Annotated[
-    Annotated[str, msgspec.Meta(extra_json_schema=TOPIC_SCHEMA)] | None, msgspec.Meta(description="Only of this topic.")
-]
+class Mark(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A line for all logs."""
 
-
-class Listing(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which topics or groups to return."""
-
-    all: Annotated[bool, msgspec.Meta(description="As `--all`: also those of RocketMQ itself.")] = False
-
-
-class Lag(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Which part of a group's progress to return."""
-
-    topic: _OfTopic = None
-
-
-class Offsets(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whose offsets to return."""
-
-    group: Annotated[
-        Annotated[str, msgspec.Meta(extra_json_schema=GROUP_SCHEMA)],
-        msgspec.Meta(description="The consumer group.", examples=["shop"]),
-    ]
-    topic: _OfTopic = None
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_MARK)]

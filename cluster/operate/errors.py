@@ -15,7 +15,11 @@ class InvalidOperationError(OperationError, ValueError):
 
 
 class UnknownNameError(OperationError):
-    """The cluster has nothing of this name."""
+    """The cluster has nothing of this name, id or offset."""
+
+
+class ConflictError(OperationError):
+    """The present state of the cluster excludes the operation."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:

@@ -10,7 +10,7 @@ import attrs
 import msgspec
 
 from rmqlab.client.errors import BrokerError, NoRouteError
-from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
+from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, unknown
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Operator, Scope
 from rmqlab.cluster.operate.values import INT32, INT64, group_name, parse_number
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
@@ -183,7 +183,7 @@ async def create_group(operator: Operator, change: GroupChange, scope: Scope = E
     masters = await operator.masters(scope)
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     if has := [one.broker for one in masters.found if change.group in tables[one.address]]:
-        raise OperationError(f"group {change.group} exists already at {', '.join(has)}: update changes it")
+        raise ConflictError(f"group {change.group} exists already at {', '.join(has)}: update changes it")
     fresh = SubscriptionGroupConfig(group_name=change.group)
     made = [await _put(operator, one, change.applied(fresh)) for one in masters.found]
     return ChangedGroup(group=change.group, brokers=tuple(made), without_master=tuple(masters.without))
@@ -217,7 +217,7 @@ async def delete_group(operator: Operator, group: str, *, drop_offsets: bool = F
     """
     group = group_name(group)
     if is_system_group(group):
-        raise OperationError(f"{group} is a group of RocketMQ's own")
+        raise ConflictError(f"{group} is a group of RocketMQ's own")
     masters = await operator.masters()
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     having = [one for one in masters.found if group in tables[one.address]]

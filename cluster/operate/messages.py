@@ -14,7 +14,7 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.messagequery import FOREVER, MAX_FOUND, query_by_key, query_by_unique_key, view_message
-from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
+from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, UnknownNameError, unknown
 from rmqlab.cluster.operate.session import UNLISTED, BrokerAt, Operator, find_broker, list_brokers
 from rmqlab.cluster.operate.topics import find_route
 from rmqlab.cluster.operate.values import parse_number, queue_text
@@ -27,6 +27,8 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 MAX_COUNT = 1024
 """Messages of one query by offset."""
 _PULL_SECONDS = 10.0
+_NOT_FOUND = ("no message at commit log offset", "can not find message by the offset")
+"""Remarks of brokers, ours and RocketMQ's: the code is that of every other error."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +96,7 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
         found = [one for one in brokers if one.address == f"{host}:{port}"]
         if not found:
             listed = ", ".join(f"{one} ({one.address})" for one in brokers)
-            raise OperationError(
+            raise UnknownNameError(
                 f"id {message_id} names the broker {host}:{port}, which is not registered; there are: {listed or 'none'}."
                 " --at BROKER reads another copy; for a unique key use: messages unique-key TOPIC KEY"
             )
@@ -102,7 +104,9 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
     try:
         message = await view_message(operator.client, message_id, address=broker.address)
     except BrokerError as exc:
-        raise OperationError(f"no message {message_id} at {broker}: {exc}") from None
+        if any(text in (exc.remark or "") for text in _NOT_FOUND):
+            raise UnknownNameError(f"no message {message_id} at {broker}: {exc}") from None
+        raise OperationError(f"{broker} did not return message {message_id}: {exc}") from None
     return _stored(message, broker.broker)
 
 
@@ -114,7 +118,7 @@ async def message_by_unique_key(operator: Operator, topic: str, key: str) -> Sto
     await find_route(operator, topic)
     message = await query_by_unique_key(operator.client, topic, key)
     if message is None:
-        raise OperationError(f"topic {topic} has no message of the unique key {key!r}")
+        raise UnknownNameError(f"topic {topic} has no message of the unique key {key!r}")
     return _stored(message, message.queue.broker_name)
 
 
@@ -153,7 +157,7 @@ async def messages_at(
             _PULL_SECONDS,
         )
         if not found and not result.messages and not result.min_offset <= offset < result.max_offset:
-            raise OperationError(
+            raise UnknownNameError(
                 f"{queue_text(queue)} has no offset {offset} at {broker}:"
                 f" it has {result.min_offset} to {result.max_offset - 1}"
                 if result.max_offset > result.min_offset
@@ -173,7 +177,7 @@ async def _reader(operator: Operator, queue: MessageQueue, at: str) -> BrokerAt:
     if queue.broker_name not in here:
         raise unknown(f"broker of topic {queue.topic}", queue.broker_name, here)
     if queue.queue_id >= here[queue.broker_name]:
-        raise OperationError(
+        raise UnknownNameError(
             f"topic {queue.topic} has no queue {queue.queue_id} at {queue.broker_name}:"
             f" it has {here[queue.broker_name]}, from 0 on"
         )

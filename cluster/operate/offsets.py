@@ -10,7 +10,7 @@ import attrs
 from rmqlab.client import broker_api as calls
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
-from rmqlab.cluster.operate.errors import OperationError, unknown
+from rmqlab.cluster.operate.errors import ConflictError, unknown
 from rmqlab.cluster.operate.groups import check_group, consume_stats, count_members
 from rmqlab.cluster.operate.session import Operator, list_brokers
 from rmqlab.cluster.operate.topics import find_route
@@ -132,7 +132,7 @@ async def reset_to_offset(
     """
     before = await _before(operator, group, topic)
     if members := await count_members(operator, group):
-        raise OperationError(
+        raise ConflictError(
             f"group {group} has members online ({members}), which would commit their own offsets again:"
             " stop them before, or reset to a time"
         )
@@ -147,7 +147,7 @@ async def reset_to_offset(
     for one in queues:
         limits = bounds.get(one)
         if limits is not None and not limits.min_offset <= offset <= limits.max_offset:
-            raise OperationError(
+            raise ConflictError(
                 f"offset {offset} is outside of {queue_text(one)}, which has {limits.min_offset} to {limits.max_offset}"
             )
     for one in queues:
@@ -164,7 +164,7 @@ async def _before(operator: Operator, group: str, topic: str) -> dict[MessageQue
     route = await find_route(operator, topic)
     without = [data.broker_name for data in route.broker_datas if MASTER_ID not in data.broker_addrs]
     if without:
-        raise OperationError(f"{', '.join(without)} has no master now, and only masters keep a reset offset")
+        raise ConflictError(f"{', '.join(without)} has no master now, and only masters keep a reset offset")
     stats = await consume_stats(operator, group, topic)
     return {queue: progress.consumer_offset for queue, progress in stats.offset_table.items() if queue.topic == topic}
 

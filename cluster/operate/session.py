@@ -11,7 +11,13 @@ from rmqlab.client.admin import Admin
 from rmqlab.client.config import ClientConfig
 from rmqlab.client.groupadmin import GroupAdmin
 from rmqlab.client.instance import FAILURES, Client, open_client
-from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
+from rmqlab.cluster.operate.errors import (
+    ConflictError,
+    InvalidOperationError,
+    OperationError,
+    UnknownNameError,
+    unknown,
+)
 from rmqlab.remoting.acl import Credentials, keys_fault
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo
 from rmqlab.remoting.body import BodyError
@@ -123,7 +129,7 @@ class Operator:
             else:
                 without.append(data.broker_name)
         if without and (scope.brokers or not found):
-            raise OperationError(f"{', '.join(without)} has no master now, and only masters can be changed")
+            raise ConflictError(f"{', '.join(without)} has no master now, and only masters can be changed")
         return Masters(found, without)
 
     async def find(self, target: str) -> BrokerAt:
@@ -198,7 +204,7 @@ def find_broker(target: str, brokers: Iterable[BrokerAt]) -> BrokerAt:
         if is_meant.get(role, role == str(one.broker_id)):
             return one
     listed = ", ".join(f"{name}:{one.broker_id} ({one.address})" for one in of_name)
-    raise OperationError(f"no broker {target!r} is registered; there are: {listed}")
+    raise UnknownNameError(f"no broker {target!r} is registered; there are: {listed}")
 
 
 @contextlib.asynccontextmanager

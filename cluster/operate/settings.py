@@ -42,6 +42,8 @@ async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()
     """
     found = await _read(operator, target)
     for one in found:
+        if not one.settings:
+            raise OperationError(f"{one.server} replied without settings")
         for key in keys:
             if key not in one.settings:
                 raise unknown(f"setting of {one.server}", key, one.settings)

@@ -13,7 +13,7 @@ import msgspec
 
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
-from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError, unknown
+from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, unknown
 from rmqlab.cluster.operate.ordering import (
     NAMESPACE,
     change_order_config,
@@ -211,7 +211,7 @@ async def create_topic(operator: Operator, change: TopicChange, scope: Scope = E
     masters = await operator.masters(scope)
     tables = {one.address: await _configs(operator, one) for one in masters.found}
     if has := [one.broker for one in masters.found if change.topic in tables[one.address]]:
-        raise OperationError(f"topic {change.topic} exists already at {', '.join(has)}: update changes it")
+        raise ConflictError(f"topic {change.topic} exists already at {', '.join(has)}: update changes it")
     fresh = TopicConfig(
         topic_name=change.topic, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES, perm=6
     )
@@ -234,7 +234,7 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
         raise unknown("topic", change.topic, {name for table in tables.values() for name in table})
     if scope.brokers and len(having) < len(masters.found):
         lacking = ", ".join(one.broker for one in masters.found if one not in having)
-        raise OperationError(f"topic {change.topic} does not exist at {lacking}: create it there")
+        raise ConflictError(f"topic {change.topic} does not exist at {lacking}: create it there")
     configs = {one: change.applied(tables[one.address][change.topic]) for one in having}
     return await _put_all(operator, change, masters, configs)
 

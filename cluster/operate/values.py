@@ -98,6 +98,11 @@ def parse_time(value: str | int, now_millis: int) -> int:
         raise InvalidOperationError(f"time {_shown(value)}: {_TIME_FORMS}") from None
 
 
+def parse_bound(value: str | int, now_millis: int) -> int:
+    """Return a time as `parse_time` does, with the present for `now`."""
+    return now_millis if value == "now" else parse_time(value, now_millis)
+
+
 def _date(text: str) -> dt.datetime:
     if (theirs := _MQADMIN_TIME.fullmatch(text)) is not None:  # mqadmin's yyyy-MM-dd#HH:mm:ss:SSS
         text = f"{theirs[1]}T{theirs[2]}.{theirs[3]}"
@@ -146,6 +151,11 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
             raise InvalidOperationError(f"setting {key.strip()} is given twice")
         changes[key.strip()] = value.strip()
     return checked_settings(changes)
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting as settings files have it: `true` for True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def checked_settings(changes: dict[str, str]) -> dict[str, str]:

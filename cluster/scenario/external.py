@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import attrs
 import trio
@@ -26,8 +26,14 @@ FOLDER: Final = "commands"
 """Of the run directory: has the output of each command."""
 _LONGEST_SHOWN: Final = 500
 """Characters of a command in events and errors."""
+MOST_OUTPUT: Final = 16 * 2**20
+"""Bytes of a command's output that are kept."""
 STOP_SECONDS: Final = 5.0
 """Real seconds between SIGTERM and SIGKILL."""
+DRAIN_SECONDS: Final = 1.0
+"""Real seconds for the rest of the output when the group has ended."""
+_POLL_SECONDS: Final = 0.02
+_PROC: Final = Path("/proc")
 
 
 class CommandError(Exception):
@@ -74,8 +80,8 @@ def check_commands(scenario: Scenario, *, is_allowed: bool, is_simulated: bool) 
 async def run_command(cluster: Cluster, command: CommandLine, label: str, seconds: float) -> None:
     """Run a command until it ends. CommandError unless it ends with status 0 in time.
 
-    `seconds` are real ones. Its output goes into the run directory. A command that takes too long, or whose run is
-    cancelled, is ended with its process group.
+    `seconds` are real ones. Its output goes into the run directory, up to a limit. When it has ended, takes too long,
+    or its run is cancelled, all processes of its group are ended.
     """
     supervisor = cluster.supervisor
     output = _output_path(supervisor.directory.path, label or Path(command.words[0]).name)
@@ -89,20 +95,14 @@ async def run_command(cluster: Cluster, command: CommandLine, label: str, second
             process = await trio.lowlevel.open_process(
                 command.words,
                 stdin=subprocess.DEVNULL,
-                stdout=file,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=environment,
                 start_new_session=True,
             )
         except (OSError, ValueError) as exc:
             raise CommandError(f"{command}: {exc}") from None
-    try:
-        with trio.move_on_after(real_seconds(seconds)):
-            await process.wait()
-    finally:
-        ended_in_time = process.returncode is not None
-        if not ended_in_time:
-            await _end_group(process)
+        ended_in_time = await _play(process, file, seconds)
     supervisor.record(
         "", "command_ended", command_line=str(command), exit_status=process.returncode, output=output.name
     )
@@ -112,6 +112,38 @@ async def run_command(cluster: Cluster, command: CommandLine, label: str, second
         raise CommandError(f"{command}: exit status {process.returncode}; output: {output}")
 
 
+async def _play(process: trio.Process, file: BinaryIO, seconds: float) -> bool:
+    """Wait until a process ends, then end its group. Return False if it took too long."""
+    is_copied = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_copy_output, process, file, is_copied)
+        try:
+            with trio.move_on_after(real_seconds(seconds)) as limit:
+                await _wait_unreaped(process)
+        finally:
+            await _end_group(process)
+        with trio.move_on_after(real_seconds(DRAIN_SECONDS)):  # a process that left the group may keep the pipe open
+            await is_copied.wait()
+        nursery.cancel_scope.cancel()
+    return not limit.cancelled_caught
+
+
+async def _copy_output(process: trio.Process, file: BinaryIO, is_copied: trio.Event) -> None:
+    """Write the output of a process into a file. What exceeds the limit is read and counted."""
+    assert process.stdout is not None
+    left, dropped = MOST_OUTPUT, 0
+    try:
+        async for data in process.stdout:
+            file.write(data[:left])
+            file.flush()
+            dropped += max(0, len(data) - left)
+            left = max(0, left - len(data))
+    finally:
+        if dropped:
+            file.write(f"\n... {dropped} more bytes are not kept\n".encode())
+    is_copied.set()
+
+
 def _output_path(run: Path, title: str) -> Path:
     folder = run / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,14 +151,41 @@ def _output_path(run: Path, title: str) -> Path:
     return folder / f"{number:02}-{re.sub(r'[^A-Za-z0-9._-]+', '-', title)[:60]}.log"
 
 
-async def _end_group(process: trio.Process) -> None:
-    """End a process that has not been reaped, with its group.
+async def _wait_unreaped(process: trio.Process) -> None:
+    """Wait until a process has ended. It stays a zombie, so that no other group can have its id."""
+    if not hasattr(os, "pidfd_open"):  # macOS: what the process leaves in its group is not ended
+        await process.wait()
+        return
+    descriptor = os.pidfd_open(process.pid)
+    try:
+        await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
 
-    Until then no other group can have its id.
-    """
+
+async def _end_group(process: trio.Process) -> None:
+    """End the running processes of a group, and reap its first one."""
     with trio.CancelScope(shield=True):
         for number in (signal.SIGTERM, signal.SIGKILL):
-            if process.returncode is None:
+            if _has_running(process):
                 os.killpg(process.pid, number)
                 with trio.move_on_after(real_seconds(STOP_SECONDS)):
-                    await process.wait()
+                    while _has_running(process):  # noqa: ASYNC110 -- the kernel sets no event
+                        await trio.sleep(real_seconds(_POLL_SECONDS))
+        with trio.move_on_after(real_seconds(STOP_SECONDS)):
+            await process.wait()
+
+
+def _has_running(process: trio.Process) -> bool:
+    """Return True if a process of the group runs."""
+    if not _PROC.is_dir():
+        return process.returncode is None
+    return any(_is_running_in(process.pid, path) for path in _PROC.glob("[0-9]*/stat"))
+
+
+def _is_running_in(group: int, path: Path) -> bool:
+    try:
+        state, _parent, its_group = path.read_bytes().rpartition(b")")[2].split()[:3]
+    except (OSError, ValueError):  # it ended meanwhile
+        return False
+    return state not in (b"Z", b"X") and int(its_group) == group

@@ -12,6 +12,10 @@ from rmqlab.cluster.scenario.binding import BindingError, bind_scenario
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.ports import has_loopback_network
+from rmqlab.runtime.regularfile import read_regular_text
+
+MOST_BYTES = 2**20
+"""Bytes of a scenario."""
 
 
 class ScenarioError(ValueError):
@@ -23,11 +27,15 @@ class ScenarioError(ValueError):
 
 def load_scenario(path: Path) -> Scenario:
     """Read and review a scenario file. ScenarioError for one that cannot be played."""
+    return parse_scenario(scenario_text(path), str(path))
+
+
+def scenario_text(path: Path) -> str:
+    """Return the text of a scenario file. ScenarioError if it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return read_regular_text(path, MOST_BYTES)
     except (OSError, UnicodeDecodeError) as exc:
         raise ScenarioError(f"{path}: {getattr(exc, 'strerror', None) or 'is not UTF-8'}") from None
-    return parse_scenario(text, str(path))
 
 
 def parse_scenario(text: str, name: str = "scenario") -> Scenario:

@@ -19,8 +19,9 @@ import attrs
 
 from rmqlab.cluster.operate import groups, offsets, permissions, settings, topics
 from rmqlab.cluster.operate.errors import InvalidOperationError
+from rmqlab.cluster.operate.lab import connection_to
 from rmqlab.cluster.operate.results import as_json
-from rmqlab.cluster.operate.session import Connection, Operator, Scope, open_operator
+from rmqlab.cluster.operate.session import Operator, Scope, open_operator
 from rmqlab.cluster.operate.values import (
     QueueAt,
     checked_settings,
@@ -28,10 +29,10 @@ from rmqlab.cluster.operate.values import (
     parse_number,
     parse_queue_at,
     parse_time,
+    setting_text,
     topic_name,
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
-from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.faults import near_miss
 
 
@@ -64,15 +65,9 @@ async def operate(supervisor: Supervisor, verb: str, operation: Operation) -> No
 
     OperationError if it was not done.
     """
-    brokers = [node for node in supervisor.nodes.values() if node.kind is NodeKind.BROKER]
-    connection = Connection(
-        namesrv_addr=supervisor.namesrv_addr,
-        nodes={node.name: node.address for node in brokers},
-        now_millis=supervisor.clock.wall_millis,
-    )
     targets = [node.address for node in supervisor.find(operation.target)] if operation.target else []
     run = ACTIONS[verb].run
-    async with open_operator(connection) as operator:
+    async with open_operator(connection_to(supervisor)) as operator:
         if operation.target:
             result: object = [one for at in targets for one in await run(operator, target=at, **operation.values)]
         else:
@@ -271,11 +266,9 @@ def _check_flag(table: Mapping[str, Any], key: str) -> bool:
 
 
 def _setting_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
+    if not isinstance(value, str | bool | int | float):
         raise TypeError(f"expected a text, a number, true or false, got {value!r}")
-    return str(value)
+    return setting_text(value)
 
 
 def _text(value: Any) -> str:

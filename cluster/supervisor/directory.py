@@ -24,6 +24,7 @@ import attrs
 from rmqlab.cluster.supervisor.roles import with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.journal import journal_path
+from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular_text
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
 _RECORD_VERSION = 1
@@ -150,7 +151,7 @@ class ClusterDirectory:
         RecordError if it is damaged.
         """
         try:
-            text = self.record_path.read_text("utf-8")
+            text = read_regular_text(self.record_path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as exc:
@@ -210,8 +211,10 @@ class ClusterDirectory:
 
         AlreadyUpError if another process holds it for longer than 40 ms, or 10 s if `patient`.
         """
-        descriptor = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock_path = self.path / "supervisor.lock"
+        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+") as lock:
+            check_regular(descriptor, lock_path)
             if not _lock(lock, _PATIENT_ATTEMPTS if patient else _LOCK_ATTEMPTS):
                 raise AlreadyUpError(f"cluster {self.path.name} is already up (supervisor pid {lock.read()})")
             lock.truncate()
@@ -222,7 +225,7 @@ class ClusterDirectory:
     def is_up(self) -> bool:
         """Return True if a supervisor runs this cluster."""
         try:
-            with (self.path / "supervisor.lock").open() as lock:
+            with open_regular(self.path / "supervisor.lock") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except (FileNotFoundError, NotADirectoryError):
             return False

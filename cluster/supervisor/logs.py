@@ -8,6 +8,7 @@ from typing import BinaryIO
 import attrs
 
 from rmqlab.runtime.logfile import open_log
+from rmqlab.runtime.regularfile import open_regular
 
 _TAIL_BYTES = 64 * 2**10
 
@@ -15,7 +16,7 @@ _TAIL_BYTES = 64 * 2**10
 def last_lines(path: Path, count: int = 10, *, since: int = 0) -> list[str]:
     """Return the last lines written after a position, including an incomplete one."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             end = file.seek(0, os.SEEK_END)
             if end < since:  # the full log was replaced by a new file
                 since = 0
@@ -34,7 +35,7 @@ class LogTail:
 
     def __attrs_post_init__(self) -> None:
         open_log(self.path).close()
-        self._file = self.path.open("rb")
+        self._file = open_regular(self.path)
         self._file.seek(0, os.SEEK_END)
 
     def added_lines(self) -> Iterator[str]:
@@ -48,7 +49,7 @@ class LogTail:
             if is_last:
                 return
             self._file.close()
-            self._file = self.path.open("rb")
+            self._file = open_regular(self.path)
 
     def close(self) -> None:
         self._file.close()

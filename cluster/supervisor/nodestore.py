@@ -16,6 +16,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodesettings import node_paths, toml_text
 from rmqlab.cluster.supervisor.private_file import write_private
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.configfile import backup_path
 from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
@@ -61,7 +62,7 @@ def change_settings(directory: ClusterDirectory, node: str, changes: Mapping[str
     """
     path = directory.config_path(node)
     try:
-        settings = tomllib.loads(path.read_text("utf-8"))
+        settings = tomllib.loads(read_regular_text(path))
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deep") from None
     write_settings(directory, node, {**settings, **changes})
@@ -118,7 +119,7 @@ def check_startable(directory: ClusterDirectory, node: Node) -> None:
     check_inside(directory, node.name)
     config_path = directory.config_path(node.name)
     try:
-        settings = tomllib.loads(config_path.read_text("utf-8"))
+        settings = tomllib.loads(read_regular_text(config_path))
     except (OSError, ValueError, RecursionError):
         return  # the node reports the error in its file at its start
     paths = node_paths(node.kind, directory.data_dir(node.name))

@@ -15,6 +15,7 @@ from rmqlab.client.routes import BrokerAddress
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.body import BodyError
+from rmqlab.runtime.regularfile import read_regular
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +178,7 @@ def _read(path: pathlib.Path) -> dict[MessageQueue, int]:
     problem: Exception | None = None
     for candidate in (path, _backup(path)):
         try:
-            content = candidate.read_bytes()
+            content = read_regular(candidate)
             if content.strip():
                 return dict(ResetOffsetBody.decode(content).offset_table)
         except FileNotFoundError:

@@ -248,6 +248,7 @@ def next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written
 
     Returns the file's length if there is none.
     """
+    written = min(written, len(view) - 1)  # up to the end, Python before 3.11.5 reads a byte behind the mapping
     found = mapped.find(_MAGIC, at, written)
     while found >= 0:
         if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):

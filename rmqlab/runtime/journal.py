@@ -28,6 +28,7 @@ import attrs
 import msgpack
 
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
+from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ def read_journal(path: Path) -> Iterator[JournalEntry]:
 
     OSError if the file cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         yield from (found[1] for found in scan_journal(file.fileno()) if not isinstance(found, Torn))
 
 

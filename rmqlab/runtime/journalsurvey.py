@@ -14,6 +14,7 @@ import cattrs
 
 from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
 from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.regularfile import open_regular
 
 MOST_NOTED = 100
 """Maximum number of damaged places, and of breaks in the sequence numbers, that a survey lists."""
@@ -165,7 +166,7 @@ def survey_journals(directory: Path) -> tuple[list[list[JournalEntry]], list[Jou
 
 
 def _surveyed(path: Path, survey: JournalSurvey) -> Iterator[JournalEntry]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for found in scan_journal(file.fileno()):
             survey.add(found)
             if not isinstance(found, Torn):

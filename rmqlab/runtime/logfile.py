@@ -6,8 +6,10 @@ FILE_BYTES of disk: a full file is renamed to `node.log.1` (issue 12.14).
 """
 
 import copy
+import errno
 import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -162,8 +164,15 @@ class LogFile(RotatingFileHandler):
 
 
 def open_log(path: Path) -> TextIO:
-    """Open a log for appending. A missing file is created, with mode 0600."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    """Open a log for appending. A missing file is created, with mode 0600.
+
+    OSError for a pipe: to open or write one waits for a reader.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):  # one with a reader; without one, `open` has failed
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, "a pipe, not a file", os.fspath(path))
+    os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar, cast
 import attrs
 
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
+from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.validators import line_fault, shown
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,8 @@ _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBa
 
 
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
+_MOST_BYTES = 2**20
+"""Bytes of a settings file."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as in Java, without underscores as in 1_000
 
 
@@ -143,8 +146,10 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     """
     path = pathlib.Path(path)
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
+        text = read_regular_text(path, _MOST_BYTES)
+    except OSError as exc:
+        raise SettingsError(f"{path}: cannot be read: {exc.strerror or exc}") from None
+    except UnicodeDecodeError as exc:
         raise SettingsError(f"{path}: cannot be read: {exc}") from None
     fields = setting_fields(*kinds)
     if path.suffix in PROPERTIES_SUFFIXES:

@@ -7,7 +7,6 @@ record; bytes before it that are no record, such as a zeroed one, do not end it 
 import contextlib
 import enum
 import mmap
-import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from rmqlab.remoting.message import (
     RecordError,
     decode_message,
 )
+from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.logplaces import files_in, is_unused, lead_at, log_directory
 from rmqlab.store.recovery import record_size
@@ -364,10 +364,7 @@ def _files(directory: Path) -> Sequence[Path]:
 
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with mapped, memoryview(mapped) as view:
         yield view

@@ -5,16 +5,15 @@ the operating system for a file that the store writes: `tests/store/test_failure
 """
 
 import contextlib
-import errno
 import fcntl
 import mmap
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
+from rmqlab.runtime.regularfile import check_regular
 from rmqlab.store.machine import DiskSpace, this_machine
 
 
@@ -106,8 +105,7 @@ class Disk:
         """
         descriptor = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", str(path))
+            check_regular(descriptor, path)
             return file.read()
 
     def write_file(self, path: Path, content: bytes) -> None:

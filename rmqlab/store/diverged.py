@@ -15,6 +15,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, RecordError, StoredMessage, decode_message
+from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.scan import begins_record, next_record
 
 FOLDER = "diverged"
@@ -70,7 +71,7 @@ def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
 
 def _read_file(path: Path, base: int) -> Iterator[CutMessage | CutDamage]:
     with contextlib.ExitStack() as stack:
-        file = stack.enter_context(path.open("rb"))
+        file = stack.enter_context(open_regular(path))
         if not path.stat().st_size:
             yield CutDamage(path, 0, "an empty file: the slave ended before it had written it")
             return

@@ -20,6 +20,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.runtime.regularfile import check_regular
 from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ConsumeQueue
@@ -58,6 +59,7 @@ class FlushedMarks:
         marks.disk.make_directory(path.parent)
         marks._descriptor = marks.disk.open(path, os.O_RDWR | os.O_CREAT)
         try:
+            check_regular(marks._descriptor, path)
             raw = marks.disk.read(marks._descriptor, _MARKS.size)
         except OSError:
             marks.close()

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.store.disk import Disk
@@ -37,7 +38,7 @@ def written_part(path: Path) -> Iterator[memoryview]:
         yield memoryview(b"")
         return
     with (
-        path.open("rb") as file,
+        open_regular(path) as file,
         mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as view,
     ):

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.store.logplaces import log_directory
 
 EVERYTHING: Final = 2**63 - 1
@@ -24,7 +25,7 @@ def readable_end(root: Path) -> int:
     if data.name != "data":
         return EVERYTHING
     try:
-        lines = (data.parent / "checkpoint").read_text("latin-1").splitlines()
+        lines = read_regular(data.parent / "checkpoint").decode("latin-1").splitlines()
         number = int(next(line for line in lines if line.startswith("committedIndex=")).partition("=")[2])
         return _end_of(data.parent / "index", number) if number >= 0 else _divide(data)
     except (OSError, ValueError, StopIteration, struct.error):
@@ -34,7 +35,7 @@ def readable_end(root: Path) -> int:
 def _end_of(index: Path, number: int) -> int:
     offset = number * _UNIT.size
     first = max(at for path in index.iterdir() if path.name.isdigit() and (at := int(path.name)) <= offset)
-    with (index / f"{first:020d}").open("rb") as file:
+    with open_regular(index / f"{first:020d}") as file:
         file.seek(offset - first)
         position, size = _UNIT.unpack(file.read(_UNIT.size))
     return int(position + size)

@@ -24,6 +24,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
+from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.disk import Disk
 from rmqlab.store.logplaces import files_in, is_unused, lead_at
 from rmqlab.store.sparse import data_end
@@ -105,6 +106,7 @@ def next_record(view: memoryview, at: int, base: int, written: int) -> int:
     """
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
+    written = min(written, len(view) - 1)  # up to the end, Python before 3.11.5 reads a byte behind the mapping
     found = mapped.find(_MAGIC, at + 4, written)
     while found >= 0:
         if begins_record(view, found - 4, base):
@@ -138,7 +140,7 @@ def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
     with (
-        path.open("rb") as file,
+        open_regular(path) as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as view,
     ):

@@ -1,5 +1,6 @@
 """Reading a commit log from its files alone."""
 
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.scan import LogScan
+from rmqlab.store.scan import LogScan, next_record
 
 
 @pytest.mark.parametrize("copy", ["master", "slave", "master-kill9"])
@@ -86,3 +87,25 @@ def test_no_files_are_no_messages(tmp_path: Path) -> None:
     scan = LogScan(tmp_path)
     assert list(scan.messages()) == []
     assert scan.reason == "no files"
+
+
+class Unmapped(mmap.mmap):
+    """A file with no memory behind it.
+
+    `find` up to the end reads a byte behind it before Python 3.11.5 (gh-105235), which ends the process.
+    """
+
+    def find(self, part: Any, start: int = 0, end: int = -1) -> int:
+        assert 0 <= end < len(self)
+        return super().find(part, start, end)
+
+
+def test_the_search_for_a_record_ends_before_the_end_of_a_file_without_holes(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    path.write_bytes(bytes(mmap.PAGESIZE))
+    with (
+        path.open("rb") as file,
+        Unmapped(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        assert next_record(view, 1, 0, len(view)) == len(view)

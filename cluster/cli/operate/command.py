@@ -12,7 +12,8 @@ import trio
 from rich.console import RenderableType
 
 from rmqlab.cluster.cli.progress import working
-from rmqlab.cluster.cli.terms import ask_quietly, fail, json_option, live_console, misused, name_option, print_json
+from rmqlab.cluster.cli.screen import live_console
+from rmqlab.cluster.cli.terms import ask_quietly, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.cli.work import access_key_option, secret_key_option
 from rmqlab.cluster.operate.errors import InvalidOperationError, OperationError
 from rmqlab.cluster.operate.results import as_json

@@ -14,7 +14,7 @@ from rmqlab.cluster.cli.operate.rows import time_text
 from rmqlab.cluster.operate import messages
 from rmqlab.cluster.operate.results import as_json
 from rmqlab.cluster.operate.session import Operator
-from rmqlab.cluster.operate.values import parse_number, parse_queue, parse_time
+from rmqlab.cluster.operate.values import parse_bound, parse_number, parse_queue
 from rmqlab.runtime.printable import printable, printable_lines
 
 messages_app = CommandGroup("messages", help="Show messages by id, unique key, key, or queue and offset.")
@@ -134,10 +134,9 @@ async def by_key(
 ) -> Shown:
     """Show the messages that have a key."""
     now = operator.connection.now_millis()
-    times = [now if one == "now" else parse_time(one, now) for one in (begin, end or FOREVER)]
     number = parse_number(count, "count", 1, MAX_FOUND)
-    found = await messages.messages_by_key(operator, topic, key, count=number, begin=times[0], end=times[1])
-    return found, body, full
+    first, last = parse_bound(begin, now), parse_bound(end or FOREVER, now)
+    return await messages.messages_by_key(operator, topic, key, count=number, begin=first, end=last), body, full
 
 
 @messages_app.command("at")

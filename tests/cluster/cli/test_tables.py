@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.live import Live
 
 from rmqlab.cluster.cli.event_lines import render_event, render_schema
+from rmqlab.cluster.cli.screen import live_console
 from rmqlab.cluster.cli.tables import render_nodes, render_status
-from rmqlab.cluster.cli.terms import live_console
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 NODES = [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import trio
 
-from rmqlab.cluster.control import endpoints, reads
+from rmqlab.cluster.control import endpoints, operations
 from rmqlab.cluster.control.endpoint import Endpoint
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.control.outputs import Fault
@@ -223,7 +223,7 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
     async def ask_for_ever(_operator: Operator) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(reads, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(operations, "OPERATION_SECONDS", 0.01)
     monkeypatch.setattr(groups, "all_lags", ask_for_ever)
     got = await api.ask("GET", "/v1/lag")
     assert (got.status, got.error["message"]) == (502, "no result within 0.01 s")

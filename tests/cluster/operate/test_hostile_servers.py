@@ -78,6 +78,23 @@ async def test_an_operation_at_an_evil_server_ends(name: str, seed: int) -> None
     ],
 )
 async def test_an_invalid_reply_is_said_to_come_from_a_server(body: bytes, says: str) -> None:
+    assert (await error_of(topics.list_topics, body))[1].startswith(says)
+
+
+@pytest.mark.parametrize("change", [{}, {"listenPort": "1"}])
+async def test_a_name_server_without_settings_is_an_error(change: dict[str, str]) -> None:
+    async def operation(operator: Operator) -> Any:
+        return await (
+            settings.set_settings(operator, "namesrv", change) if change else settings.get_settings(operator, "namesrv")
+        )
+
+    address, says = await error_of(operation, b"")
+    assert says == f"{address} replied without settings"
+
+
+async def error_of(operation: Callable[[Operator], Awaitable[Any]], body: bytes) -> tuple[str, str]:
+    """Return the address of a server that replies with this body, and the text of the operation's error."""
+
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:
             payload = await stream.receive_some(2**16)
@@ -90,5 +107,5 @@ async def test_an_invalid_reply_is_said_to_come_from_a_server(body: bytes, says:
     async with operator_at(serve) as address:
         with pytest.raises(OperationError) as caught:
             async with open_operator(Connection(namesrv_addr=address)) as operator:
-                await topics.list_topics(operator)
-    assert str(caught.value).startswith(says)
+                await operation(operator)
+    return address, str(caught.value)

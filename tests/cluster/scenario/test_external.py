@@ -1,5 +1,7 @@
 """External commands as steps of scenarios."""
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ import attrs
 import pytest
 import trio
 
+from rmqlab.cluster.scenario import external
 from rmqlab.cluster.scenario.external import (
     CommandError,
     CommandLine,
@@ -83,7 +86,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def is_gone(output: Path) -> bool:
     """True if the process whose id was printed has ended."""
-    stat = Path(f"/proc/{int(output.read_text())}/stat")
+    stat = Path(f"/proc/{int(output.read_text().split()[0])}/stat")
     return not stat.exists() or stat.read_text().split()[2] == "Z"
 
 
@@ -101,6 +104,48 @@ async def test_one_that_takes_too_long_is_ended_with_its_group(cluster: Any, tmp
         await run_command(cluster, python(GRANDCHILD), "slow", 3)
     await until(lambda: is_gone(output))
     assert cluster.supervisor.events[0]["exit_status"] < 0
+
+
+LEAVING = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+print(child.pid, child.stdout.readline(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("ignored", ["", "signal.signal(signal.SIGTERM, signal.SIG_IGN);"])
+async def test_a_process_that_it_leaves_is_ended(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ignored: str
+) -> None:
+    monkeypatch.setattr(external, "STOP_SECONDS", 0.5)
+    left = f"import signal, time;{ignored} print(1, flush=True); time.sleep(1000)"
+    await run_command(cluster, CommandLine((sys.executable, "-c", LEAVING, left)), "leaving", LONG)
+    assert is_gone(tmp_path / "commands" / "01-leaving.log")
+    assert cluster.supervisor.events[0]["exit_status"] == 0
+
+
+async def test_a_process_that_left_its_group_is_not_signalled(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps the pipe open; the step does not wait for it."""
+    monkeypatch.setattr(external, "DRAIN_SECONDS", 0.1)
+    program = (
+        "import subprocess; child = subprocess.Popen(['sleep', '1000'], start_new_session=True);"
+        "print(child.pid, flush=True)"
+    )
+    await run_command(cluster, python(program), "leaving", LONG)
+    pid = int((tmp_path / "commands" / "01-leaving.log").read_text())
+    try:
+        assert not is_gone(tmp_path / "commands" / "01-leaving.log")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+async def test_the_output_has_a_limit(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "MOST_OUTPUT", 1000)
+    await run_command(cluster, python("for _ in range(300): print('x' * 999)"), "loud", LONG)
+    output = (tmp_path / "commands" / "01-loud.log").read_bytes()
+    assert output == b"x" * 999 + b"\n" + b"\n... 299000 more bytes are not kept\n"
 
 
 async def test_a_cancelled_run_ends_it(cluster: Any, tmp_path: Path) -> None:

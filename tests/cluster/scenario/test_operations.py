@@ -39,6 +39,7 @@ def scenario_of(*steps: str, head: str = HEAD) -> str:
     ("step", "says"),
     [
         ('create-topic = "a b"', "has a character other than"),
+        ('create-topic = { topic = "t", order = "yes" }', "order = 'yes': expected true or false"),
         ("create-topic = 3", "expected a table such as"),
         ('create-topic = { topic = "t", queue = 3 }', "no key 'queue'.*did you mean queues"),
         ("create-topic = { queues = 3 }", "topic is missing"),
@@ -127,6 +128,30 @@ def test_all_of_them_play_on_virtual_time_and_are_recorded(tmp_path: Path) -> No
     assert done["wipe-write-perm"]["topics"] == done["add-write-perm"]["topics"]
     assert done["delete-group"]["topics"] == ["%RETRY%shop"]
     assert done["delete-topic"]["brokers"] == ["broker-a"]
+
+
+def test_an_order_topic_is_made_unmade_and_deleted_with_its_queues(tmp_path: Path) -> None:
+    """Each result has what the nameservers had before, but for what the step changes."""
+    text = scenario_of(
+        'create-topic = { topic = "lines", queues = 3, order = true }',
+        'update-topic = { topic = "lines", queues = 5 }',
+        'update-topic = { topic = "lines", order = false }',
+        'update-topic = { topic = "lines", order = true }',
+        'delete-topic = "lines"',
+        'create-topic = "lines"',
+    )
+    text += '[[expect]]\nevent = "operated"\nequals = "6 events"\n'
+    run = play_simulated(parse_scenario(text), Options(seed=3), directory=RunDirectory(tmp_path))
+    assert (run.verdict, run.reasons()) == (Verdict.HOLDS, [])
+    results = [event.fields["result"] for event in read_journals(tmp_path / "journal") if event.kind == "operated"]
+    found = [(one["order_config"], one["brokers"][0]["order"]) for one in results if "order_config" in one]
+    assert found == [
+        ("broker-a:3", True),
+        ("broker-a:5", True),
+        (None, False),
+        ("broker-a:5", True),
+        (None, False),
+    ]
 
 
 def test_members_that_are_online_get_the_offsets_of_a_time(tmp_path: Path) -> None:
