@@ -1,32 +1,33 @@
 """Writes synthetic runs of any size, a million messages in seconds.
 
-The journals and commit logs are like those of a cluster. One producer, one consumer, a master and its slave with equal
-logs. Nothing is wrong but what is planted: the last `LOST` sends were acknowledged, and are in no store.
+The journals and stores are like those of a cluster that was started and stopped in good order: one producer, one
+consumer, a master and its slave with equal logs. Nothing is wrong but what is planted: the last `LOST` sends were
+acknowledged, and are in no store.
 """
 
 import shutil
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgpack
-import numpy as np
 
-from rmqlab.pipeline.recordlayout import BODY_AT, NUMBER_FIELDS
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, StoredMessage, body_crc, encode_message
+from rmqlab.cluster.checks.testing import write_journals as write_entries
+from rmqlab.runtime.journal import CLOSED, VERSION, JournalEntry, journal_path
+from tests.bench.bigstore import BEGAN_AT, GROUP, PER_MILLISECOND, QUEUES, TOPIC, queue_end, write_store
 
 LOST = 3
-_DAY = 1_795_200_000_000
-_QUEUES = 4
-_PER_MILLISECOND = 10
-_FILE_BYTES = 2**30
-_AT_ONCE = 100_000
-_CRC_AT = NUMBER_FIELDS["body_crc"].at
-_MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, ">i8"),
-          "physical_offset": (0x5152535455565758, ">i8"), "born": (0x4142434445464748, ">i8"),
-          "stored": (0x3132333435363738, ">i8")}  # fmt: skip
-"""Placeholders of fields in the template, which mark their places."""
+NAMESERVER = {"address": "127.77.1.1:9876"}
+BROKERS = {
+    "broker-a": {"address": "127.77.1.20:10911", "broker_name": "broker-a", "broker_id": 0},
+    "broker-a-s": {"address": "127.77.1.21:10911", "broker_name": "broker-a", "broker_id": 1},
+}
+_CONSUMER = {"group": GROUP, "orderly": False}
+NODES: dict[str, dict[str, Any]] = {"namesrv-1": NAMESERVER, **BROKERS, "produce-1": {}, "consume-1": _CONSUMER}
+"""Fields of `node_ready` by node, in the order in which they start."""
+_START_MILLIS = 100
+_SAMPLE_MILLIS = 1000
+_COMMIT_MILLIS = 5000
 
 
 def write_run(place: Path, count: int, body_size: int = 100) -> int:
@@ -34,111 +35,89 @@ def write_run(place: Path, count: int, body_size: int = 100) -> int:
 
     Returns the bytes of all its files.
     """
-    write_log(place / "broker-a" / "store", count, body_size)
+    log_end = write_store(place / "broker-a" / "store", count, body_size)
     shutil.copytree(place / "broker-a", place / "broker-a-s")
-    write_journals(place / "journal", count)
+    write_journals(place / "journal", count, log_end)
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
-# ---- commit logs -----------------------------------------------------------------------------------------
+def write_journals(directory: Path, count: int, log_end: int) -> None:
+    """Write what the supervisor and all processes of such a run would have written."""
+    write_entries(_events(count, log_end), directory)
+    for node, make in (("produce-1", _sent), ("consume-1", _consumed)):
+        with journal_path(directory, node).open("wb", buffering=2**20) as file:
+            last = 0
+            for last, (at, kind, fields) in enumerate(make(count), 1):
+                file.write(_entry(last, at, node, kind, fields))
+            file.write(_entry(last + 1, _stopped_at(count), node, CLOSED, {}))
 
 
-def write_log(store: Path, count: int, size: int, *, seed: int | None = None) -> int:
-    """A commit log of `count` records with bodies of this size, in files of 1 GB.
-
-    Returns its end. With a seed bodies are random; without it all are equal, as a column store likes them.
-    """
-    random = None if seed is None else np.random.default_rng(seed)
-    directory = store / "commitlog"
-    directory.mkdir(parents=True)
-    template = _template(size)
-    in_a_file = (_FILE_BYTES - BLANK_SIZE) // len(template)
-    base = 0
-    for first in range(0, count, in_a_file):
-        here = min(in_a_file, count - first)
-        with (directory / f"{base:020d}").open("wb") as file:
-            for start in range(first, first + here, _AT_ONCE):
-                numbers = np.arange(start, min(start + _AT_ONCE, first + here))
-                rows = _records(template, numbers, base + (numbers - first) * len(template))
-                if random is not None:
-                    _fill_bodies(rows, size, random)
-                file.write(rows)
-            if first + here == count:
-                return base + here * len(template)
-            left = _FILE_BYTES - here * len(template)
-            file.write(struct.pack(">ii", left, BLANK_MAGIC).ljust(left, b"\0"))
-        base += _FILE_BYTES
-    return base
+def _stopped_at(count: int) -> int:
+    return BEGAN_AT + (count + LOST) // PER_MILLISECOND + _COMMIT_MILLIS
 
 
-def _template(size: int) -> bytes:
-    """One record, by the store's own code, with marks in the places of what differs."""
-    body, marks = b"x" * size, {name: value for name, (value, _) in _MARKS.items()}
-    return encode_message(
-        StoredMessage(
-            0, body_crc(body), marks["queue_id"], 0, marks["queue_offset"], marks["physical_offset"], 0, marks["born"],
-            ("127.0.0.1", 1), marks["stored"], ("127.0.0.1", 2), 0, 0, body, "orders",
-            f"UNIQ_KEY\x01{'?' * 32}\x02WAIT\x01true", {},
-        )
-    )  # fmt: skip
+def _events(count: int, log_end: int) -> Iterator[JournalEntry]:
+    """Yield all but the events of messages."""
+    began_at = BEGAN_AT - _START_MILLIS * (len(NODES) + 1)
+    yield JournalEntry(began_at, "", "cluster_starting", {"rate": 1, "role": "ASYNC_MASTER", "profile": "4.9"})
+    for number, (node, fields) in enumerate(NODES.items(), 1):
+        at = began_at + number * _START_MILLIS
+        yield JournalEntry(at, node, "node_spawned", {"pid": number})
+        if node in BROKERS:
+            yield JournalEntry(at + 1, "namesrv-1", "broker_registered", fields)
+            yield JournalEntry(at + 2, node, "registered", {"nameserver": NAMESERVER["address"]})
+        yield JournalEntry(at + 3, node, "node_ready", fields)
+    yield JournalEntry(BEGAN_AT, "", "cluster_ready", {})
+    yield from _samples(count, log_end)
+    yield JournalEntry(_stopped_at(count), "", "cluster_stopping", {})
+    for node in reversed(NODES):
+        yield JournalEntry(_stopped_at(count), node, "node_stopped", {"end": "exit status 0"})
+    yield JournalEntry(_stopped_at(count), "", "cluster_stopped", {})
 
 
-def _fill_bodies(rows: np.ndarray, size: int, random: np.random.Generator) -> None:
-    bodies = random.integers(0, 256, (len(rows), size), np.uint8)
-    rows[:, BODY_AT : BODY_AT + size] = bodies
-    crcs = np.fromiter((body_crc(body) for body in bodies), np.int64, len(rows))
-    rows[:, _CRC_AT : _CRC_AT + 4] = crcs.astype(">i4").view(np.uint8).reshape(len(rows), 4)
+def _samples(count: int, log_end: int) -> Iterator[JournalEntry]:
+    """Yield the ends of both logs, which are always equal."""
+    for at in range(BEGAN_AT, _stopped_at(count), _SAMPLE_MILLIS):
+        stored = min(count, (at - BEGAN_AT) * PER_MILLISECOND)
+        for node in BROKERS:
+            yield JournalEntry(at, node, "log_sampled", {"max_offset": log_end * stored // count})
 
 
-def _records(template: bytes, numbers: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    rows = np.tile(np.frombuffer(template, np.uint8), (len(numbers), 1))
-    times = _DAY + numbers // _PER_MILLISECOND
-    values = {"queue_id": numbers % _QUEUES, "queue_offset": numbers // _QUEUES, "physical_offset": offsets,
-              "born": times, "stored": times}  # fmt: skip
-    for name, (mark, kind) in _MARKS.items():
-        width = np.dtype(kind).itemsize
-        at = template.index(mark.to_bytes(width, "big"))
-        rows[:, at : at + width] = values[name].astype(kind).view(np.uint8).reshape(len(numbers), width)
-    at = template.index(b"?" * 32)
-    ids = b"".join([b"%032X" % number for number in numbers.tolist()])
-    rows[:, at : at + 32] = np.frombuffer(ids, np.uint8).reshape(len(numbers), 32)
-    return rows
+Event = tuple[int, str, dict[str, Any]]
 
 
-# ---- journals --------------------------------------------------------------------------------------------
-
-
-def write_journals(directory: Path, count: int) -> None:
-    """What the nodes, a producer and a consumer of such a run would have written."""
-    directory.mkdir(parents=True)
-    nodes: dict[str, dict[str, Any]] = {"namesrv-1": {"address": "a:1"}}
-    for index, name in enumerate(("broker-a", "broker-a-s")):
-        nodes[name] = {"address": f"{name}:1", "broker_name": "broker-a", "broker_id": index}
-    for name, fields in nodes.items():
-        (directory / f"{name}.msgpack").write_bytes(_entry(_DAY, name, "node_ready", fields))
-    for node, make in (("produce-1", _sent), ("consume-1", _delivered)):
-        with (directory / f"{node}.msgpack").open("wb", buffering=2**20) as file:
-            file.writelines(make(node, count))
-
-
-def _sent(node: str, count: int) -> Iterator[bytes]:
+def _sent(count: int) -> Iterator[Event]:
     for number in range(count + LOST):
-        began_at = _DAY + number // _PER_MILLISECOND
-        fields = _place(number) | {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1}
-        yield _entry(began_at + 1, node, "sent", fields)
+        began_at = BEGAN_AT + number // PER_MILLISECOND
+        outcome = {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1}
+        yield began_at + 1, "sent", _place(number) | outcome
 
 
-def _delivered(node: str, count: int) -> Iterator[bytes]:
+def _consumed(count: int) -> Iterator[Event]:
+    next_commit = BEGAN_AT + _COMMIT_MILLIS
     for number in range(count):
-        fields = _place(number) | {"group": "shop", "reconsume_times": 0, "from_broker_id": 0}
-        yield _entry(_DAY + number // _PER_MILLISECOND + 2, node, "delivered", fields)
+        at = BEGAN_AT + number // PER_MILLISECOND + 2
+        if at >= next_commit:
+            yield from _commits(at, number)
+            next_commit += _COMMIT_MILLIS
+        yield at, "delivered", _place(number) | {"group": GROUP, "reconsume_times": 0, "from_broker_id": 0}
+    yield from _commits(_stopped_at(count) - 1, count)
+
+
+def _commits(at: int, count: int) -> Iterator[Event]:
+    """Yield commits of all queues after so many deliveries."""
+    for queue_id in range(QUEUES):
+        offset = queue_end(queue_id, count)
+        where = {"topic": TOPIC, "broker": "broker-a", "queue": queue_id, "offset": offset}
+        yield at, "committed", {"group": GROUP, **where, "broker_id": 0}
 
 
 def _place(number: int) -> dict[str, Any]:
-    where = {"broker": "broker-a", "queue": number % _QUEUES, "offset": number // _QUEUES}
-    return {"number": number, "message_id": f"{number:032X}", "topic": "orders", **where}
+    where = {"broker": "broker-a", "queue": number % QUEUES, "offset": number // QUEUES}
+    return {"number": number, "message_id": f"{number:032X}", "topic": TOPIC, **where}
 
 
-def _entry(at: int, node: str, kind: str, fields: Any) -> bytes:
-    packed: bytes = msgpack.packb({"v": 1, "at": at, "node": node, "kind": kind, "fields": fields})
+def _entry(number: int, at: int, node: str, kind: str, fields: Any) -> bytes:
+    """Return an entry as `pack_entry` does, which takes five times as long because it bounds all fields."""
+    packed: bytes = msgpack.packb({"v": VERSION, "at": at, "node": node, "kind": kind, "fields": fields, "seq": number})
     return packed

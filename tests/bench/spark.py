@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rmqlab.pipeline.session import open_session
 from rmqlab.pipeline.spark_home import Machine
 from tests.bench import audits
-from tests.bench.bigrun import write_log
+from tests.bench.bigstore import write_log
 from tests.bench.process import cpu_seconds
 from tests.bench.spark_order import measure_order
 from tests.bench.spark_topics import fill, live_master, measure_stream, topic_frames
