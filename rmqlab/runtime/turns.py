@@ -17,6 +17,9 @@ from rmqlab.runtime import stopwatch, worker
 LINGER: Final = 0.001
 """Seconds of such a wait: the shortest of epoll. Timers and other files of trio can be late by so much."""
 
+SHORT_PASS: Final = 0.0003
+"""Seconds of a pass that serves few requests."""
+
 
 class Turns(trio.abc.Instrument):
     """Observes the scheduler of a trio run: which tasks and deadlines are due."""
@@ -45,12 +48,14 @@ class Turns(trio.abc.Instrument):
         """Return how long to wait for sockets after a pass, 0 if trio should run.
 
         Trio runs if a task is ready, if a deadline is near, if a worker thread may finish, or if the pass before this
-        one is longer ago than this wait: then the next one probably is not near, either.
+        one is longer ago than this wait: then the next one probably is not near, either. It also runs after a long
+        pass: its turn costs little of that, and what arrives meanwhile shares the next pass.
         """
         last, self._last_pass = self._last_pass, pass_began
         if pass_began - last > LINGER or self._scheduled or worker.is_busy():
             return 0.0
-        return LINGER if stopwatch.wall() + LINGER < self._due_at else 0.0
+        now = stopwatch.wall()
+        return LINGER if now - pass_began < SHORT_PASS and now + LINGER < self._due_at else 0.0
 
 
 @contextmanager
