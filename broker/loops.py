@@ -283,11 +283,14 @@ def sample_log(broker: Broker) -> None:
 async def _expire_waits_forever(broker: Broker) -> NoReturn:
     """Release late sends.
 
-    While none waits, it sleeps until the log grows: an idle broker is not woken for that.
+    While none waits, it sleeps until the log grows: an idle broker is not woken for that. After that it sleeps at least
+    once, because the log of a slave grows at every turn of the event loop, and no send ever waits there.
     """
     while True:
         await broker.growth.wait_grown()
-        while len(broker.slave_waits) or len(broker.flush_waits):
+        is_first = True
+        while is_first or len(broker.slave_waits) or len(broker.flush_waits):
+            is_first = False
             await trio.sleep(WAIT_SCAN_PERIOD)
             now = broker.now()
             broker.slave_waits.expire(now, broker.ha_master)

@@ -61,7 +61,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
     access = _open_access(settings)
     with contextlib.closing(Ports.open(settings)) as ports, open_faulty_disk(link.faults) as disk:
         settings = attrs.evolve(settings, broker=ports.written_into(settings.broker))
-        async with open_reactor(errors=link.errors) as reactor:
+        async with open_reactor(errors=link.errors, lingers=True) as reactor:
             arrivals = make_arrivals(reactor, link)
             with contextlib.closing(await _open_store(settings, disk, arrivals, link)) as store:
                 await _run(Environment(settings, reactor, link, access), store, arrivals, ports)

@@ -40,7 +40,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
         return nameserver.snapshot() | {"unserved": unserved}
 
     with sock:
-        async with open_reactor(errors=link.errors) as reactor, trio.open_nursery() as nursery:
+        async with open_reactor(errors=link.errors, lingers=True) as reactor, trio.open_nursery() as nursery:
             idle_timeout = config.server_channel_max_idle_time_seconds
             server = Server(reactor, dispatcher, idle_timeout=idle_timeout, on_connect=nameserver.watch)
             host, port = server.accept_on(sock)

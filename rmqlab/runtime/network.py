@@ -4,12 +4,15 @@ Processes use the kernel's network (`KernelNetwork`). A simulation sets another 
 are instances of `socket.socket` without a descriptor.
 """
 
+import contextlib
 import selectors
 import socket
 from collections.abc import Callable
 from typing import Protocol
 
 import trio
+
+from rmqlab.runtime.turns import Turns, observed_turns
 
 
 class Network(Protocol):
@@ -20,6 +23,12 @@ class Network(Protocol):
 
     async def wait_ready(self, selector: selectors.BaseSelector, /) -> None:
         """Wait until the selector has a ready socket, or a little less."""
+
+    def observed_turns(self) -> contextlib.AbstractContextManager[Turns | None]:
+        """Observe this trio run until the block ends.
+
+        None if the event loop must not wait in its selector, outside of trio.
+        """
 
     def call_soon(self, fn: Callable[[], None], /) -> None:
         """Call `fn` in the trio thread, after the tasks that are ready now."""
@@ -42,6 +51,9 @@ class KernelNetwork:
 
     async def wait_ready(self, selector: selectors.BaseSelector) -> None:
         await trio.lowlevel.wait_readable(selector.fileno())  # type: ignore[attr-defined]  # of those with a descriptor
+
+    def observed_turns(self) -> contextlib.AbstractContextManager[Turns]:
+        return observed_turns()
 
     def call_soon(self, fn: Callable[[], None]) -> None:
         trio.lowlevel.current_trio_token().run_sync_soon(fn)

@@ -6,6 +6,7 @@ Timers, files and processes stay ordinary trio tasks.
 """
 
 import contextlib
+import functools
 import selectors
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -133,22 +134,29 @@ class Reactor:
         data = bytes(view)
         return self._copies.setdefault(data, data)
 
-    async def run_forever(self) -> NoReturn:
-        """Run passes until cancelled."""
-        while True:
-            await self._network.wait_ready(self._selector)
-            for _ in range(_PASSES):
-                if not self.run_pass():
-                    break
+    async def run_forever(self, *, lingers: bool = False) -> NoReturn:
+        """Run passes until cancelled.
 
-    def run_pass(self) -> bool:
+        `lingers`: for servers, which may wait for sockets outside of trio; see `rmqlab.runtime.turns`.
+        """
+        with self._network.observed_turns() if lingers else contextlib.nullcontext() as turns:
+            while True:
+                await self._network.wait_ready(self._selector)
+                wait = 0.0
+                for _ in range(_PASSES):
+                    if not self.run_pass(wait):
+                        break
+                    has_calls = self._again or self._is_scheduled
+                    wait = 0.0 if turns is None or has_calls else turns.seconds_to_spare(self.pass_began)
+
+    def run_pass(self, wait: float = 0.0) -> bool:
         """Handle all ready sockets, then the deferred calls.
 
-        Return False if no socket was ready.
+        Block for at most `wait` seconds. Return False if no socket was ready.
         """
         self._is_passing = True
         try:
-            ready = self._selector.select(0)
+            ready = self._selector.select(wait)
             self.pass_began, self.pass_began_cpu = stopwatch.wall(), stopwatch.cpu()
             for key, events in self._after_urgent(ready) if self._urgent and len(ready) > 1 else ready:
                 self._handle(key, events)
@@ -220,12 +228,12 @@ def _nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def open_reactor(
-    faults: NodeFaults | None = None, errors: InternalErrors | None = None
+    faults: NodeFaults | None = None, errors: InternalErrors | None = None, *, lingers: bool = False
 ) -> AsyncIterator[Reactor]:
     """Run a reactor until the block ends.
 
     It also runs during the block's cleanup after a cancellation. The reactor applies these faults, or by default those
-    of the process.
+    of the process. `lingers` as in `Reactor.run_forever`.
     """
     faults = faults or process_faults()
     reactor = Reactor(faults, errors)
@@ -235,7 +243,7 @@ async def open_reactor(
         async def serve_sockets() -> None:
             with scope:
                 async with trio.open_nursery() as serving:
-                    serving.start_soon(reactor.run_forever)
+                    serving.start_soon(functools.partial(reactor.run_forever, lingers=lingers))
                     serving.start_soon(reactor.timers.run_forever)
 
         nursery.start_soon(serve_sockets)

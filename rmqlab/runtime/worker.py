@@ -33,6 +33,22 @@ class InlineCalls:
         return result
 
 
+@attrs.define(eq=False)
+class ThreadCalls:
+    """Runs calls in threads, and counts those that have not returned."""
+
+    unfinished: int = 0
+
+    async def run(self, fn: Callable[[*Args], R], *args: *Args) -> R:
+        """Return the call's result."""
+        self.unfinished += 1
+        try:
+            return await trio.to_thread.run_sync(fn, *args)
+        finally:
+            self.unfinished -= 1
+
+
+_THREADS = ThreadCalls()
 _INLINE: trio.lowlevel.RunVar[InlineCalls | None] = trio.lowlevel.RunVar("calls of this process", default=None)
 
 
@@ -44,7 +60,7 @@ def run_inline(calls: InlineCalls) -> None:
 async def in_thread(fn: Callable[[*Args], R], *args: *Args) -> R:
     """Return the result of a call that may block, made in a worker thread."""
     inline = _INLINE.get()
-    return await (trio.to_thread.run_sync(fn, *args) if inline is None else inline.run(fn, *args))
+    return await (_THREADS.run(fn, *args) if inline is None else inline.run(fn, *args))
 
 
 async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
@@ -54,7 +70,7 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
     """
     inline = _INLINE.get()
     if inline is None:
-        await trio.to_thread.run_sync(_call_each, fns)
+        await _THREADS.run(_call_each, fns)
         return
     for fn in fns:
         await inline.run(fn)
@@ -63,6 +79,11 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
 def _call_each(fns: Sequence[Callable[[], object]]) -> None:
     for fn in fns:
         fn()
+
+
+def is_busy() -> bool:
+    """Return True while a call of this process runs in a worker thread."""
+    return _THREADS.unfinished > 0
 
 
 def block(seconds: float, until: threading.Event) -> None:

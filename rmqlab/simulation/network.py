@@ -1,5 +1,6 @@
 """The simulated network: addresses, ports, and each node's part of it."""
 
+import contextlib
 import errno
 import itertools
 import selectors
@@ -65,6 +66,9 @@ class SimulatedNetwork:
     async def wait_ready(self, selector: selectors.BaseSelector) -> None:
         assert isinstance(selector, SimulatedSelector)
         await selector.wait()
+
+    def observed_turns(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # a simulated selector cannot block
 
     def call_soon(self, fn: Callable[[], None]) -> None:
         self.fabric.machine.tell(self.node, fn)

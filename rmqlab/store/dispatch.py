@@ -12,14 +12,16 @@ from typing import Final, Protocol
 
 import attrs
 
-from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED, java_hash
+from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.alikeruns import LEAST, RUN_PATIENCE, AlikeRun, RunReader
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
 from rmqlab.store.index import Index, IndexEntry
-from rmqlab.store.indexing import KeyReader
+from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.queues import Queues, can_have_queues
+from rmqlab.store.tagscodes import deliver_at, known_codes, property_of, tags_code_in
 
 logger = logging.getLogger(__name__)
 
@@ -50,49 +52,6 @@ INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or 
 INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop brings the index up in some 5 s
 
 
-def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property, b"" without one; of several the last.
-
-    Text and name have separators around them.
-    """
-    at = text.rfind(name)
-    if at < 0:
-        return b""
-    at += len(name)
-    return text[at : text.index(b"\x02", at)]
-
-
-_tags_codes: dict[bytes, int] = {}
-
-
-def tags_code_in(text: bytes) -> int:
-    """Tags code of a record; 0 without tags (store-ha#19)."""
-    found = text.rfind(b"\x02TAGS\x01") + 6
-    if found < 6:
-        return 0
-    tags = text[found : text.index(b"\x02", found)]
-    code = _tags_codes.get(tags)
-    if code is None:
-        if len(_tags_codes) >= 4096:
-            _tags_codes.clear()
-        code = _tags_codes[tags] = java_hash(tags.decode("utf-8", "replace"))
-    return code
-
-
-def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:
-    """Tags code of an entry in the schedule topic: when it is due (store-ha#20).
-
-    None without a delay.
-    """
-    try:
-        level = int(delay or 0)
-    except ValueError:
-        return None
-    if level <= 0:
-        return None
-    return stored_at + (delay_millis[min(level, len(delay_millis)) - 1] if delay_millis else 1000)
-
-
 @attrs.define(eq=False)
 class Dispatcher:
     """Dispatches the log: one position for the queues, one for the index.
@@ -121,6 +80,7 @@ class Dispatcher:
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
     _events: list[tuple[str, int, int, tuple[int], int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
+    _runs: RunReader = attrs.field(factory=RunReader, init=False)
 
     def catch_up(
         self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
@@ -281,8 +241,8 @@ class Dispatcher:
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
-        at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
-        are_few = limit - at <= _FEW
+        at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, known_codes
+        are_few, run_at = limit - at <= _FEW, at if not lead else limit  # where a run of records may begin
         while at < limit:
             if at > room:
                 at = self._no_record(file, at)
@@ -294,6 +254,14 @@ class Dispatcher:
             end = at + lead + size
             if end > wrote:
                 break
+            if at >= run_at and limit - at >= LEAST * size:
+                run = self._runs.read(
+                    mapped, at, sys_flag, body_size, min((limit - at - 1) // size + 1, (wrote - at) // size)
+                )
+                if run is not None and self._enter_run(run, keys):
+                    at, last_stored_at = at + run.count * size, run.times[-1]
+                    continue
+                run_at = at + RUN_PATIENCE * size
             at += lead
             if sys_flag & IPV6_MASK:
                 head = HEADS[(sys_flag & IPV6_MASK) >> 4]
@@ -341,6 +309,36 @@ class Dispatcher:
                 self._events.append((queue.topic, queue_id, queue_offset, (tags_code,), stored_at))
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
+
+    def _enter_run(self, run: AlikeRun, keys: list[IndexEntry] | None) -> bool:
+        """Enter a run in its queues, and collect its keys. OSError as `enter_queues`.
+
+        False, and nothing is done, if they do not follow the last entries of their queues, or have no queue.
+        """
+        groups = run.by_queue()
+        found: list[tuple[ConsumeQueue, int, list[bytes]]] = []
+        for queue_id, (queue_offset, entries) in groups.items() if groups is not None else ():
+            key = (run.topic, queue_id)
+            queue = self._known.get(key) or self._open(key)
+            if queue is None or run.physicals[0] < queue.max_physical:
+                return False
+            if queue.files.files and queue.end_offset + len(queue.pending) != queue_offset:
+                return False
+            found.append((queue, queue_offset, entries))
+        for queue, queue_offset, entries in found:
+            if queue.pending:
+                self.entered += len(queue.pending)
+                queue.append_pending()
+            queue.pending_offset = -1
+            queue.append_joined(queue_offset, b"".join(entries))
+            self.entered += len(entries)
+        if keys is not None and found:
+            keys += run.index_entries()
+        if self.is_observed:
+            code = (run.tags_code,)
+            for queue_id, queue_offset, stored_at in zip(run.queue_ids, run.queue_offsets, run.times, strict=True):
+                self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, code, stored_at))
+        return bool(found)
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
         """Open a queue.

@@ -5,24 +5,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import attrs
+from rmqlab.remoting.message import java_hash
+from rmqlab.store.index import key_hash
 
-from rmqlab.remoting.message import (
-    HEADS,
-    IPV6_MASK,
-    MESSAGE_MAGIC,
-    SYS_FLAG_AT,
-    TRANSACTION_MASK,
-    TRANSACTION_ROLLBACK,
-    java_hash,
-)
-from rmqlab.store.commitlog import physical_offset_of
-from rmqlab.store.index import IndexEntry, key_hash
-from rmqlab.store.logfile import LogFile
-
-# size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
-_RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
-_SYS_FLAG: Final = struct.Struct(">i")
 DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
@@ -34,12 +19,11 @@ _LOW_16: Final = 0x0000_FFFF_0000_FFFF * _ONES
 _LOW_32: Final = 0x0000_0000_FFFF_FFFF * _ONES
 _ZEROS: Final = sum(48 * 31**i for i in range(DIGITS))  # a base contains the digits as if they were "0"
 
-_PATIENCE: Final = 8  # records unlike the expected pattern, until another pattern is expected
-_PAIR_END: Final = b"\x02"
+PAIR_END: Final = b"\x02"
 
 # Hex digits are less than 31 apart from "0": with "0" taken off, a unique key is a number that int() reads in
 # base 31. Other characters become one that int() refuses.
-_ABOVE_0: Final = bytes(
+ABOVE_0: Final = bytes(
     b"0123456789abcdefghijklmnopqrstu"[c - 48] if 48 <= c < 79 else ord("~") for c in range(256)
 )  # fmt: skip
 
@@ -63,12 +47,12 @@ def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
     None for any others. `text` has separators around it. `topic_parts` are those of its topic.
     """
     at = text.rfind(b"\x02UNIQ_KEY\x01") + 10
-    end = text.find(_PAIR_END, at)
+    end = text.find(PAIR_END, at)
     topic_part = topic_parts.get(end - at)
     if at < 10 or topic_part is None or text.find(b"\x02KEYS\x01") >= 0:
         return None
     try:
-        hashed = (topic_part + int(text[at:end].translate(_ABOVE_0), 31)) & 0xFFFFFFFF
+        hashed = (topic_part + int(text[at:end].translate(ABOVE_0), 31)) & 0xFFFFFFFF
     except ValueError:
         return None
     if hashed < 0x8000_0000:
@@ -116,24 +100,6 @@ def hashes_of_digits(digits: bytes, base: int) -> list[int]:
     return hashes
 
 
-def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:
-    """True if a record contains its own log offset and a key with this hash."""
-    return physical_offset_of(record) == offset and hashed in _record_hashes(bytes(record))
-
-
-def _record_hashes(record: bytes) -> list[int]:
-    """Return the index hashes of a record; empty for bytes that are no record."""
-    entries: list[IndexEntry] = []
-    sys_flag: int = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)[0]
-    head = HEADS[(sys_flag & IPV6_MASK) >> 4]
-    if len(record) > head.size:
-        fields = head.unpack_from(record)
-        tail = record[head.size + fields[14] :]
-        if fields[14] >= 0 and 3 <= len(tail) <= 0x10000:
-            KeyReader().add(tail, sys_flag, fields[6], fields[10], entries)
-    return [hashed for hashed, _, _ in entries]
-
-
 class KeyDigits(NamedTuple):
     """Position of the last digits of a text's only key.
 
@@ -149,14 +115,14 @@ def key_digits(text: bytes, topic_parts: Mapping[int, int]) -> KeyDigits | None:
 
     None for a text with another one, or with more keys.
     """
-    fenced = _PAIR_END + text + _PAIR_END
+    fenced = PAIR_END + text + PAIR_END
     at = fenced.rfind(b"\x02UNIQ_KEY\x01") + 10
-    end = fenced.find(_PAIR_END, at)
+    end = fenced.find(PAIR_END, at)
     topic_part = topic_parts.get(end - at)
     if at < 10 or topic_part is None or fenced.find(b"\x02KEYS\x01") >= 0:
         return None
     try:
-        base = topic_part + int(fenced[at : end - DIGITS].translate(_ABOVE_0), 31) * 31**DIGITS
+        base = topic_part + int(fenced[at : end - DIGITS].translate(ABOVE_0), 31) * 31**DIGITS
     except ValueError:
         return None
     return KeyDigits(end - DIGITS - 1, base & 0xFFFFFFFF)
@@ -170,107 +136,3 @@ def topic_parts_of(prefix: bytes) -> Mapping[int, int]:
         size: (hashed * pow(31, size, 1 << 32) + sum(48 * 31**i for i in range(size))) & 0xFFFFFFFF
         for size in _UNIQUE_KEY_SIZES
     }
-
-
-@attrs.frozen
-class _Alike:
-    """Ends of records that differ only in the last digits of their unique keys.
-
-    Each is the record from its topic on.
-    """
-
-    size: int
-    head: bytes
-    """The text before the digits."""
-    rest: bytes
-    """The text after them."""
-    at: int
-    end: int
-    """Their position."""
-    base: int
-    """The hash contribution of all before them."""
-
-
-@attrs.define(eq=False)
-class KeyReader:
-    """Reads the keys of records.
-
-    Successive records come from few producers, each of which sets the same properties. A record that equals the last
-    one but for the end of its unique key needs only a comparison and a short sum, as h(ab) = h(a) * 31^len(b) + h(b).
-    """
-
-    _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
-    _alike: _Alike | None = attrs.field(default=None, init=False)
-    _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
-
-    def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry], lead: int = 0) -> int:
-        """Add entries of records that start in [start, limit); return the next offset.
-
-        `start` and `limit` are offsets of the log. The queues' dispatch has read these records, so they are whole. At
-        bytes that are no record, the next offset is the end of the file. `lead` bytes before each record are skipped.
-        """
-        mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size - lead, _RECORD.unpack_from
-        abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
-        while at < limit:
-            if at > room:
-                return abandoned
-            size, magic, physical, sys_flag, stored_at, body_size = unpack(mapped, at + lead)
-            if magic != MESSAGE_MAGIC or size <= 88:
-                return abandoned
-            at += lead
-            end = at + size
-            if sys_flag & IPV6_MASK:
-                head = HEADS[(sys_flag & IPV6_MASK) >> 4]
-                fields = head.unpack_from(mapped, at)
-                stored_at, body_size = fields[10], fields[14]
-                tail = mapped[at + head.size + body_size : end]
-            else:
-                tail = mapped[at + 88 + body_size : end]
-            at = end
-            if 3 <= len(tail) <= 0x10000 and body_size >= 0:
-                add(tail, sys_flag, physical, stored_at, entries)
-        return first + at
-
-    def add(self, tail: bytes, sys_flag: int, physical: int, stored_at: int, entries: list[IndexEntry]) -> None:
-        """Add the entries of one record, known by its end: from its topic on."""
-        if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
-            return
-        alike = self._alike
-        if (
-            alike is not None
-            and len(tail) == alike.size
-            and tail.startswith(alike.head)
-            and tail.endswith(alike.rest)
-            and (digits := tail[alike.at : alike.end].translate(_ABOVE_0)).isalnum()
-        ):
-            self._misses = 0
-            hashed = (alike.base + int(digits, 31)) & 0xFFFFFFFF
-            if hashed >= 0x8000_0000:  # as in `key_hash`
-                hashed = (0x1_0000_0000 - hashed) & 0x7FFF_FFFF
-            entries.append((hashed, physical, stored_at))
-        else:
-            entries += [(hashed, physical, stored_at) for hashed in self._hashes(tail)]
-
-    def _hashes(self, tail: bytes) -> list[int]:
-        stored_topic, text = tail[: tail[0] + 1], tail[tail[0] + 3 :]
-        prefix, topic_parts = self._topics.get(stored_topic) or self._open(stored_topic)
-        self._misses += 1
-        if self._misses > _PATIENCE:
-            self._misses, self._alike = 0, _alike_of(tail, text, topic_parts)
-        fenced = _PAIR_END + text + _PAIR_END
-        hashed = unique_key_hash(fenced, topic_parts)
-        return index_hashes(fenced, prefix) if hashed is None else [hashed]
-
-    def _open(self, stored_topic: bytes) -> tuple[bytes, Mapping[int, int]]:
-        """Return the prefix of a topic's keys, and its part of unique key hashes."""
-        prefix = stored_topic[1:] + b"#"
-        opened = self._topics[stored_topic] = (prefix, topic_parts_of(prefix))
-        return opened
-
-
-def _alike_of(tail: bytes, text: bytes, topic_parts: Mapping[int, int]) -> _Alike | None:
-    found = key_digits(text, topic_parts)
-    if found is None:
-        return None
-    at = len(tail) - len(text) + found.at
-    return _Alike(len(tail), tail[:at], tail[at + DIGITS :], at, at + DIGITS, found.base)

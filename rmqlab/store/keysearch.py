@@ -2,7 +2,7 @@
 
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.index import Index, key_hash
-from rmqlab.store.indexing import is_record_of
+from rmqlab.store.keyreader import is_record_of
 from rmqlab.store.results import QueryResult
 
 

@@ -31,11 +31,12 @@ from rmqlab.store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.dispatch import Dispatcher, tags_code_in
+from rmqlab.store.dispatch import Dispatcher
 from rmqlab.store.index import Index, IndexEntry
 from rmqlab.store.indexing import index_hashes, topic_parts_of, unique_key_hash
 from rmqlab.store.queues import Queues, can_have_queues
 from rmqlab.store.results import PutResult, PutStatus
+from rmqlab.store.tagscodes import tags_code_in
 
 logger = logging.getLogger(__name__)
 

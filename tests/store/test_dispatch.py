@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import rmqlab.store.dispatch
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.indexing import KeyReader, index_hashes
+from rmqlab.store.indexing import index_hashes
+from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
 

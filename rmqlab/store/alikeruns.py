@@ -1,0 +1,159 @@
+"""Runs of records that are alike, read from the commit log by columns.
+
+Records of one producer mostly have one size, one topic and the same properties, but for the last digits of a unique
+key. Dispatch needs a dozen steps of the interpreter for each record; for a run of such records a step is one call for
+all of them.
+"""
+
+import functools
+import mmap
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import IPV6_MASK, TRANSACTION_PREPARED
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.index import IndexEntry
+from rmqlab.store.indexing import DIGITS, hashes_of_digits, key_digits, topic_parts_of
+from rmqlab.store.tagscodes import tags_code_in
+
+LEAST: Final = 8
+"""Number of records from which on a run is quicker."""
+RUN_PATIENCE: Final = 32
+"""Number of records from one that begins no run to the next that may."""
+_MOST: Final = 512
+_HEAD_SIZE: Final = 88  # with IPv4 hosts, up to the body
+# size and magic, queue id, queue offset, physical offset, sysFlag, store time, body length
+_HEAD: Final = ">8s4xi4xqq4s8x8xq8x4x8x4s"
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
+_SEPARATOR: Final = b"\x02"
+
+
+@attrs.frozen
+class _Shape:
+    """The end of a record, from its topic on, without the digits that differ."""
+
+    body_size: int
+    head: bytes
+    """The bytes before the digits."""
+    rest: bytes
+    """The bytes after them."""
+    base: int
+    """The hash contribution of all characters before the digits."""
+    topic: bytes
+    tags_code: int
+
+
+@attrs.frozen
+class AlikeRun:
+    """Consecutive records of one topic and one size, by columns."""
+
+    size: int
+    topic: bytes
+    tags_code: int
+    queue_ids: Sequence[int]
+    queue_offsets: Sequence[int]
+    physicals: Sequence[int]
+    times: Sequence[int]
+    digits: Sequence[bytes]
+    base: int
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return len(self.times)
+
+    def index_entries(self) -> Iterator[IndexEntry]:
+        """Return the index entries: each record has one key."""
+        return zip(hashes_of_digits(b"".join(self.digits), self.base), self.physicals, self.times, strict=True)
+
+    def by_queue(self) -> dict[int, tuple[int, list[bytes]]] | None:
+        """Return first queue offset and entries, by queue id.
+
+        None if the records of a queue do not follow one another.
+        """
+        entries = list(map(ENTRY.pack, self.physicals, repeat(self.size), repeat(self.tags_code)))
+        first, ids, offsets = self.queue_offsets[0], self.queue_ids, self.queue_offsets
+        if ids.count(ids[0]) == len(ids):
+            is_in_order = offsets == tuple(range(first, first + len(ids)))
+            return {ids[0]: (first, entries)} if is_in_order else None
+        groups: dict[int, tuple[int, list[bytes]]] = {}
+        for queue_id, queue_offset, entry in zip(ids, offsets, entries, strict=True):
+            group = groups.get(queue_id)
+            if group is None:
+                groups[queue_id] = (queue_offset, [entry])
+            elif group[0] + len(group[1]) == queue_offset:
+                group[1].append(entry)
+            else:
+                return None
+        return groups
+
+
+@attrs.define(eq=False)
+class RunReader:
+    """Finds runs of records that are alike. It remembers the shape of the last one."""
+
+    _shape: _Shape | None = attrs.field(default=None, init=False)
+
+    def read(self, mapped: mmap.mmap | bytearray, at: int, sys_flag: int, body_size: int, most: int) -> AlikeRun | None:
+        """Return the run that begins with the record at a position.
+
+        None if fewer than LEAST of the next `most` records are alike. The caller has checked the size and the magic of
+        the first, and that the bytes of all are there; they are as long as the first.
+        """
+        if sys_flag & (IPV6_MASK | TRANSACTION_PREPARED) or body_size < 0:
+            return None
+        size = int.from_bytes(mapped[at : at + 4], "big")
+        shape = self._shape_of(bytes(mapped[at + _HEAD_SIZE + body_size : at + size]), body_size)
+        if shape is None:
+            return None
+        count = min(most, _MOST)
+        layout = _layout(body_size, len(shape.head), len(shape.rest))
+        with memoryview(mapped) as whole, whole[at : at + count * size] as view:
+            columns = zip(*layout.iter_unpack(view), strict=True)
+        marks, queue_ids, queue_offsets, physicals, flags, times, body_sizes, heads, digits, rests = columns
+        fixed = (marks, flags, body_sizes, heads, rests)
+        if any(column.count(column[0]) != count for column in fixed):
+            count = next(n for n, parts in enumerate(zip(*fixed, strict=True)) if parts != tuple(c[0] for c in fixed))
+        if count < LEAST or not b"".join(digits[:count]).isalnum():
+            return None
+        return AlikeRun(
+            size, shape.topic, shape.tags_code, queue_ids[:count], queue_offsets[:count], physicals[:count],
+            times[:count], digits[:count], shape.base,
+        )  # fmt: skip
+
+    def _shape_of(self, tail: bytes, body_size: int) -> _Shape | None:
+        shape = self._shape
+        is_known = (
+            shape is not None
+            and shape.body_size == body_size
+            and len(tail) == len(shape.head) + DIGITS + len(shape.rest)
+            and tail.startswith(shape.head)
+            and tail.endswith(shape.rest)
+        )
+        if not is_known:
+            shape = _find_shape(tail, body_size)
+            self._shape = shape or self._shape
+        return shape
+
+
+def _find_shape(tail: bytes, body_size: int) -> _Shape | None:
+    """Return the shape of a record whose only key is a client's unique key; else None."""
+    if not 3 <= len(tail) <= 0x10000:
+        return None
+    topic, text = tail[1 : tail[0] + 1], tail[tail[0] + 3 :]
+    found = key_digits(text, topic_parts_of(topic + b"#"))
+    if found is None or topic == _SCHEDULE_TOPIC:
+        return None
+    at = len(tail) - len(text) + found.at
+    tags_code = tags_code_in(_SEPARATOR + text + _SEPARATOR)
+    return _Shape(body_size, tail[:at], tail[at + DIGITS :], found.base, topic, tags_code)
+
+
+@functools.lru_cache(64)
+def _layout(body_size: int, head: int, rest: int) -> struct.Struct:
+    return struct.Struct(f"{_HEAD}{body_size}x{head}s{DIGITS}s{rest}s")

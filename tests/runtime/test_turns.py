@@ -1,0 +1,120 @@
+"""When the event loop waits for sockets itself, and when trio has its turn."""
+
+import math
+import socket
+import threading
+
+import pytest
+import trio
+import trio.testing
+
+from rmqlab.runtime import stopwatch
+from rmqlab.runtime.network import network
+from rmqlab.runtime.reactor import READ, Reactor
+from rmqlab.runtime.turns import LINGER, SHORT_PASS, Turns, observed_turns
+from rmqlab.runtime.worker import in_thread
+
+FAR = 60.0
+"""Seconds."""
+
+
+def to_spare(turns: Turns) -> float:
+    """Return what is to spare after two short passes that began at one moment.
+
+    It is in the future, so that a busy machine does not lengthen them.
+    """
+    now = stopwatch.wall() + FAR
+    turns.seconds_to_spare(now)
+    return turns.seconds_to_spare(now)
+
+
+def idle_turns() -> Turns:
+    """Not a fixture: pytest-trio installs those that are instruments."""
+    turns = Turns()
+    turns.before_io_wait(FAR)
+    return turns
+
+
+def test_after_two_passes_in_quick_succession_there_is_a_moment_to_spare() -> None:
+    assert to_spare(idle_turns()) == LINGER
+
+
+def test_after_a_pause_the_next_pass_is_not_expected_soon() -> None:
+    turns, now = idle_turns(), stopwatch.wall()
+    assert turns.seconds_to_spare(now) == 0
+    assert turns.seconds_to_spare(now + 2 * LINGER) == 0
+
+
+def test_after_a_long_pass_more_may_arrive_while_trio_runs() -> None:
+    turns, began = idle_turns(), stopwatch.wall() - 2 * SHORT_PASS
+    turns.seconds_to_spare(began)
+    assert turns.seconds_to_spare(began) == 0
+
+
+def test_a_deadline_that_is_near_leaves_no_moment_to_spare() -> None:
+    turns = idle_turns()
+    turns.before_io_wait(LINGER / 2)
+    assert to_spare(turns) == 0
+
+
+def test_nothing_is_known_before_the_first_wait_of_trio() -> None:
+    assert to_spare(Turns()) == 0
+
+
+async def test_a_ready_task_leaves_no_moment_to_spare() -> None:
+    event = trio.Event()
+    with observed_turns() as turns, trio.fail_after(FAR):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(event.wait)
+            await trio.testing.wait_all_tasks_blocked()
+            turns.before_io_wait(math.inf)
+            assert to_spare(turns) == LINGER
+            event.set()
+            assert to_spare(turns) == 0
+
+
+async def test_a_worker_thread_that_may_finish_leaves_no_moment_to_spare() -> None:
+    turns, may_finish = idle_turns(), threading.Event()
+    with trio.fail_after(FAR):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(in_thread, may_finish.wait, FAR)
+            await trio.testing.wait_all_tasks_blocked()
+            assert to_spare(turns) == 0
+            may_finish.set()
+    assert to_spare(turns) == LINGER
+
+
+async def test_a_server_that_lingers_runs_the_task_that_a_pass_wakes() -> None:
+    """Sockets that are ready all the time do not keep trio from its other tasks."""
+    reactor, woken = Reactor(), trio.Event()
+    near, far = socket.socketpair()
+    passes = 0
+
+    def ping(_events: int) -> None:
+        nonlocal passes
+        near.recv(1)
+        far.send(b"x")
+        passes += 1
+        if passes == 100:
+            woken.set()
+
+    with near, far, trio.fail_after(FAR):
+        reactor.register(near, READ, ping)
+        far.send(b"x")
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                await reactor.run_forever(lingers=True)
+
+            nursery.start_soon(run)
+            await woken.wait()
+            nursery.cancel_scope.cancel()
+        reactor.close()
+    assert passes >= 100
+
+
+async def test_the_observer_is_removed_with_its_event_loop() -> None:
+    with network().observed_turns() as turns:
+        assert turns is not None
+    with pytest.raises(KeyError):
+        trio.lowlevel.remove_instrument(turns)
