@@ -25,7 +25,10 @@ FULL = Path("/dev/full")
 
 
 def run_here(home: Path, *arguments: str) -> tuple[int, str]:
-    """As `run`, in this process: for what does not depend on the last frame of the program."""
+    """As `run`, in this process.
+
+    Not for failures of paths: the program reports those in its last frame.
+    """
     done = CliRunner(env={"RMQLAB_HOME": str(home)}).invoke(app, arguments, prog_name="rmqlab")
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
