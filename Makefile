@@ -51,7 +51,7 @@ hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEE
 rediscovery: $(VENV)/.ready ## a hunt of 15 minutes on the 4.9 profile must name 10 of its flaws
 	$(BIN)/python -m tests.rediscovery
 
-planted-bugs: $(VENV)/.ready ## 20 bugs put into a copy of the code, one at a time: a hunt must find 17; half an hour
+planted-bugs: $(VENV)/.ready ## 20 bugs put into a copy of the code, one at a time: a hunt must find 17; some minutes
 	$(BIN)/python -m tests.planted_bugs
 
 mutants: $(VENV)/.ready     ## some 350 plausible faults, one at a time: the tests must notice each; half an hour

@@ -40,7 +40,10 @@ def cited_items(name: str, text: str) -> set[int]:
 
 @functools.cache
 def texts_of_tests() -> list[tuple[str, str]]:
-    """Return docstring and parameters of each test, by its id. Parsing all tests takes seconds."""
+    """Return docstring and parameters of each test, by its id.
+
+    Parsing all tests takes seconds.
+    """
     return [
         (
             f"{path.relative_to(TESTS)}::{node.name}",

@@ -10,6 +10,8 @@ _AWAY = ("kill", "restart", "power-loss", "pause", "isolate")
 """Kinds of moves in which clients do not reach their broker."""
 HANDED_BACK_SECONDS = 10.0
 """In which a slave finds a master that was started again, and hands offsets back."""
+SAVED_SECONDS = 5.0
+"""In which a master saves the offsets that were committed to it."""
 RECONNECT_SECONDS = 25.0
 """In which a slave finds its master again after a fault."""
 REGISTERED_SECONDS = 35.0
@@ -72,6 +74,23 @@ def commits_in_time(case: Case) -> bool:
     An isolated broker's kernel gets it when the isolation ends.
     """
     return keeps_what_was_read(case) and not case.uses("isolate")
+
+
+def loses_last_commits(case: Case) -> bool:
+    """True if no broker may have the last commits of a consumer that ends.
+
+    Its master is killed before they are saved, or is away, while the consumer's route still names it. The next consumer
+    begins with older offsets, and commits these unless it reads from the slave first.
+    """
+    return any(
+        end.kind == "consumer"
+        and away.target == MASTER
+        and away.kind in ("kill", "power-loss")
+        and away.at - SAVED_SECONDS <= end.at <= away.ends_at
+        and (end.at >= away.at or end.ends_at >= away.ends_at or case.load == ORDERLY)
+        for end in case.moves
+        for away in case.moves
+    )
 
 
 def begins_with_old_offsets(case: Case) -> bool:

@@ -32,7 +32,7 @@ _scratch: Path | None = None
 
 @contextlib.contextmanager
 def scratch() -> Iterator[None]:
-    """Delete at the end what all cases left that are played during the block, also those that were killed."""
+    """Delete at the end what cases of the block left, also those that were killed."""
     global _scratch  # noqa: PLW0603 -- processes are forked in between
     place = _scratch = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_fast_place()))
     try:

@@ -86,14 +86,13 @@ class Guest:
     def _run(self) -> float:
         now, state = self.clock.current_time(), self._state
         for _ in range(BUSY_TICKS):
-            while self._inbox:
-                inbox, self._inbox = self._inbox, []
-                for fn in inbox:
-                    fn()
+            inbox, self._inbox = self._inbox, []
+            for fn in inbox:
+                fn()
             if state is None or self.result is not None:
                 return math.inf
             runner = state.runner
-            if not runner.runq and runner.entry_queue.size() == 0:
+            if not self._inbox and not runner.runq and runner.entry_queue.size() == 0:
                 deadline = runner.deadlines.next_deadline()
                 if deadline > now:  # a tick would run no task
                     return deadline

@@ -63,7 +63,7 @@ def listed(rmqlab: Run) -> list[dict[str, Any]]:
 
 
 def wait_spent(rmqlab: Run, fault: str) -> None:
-    """Wait until the supervisor has received the broker's report that a fault is spent."""
+    """Wait until the supervisor has received the report of a spent fault."""
     for _ in range(50):
         if fault not in {one["id"] for one in listed(rmqlab)}:
             return

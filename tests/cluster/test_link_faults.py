@@ -55,9 +55,9 @@ async def has_reported(cluster: Cluster) -> None:
 on_simulated_links = simulated(SPECS, has_reported)
 
 
-@pytest.fixture(params=[*SPECS.values()], ids=[*SPECS])
+@pytest.fixture(params=[*SPECS])
 async def cluster(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> AsyncIterator[Cluster]:
-    async with open_cluster(request.param, directory=tmp_path / "lab") as made:
+    async with open_cluster(SPECS[request.param], directory=tmp_path / "lab") as made:
         await has_reported(made)
         yield made
 
@@ -90,7 +90,17 @@ def disconnects(cluster: Cluster) -> int:
     return sum(event.kind == "ha_client_disconnected" for event in cluster.events)
 
 
+@pytest.mark.parametrize("cluster", ["own addresses"], indirect=True)
 async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) -> None:
+    await outlives_every_fault(cluster)
+
+
+@simulated({"single address": SPECS["single address"]}, has_reported)
+async def test_simulated_replication_outlives_every_fault_of_its_link(cluster: Cluster) -> None:
+    await outlives_every_fault(cluster)
+
+
+async def outlives_every_fault(cluster: Cluster) -> None:
     """Faults between or within frames leave the slave's log whole."""
     link: dict[str, Any] = {"src": "broker-a", "dst": "broker-a-s", "only": "ha"}
     for fault in (

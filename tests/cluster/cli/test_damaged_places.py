@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.supervisor.ownmodules import module_command
 
 RECORDS = {
@@ -20,6 +22,17 @@ RECORDS = {
     "no UTF-8": b'{"\xff": 1}',
 }
 FULL = Path("/dev/full")
+
+
+def run_here(home: Path, *arguments: str) -> tuple[int, str]:
+    """As `run`, in this process.
+
+    Not for failures of paths: the program reports those in its last frame.
+    """
+    done = CliRunner(env={"RMQLAB_HOME": str(home)}).invoke(app, arguments, prog_name="rmqlab")
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stderr
 
 
 def run(home: Path, *arguments: str) -> tuple[int, str]:
@@ -49,7 +62,7 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path: Path, content: byt
     record = tmp_path / "default" / "cluster.json"
     record.parent.mkdir()
     record.write_bytes(content)
-    status, error = run(tmp_path, *command.split())
+    status, error = run_here(tmp_path, *command.split())
     assert status in (1, 2)
     assert error.startswith(f"rmqlab: {record} is damaged: expected what `rmqlab up` writes"), error
     assert len(error.splitlines()) == 1
@@ -60,11 +73,11 @@ def test_a_damaged_record_does_not_disturb_other_clusters(tmp_path: Path) -> Non
     for name, content in RECORDS.items():
         (tmp_path / name.replace(" ", "-")).mkdir()
         (tmp_path / name.replace(" ", "-") / "cluster.json").write_bytes(content)
-    assert run(tmp_path, "up", "--name", "x", "--slaves", "0", "--detach") == (0, "")
+    assert run_here(tmp_path, "up", "--name", "x", "--slaves", "0", "--detach") == (0, "")
     try:
-        assert run(tmp_path, "ls") == (0, "")
+        assert run_here(tmp_path, "ls") == (0, "")
     finally:
-        assert run(tmp_path, "down", "--name", "x") == (0, "")
+        assert run_here(tmp_path, "down", "--name", "x") == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -97,4 +110,4 @@ def test_a_full_disk_is_one_line(tmp_path: Path, more: list[str]) -> None:
 def test_documents_of_a_damaged_record_are_not_made_up(tmp_path: Path) -> None:
     (tmp_path / "default").mkdir()
     (tmp_path / "default" / "cluster.json").write_text(json.dumps({"version": 1}))
-    assert run(tmp_path, "status", "--json")[0] == 1
+    assert run_here(tmp_path, "status", "--json")[0] == 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, SHORT, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_MOVE, ORDERLY, PLAIN, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.moves import KINDS, Move, kinds_for
@@ -129,6 +129,30 @@ def test_offsets_may_go_back_if_a_power_loss_takes_what_was_read_before_it_was_s
 
     assert claims_for(lost, ["offsets-advance", "progress-kept"]) == []
     assert len(claims_for(kept, ["offsets-advance", "progress-kept"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "seconds", "load", "is_promised"),
+    [
+        (21.0, 1.0, PLAIN, False),  # its last commits find no master
+        (26.0, 1.0, PLAIN, True),
+        (18.0, 8.0, PLAIN, False),  # the master has not saved them, and the next consumer asks it
+        (18.0, 4.0, PLAIN, True),  # the next one reads on at the slave
+        (18.0, 4.0, ORDERLY, False),
+        (14.0, 12.0, PLAIN, True),
+    ],
+)
+def test_offsets_may_go_back_if_no_broker_has_the_last_commits(
+    at: float,
+    seconds: float,
+    load: str,
+    is_promised: bool,  # noqa: FBT001
+) -> None:
+    """examples/limits/last-commits-lost.toml shows one."""
+    moves = (Move("kill", "broker-a", 20.0, 5.0), Move("consumer", "shop", at, seconds))
+    claims = claims_for(Case(seed=1, load=load, moves=moves), ["offsets-advance"])
+
+    assert bool(claims) is is_promised
 
 
 def test_no_broker_starts_while_its_nameserver_is_away() -> None:
