@@ -1,9 +1,11 @@
 """The process of a detached supervisor before it has an order."""
 
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -64,7 +66,10 @@ def test_an_invalid_option_leaves_no_process() -> None:
 
 
 def test_a_forked_fork_server_can_be_waited_for() -> None:
-    process, connection = forklaunch.fork(lambda theirs, _modules: sys.exit(theirs.recv(1)))
+    def serve(theirs: socket.socket, _modules: Sequence[str]) -> NoReturn:
+        sys.exit(len(theirs.recv(1)))
+
+    process, connection = forklaunch.fork(serve)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.0)
     connection.close()
