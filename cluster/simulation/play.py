@@ -38,5 +38,5 @@ def play_simulated(
 
 def preload() -> None:
     """Import what nodes need, so that not each forked process does."""
-    for module in (*PRELOADED, "importlib.metadata"):
+    for module in PRELOADED:
         importlib.import_module(module)

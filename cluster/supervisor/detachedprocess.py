@@ -66,6 +66,7 @@ class DetachedProcess:
 
     def end_unused(self) -> None:
         """End it and its fork server at once, because no order has been sent."""
+        atexit.unregister(self.end_unused)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()

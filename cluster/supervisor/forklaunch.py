@@ -29,7 +29,7 @@ class ServerProcess(Protocol):
 
     pid: int
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for its end, and return its exit status. subprocess.TimeoutExpired."""
 
     def kill(self) -> None:
@@ -42,7 +42,7 @@ class ForkedProcess:
 
     pid: int
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         descriptor = os.pidfd_open(self.pid)
         try:
             if not select.select([descriptor], [], [], timeout)[0]:

@@ -254,3 +254,18 @@ async def test_before_the_first_order_modules_are_imported_one_after_the_other(
     text = log.read_text()
     assert text.index("imported the first") < text.index("No module named 'no_such_module'")
     assert text.index("No module named 'no_such_module'") < text.index("imported the second")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_its_output_can_move_to_another_log(tmp_path: pathlib.Path) -> None:
+    """A detached supervisor forks it before it knows its directory."""
+    log = tmp_path / "second.log"
+    server = ForkServer.start([], tmp_path / "first.log", "fork")
+    outputs = [f"/proc/{server.process.pid}/fd/{number}" for number in (1, 2)]
+    try:
+        server.log_to(log)
+        with trio.fail_after(30):
+            while {*map(os.readlink, outputs)} != {str(log)}:  # noqa: ASYNC110 - another process does it
+                await trio.sleep(0.01)
+    finally:
+        server.close()
