@@ -219,6 +219,12 @@ BROKERS = (
         {"topic": TOPIC},
     ),
     EventType(
+        "offset_reset",
+        "broker",
+        "A request moved the offsets of a consumer group: its consumers were sent the new ones.",
+        {"group": GROUP, "topic": TOPIC},
+    ),
+    EventType(
         "group_deleted",
         "broker",
         "A request deleted the configuration of a consumer group.",

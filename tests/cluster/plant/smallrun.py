@@ -31,6 +31,8 @@ def made_up_run() -> MadeUpRun:
     """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
     run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    for number, node in enumerate(("produce-1", "consume-1"), 100):
+        run.add(node, "node_spawned", pid=number)
     _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES)
