@@ -133,10 +133,7 @@ class Run:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
     def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of this broker name are uncertain.
-
-        Returns an empty list if all its logs were read.
-        """
+        """Return why messages of this broker name are uncertain; empty if all its logs were read."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
