@@ -74,16 +74,18 @@ A store without some files of its log is incomplete if its broker recorded a lat
 no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
 lost then: `lost`, `delivered_unstored`, `divergence`, `dangling` and others are unknown, and the reason has the bytes.
 `missing NODE` counts what the store lacks all the same. If a configuration file is missing, its older `.bak` does not
-replace it. What is in a file counts as what the broker left: zeroed or exchanged bytes are damage, not missing evidence.
+replace it. What is in a file counts as what the broker left: zeroed or exchanged bytes are damage, not missing
+evidence.
 
-If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated`
-for producers, metrics of groups, `offset_file_behind` and causes of duplicates for consumers, lags for brokers, routes
-for watchers. Topics and consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what
+If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
+producers, metrics of groups, `offset_file_behind` and causes of duplicates for consumers, lags for brokers, routes for
+watchers. Topics and consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what
 compares queues, tables and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move
 back.
 
-What cannot be seen: another run's journal in the same span of time, as of two simulations; entries whose bytes were changed into other valid entries; the cut end of a journal whose process
-was killed; removed entries in journals of version 1 and 2, which have no numbers.
+What cannot be seen: another run's journal in the same span of time, as of two simulations; entries whose bytes were
+changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals of
+version 1 and 2, which have no numbers.
 """
 
 _METRICS_HEAD: Final = """

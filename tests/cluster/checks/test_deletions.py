@@ -1,6 +1,7 @@
 """What an operator deleted or reset on purpose is no violation, and is one if nobody did."""
 
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -13,14 +14,16 @@ from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
-TOPIC = ("topic_deleted", {"topic": "orders"})
-GROUP = ("group_deleted", {"group": "shop", "drops_offsets": True})
+Deletion = tuple[str, dict[str, Any]]
+
+TOPIC: Deletion = ("topic_deleted", {"topic": "orders"})
+GROUP: Deletion = ("group_deleted", {"group": "shop", "drops_offsets": True})
 
 either = pytest.mark.parametrize("how", ["on purpose", "by nobody"])
 ON_PURPOSE = "on purpose"
 
 
-def run_with(*deletions: tuple[str, dict[str, object]]) -> MadeUpRun:
+def run_with(*deletions: Deletion) -> MadeUpRun:
     run = MadeUpRun()
     for kind, fields in deletions:
         run.add("broker-a", kind, **fields)
@@ -44,7 +47,7 @@ def test_the_queues_of_a_deleted_topic_begin_anew(how: str) -> None:
 
 @either
 @pytest.mark.parametrize("deletion", [TOPIC, GROUP], ids=["topic", "group"])
-def test_offsets_of_what_was_deleted_need_not_be_saved(deletion: tuple[str, dict[str, object]], how: str) -> None:
+def test_offsets_of_what_was_deleted_need_not_be_saved(deletion: Deletion, how: str) -> None:
     run = run_with(*[deletion] * (how == ON_PURPOSE))
     run.wait(60)
     run.commit(100)
