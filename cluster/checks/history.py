@@ -161,12 +161,12 @@ class History:
 
     @functools.cached_property
     def deleted_topics(self) -> frozenset[tuple[str, str]]:
-        """Return broker name and topic of each deletion that a broker carried out."""
+        """Return broker name and topic of each deletion."""
         return frozenset(self._deletions("topic_deleted", "topic"))
 
     @functools.cached_property
     def deleted_groups(self) -> frozenset[tuple[str, str]]:
-        """Return broker name and consumer group of each deletion that a broker carried out."""
+        """Return broker name and consumer group of each deletion."""
         return frozenset(self._deletions("group_deleted", "group"))
 
     def _deletions(self, kind: str, field: str) -> Iterator[tuple[str, str]]:
@@ -175,7 +175,7 @@ class History:
             yield member.broker if member else entry.node, str(entry.fields[field])
 
     def is_deleted(self, queue: Queue) -> bool:
-        """Return True if the queue's topic was deleted: its offsets begin anew with the next message."""
+        """Return True if the queue's topic was deleted: its offsets then begin anew."""
         return (queue.broker, queue.topic) in self.deleted_topics
 
     def brokers(self, name: str) -> list[Member]:

@@ -35,7 +35,7 @@ class Move:
 
 
 def find_moves(history: History) -> list[Move]:
-    """Return all moves, by time, each event once, without those of topics that were deleted.
+    """Return all moves, by time, each event once, without deleted topics.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.

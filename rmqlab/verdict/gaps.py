@@ -143,7 +143,7 @@ def _missing(process: str, life: _Life) -> str:
 
 
 def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
-    """True if all entries are dated before a process began or after it ended, by the supervisor's journal."""
+    """True if all entries are dated before a process began or after it ended."""
     if life.began_at is None or survey.earliest is None or survey.latest is None:
         return False
     ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
@@ -151,7 +151,7 @@ def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
 
 
 def _foreign(survey: JournalSurvey, *, is_outside: bool) -> str:
-    """Say that a file has entries of another process or of another run; empty if it has none."""
+    """Say that a file has entries of another process or run; empty without any."""
     file = f"journal/{survey.process}{SUFFIX}"
     if survey.foreign:
         count = f"{survey.foreign} of its {survey.entries} entries are"

@@ -250,7 +250,10 @@ def decide(
 
 
 def _effect(row: Ground, finding: Finding, reset_groups: Collection[str]) -> Effect:
-    """Return what a finding above zero does: the total of all groups' rollbacks only warns if one group was reset."""
+    """Return what a finding above zero does.
+
+    Rollbacks of a group that was reset only warn, and so does then the total of all groups.
+    """
     name, _, group = finding.metric.partition(" ")
     is_on_purpose = name == "offset_rollbacks" and bool(reset_groups) and (not group or group in reset_groups)
     return Effect.WARNS if is_on_purpose else row.effect

@@ -133,7 +133,7 @@ class Run:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
     def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of this broker name are uncertain; empty if all its logs were read."""
+        """Return why messages of a broker name are uncertain; empty if they are not."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
@@ -294,7 +294,7 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
 def _read_stores(
     relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
 ) -> Mapping[str, Samples]:
-    """Read records and consume queues; return what brokers recorded of their logs' ends.
+    """Read records and queues; return what brokers recorded of logs' ends.
 
     Queues are read first: the records they refer to were written before.
     """

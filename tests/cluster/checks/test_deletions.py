@@ -1,4 +1,4 @@
-"""What an operator deleted or reset on purpose is no violation, and is one if nobody did."""
+"""Deletions and resets by a request are no violation; without one they are."""
 
 from pathlib import Path
 from typing import Any

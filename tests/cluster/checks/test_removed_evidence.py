@@ -1,4 +1,4 @@
-"""A run whose files were removed, cut, emptied or exchanged never gets a better judgement.
+"""A run never gets a better judgement by damage to its files.
 
 Whatever happens to one file, no metric falls to a known zero, no verdict that needs the file holds, and the cluster is
 not blamed for what is missing: the reason names the file. Two runs are tried: a quiet one that was made up, and a
@@ -89,7 +89,7 @@ def _of_journal(run: Path, path: Path) -> Iterator[tuple[str, Damage]]:
 
 
 def _damages(run: Path) -> Iterator[tuple[Path, str, Damage]]:
-    """Yield what is done to each file of a run: its path below the run, a name, and the damage."""
+    """Yield path, name and damage for each file of a run."""
     for path in sorted([*run.glob("journal/*.msgpack"), *run.glob("*/store/**/*"), *run.glob("*.json")]):
         below = path.relative_to(run)
         if path.is_dir() or not path.stat().st_size:
@@ -112,7 +112,7 @@ def _is_log(below: Path) -> bool:
 
 
 def _better(clean: Judgement, judged: Judgement) -> Iterator[str]:
-    """Yield the metrics that were not zero, and are a known zero now, or a lower exact value."""
+    """Yield the metrics whose exact value is lower now, or zero and was unknown."""
     for metric, finding in clean.by_metric.items():
         now = judged.by_metric.get(metric)
         if now is None or now.value is None or now.is_at_least:
