@@ -102,6 +102,7 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
         if member.version < OLDEST_WITH_RESET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
         member.channel.send_oneway(new_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, text))
+    broker.emit("offset_reset", group=header.group, topic=header.topic)
     return Reply(body=body.encode())
 
 

@@ -61,6 +61,7 @@ def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) ->
     refuse_on_slave(broker)
     header = request.command.header(DeleteSubscriptionGroupRequestHeader)
     broker.subscriptions.delete(header.group_name)
+    broker.emit("group_deleted", group=header.group_name, drops_offsets=header.drops_offsets)
     if header.drops_offsets:
         broker.offsets.remove_group(header.group_name)
     return Reply()

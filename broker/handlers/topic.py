@@ -59,8 +59,13 @@ def delete_topic(broker: Broker, _header: None, request: Request) -> Reply:
     header = request.command.header(DeleteTopicRequestHeader)
     _check_name(broker, header.topic)
     broker.topics.delete(header.topic)
-    broker.store.delete_topic(header.topic)
+    _drop_queues(broker, header.topic)
     return Reply()
+
+
+def _drop_queues(broker: Broker, topic: str) -> None:
+    broker.store.delete_topic(topic)
+    broker.emit("topic_deleted", topic=topic)
 
 
 def _check_name(broker: Broker, topic: str) -> None:
@@ -117,7 +122,7 @@ def clean_unused_topic(broker: Broker, _header: None, _request: Request) -> Work
     """
     for topic in {topic for topic, _ in broker.store.topics_queues()}:
         if broker.topics.get(topic) is None and not names.is_system_topic(topic):
-            broker.store.delete_topic(topic)
+            _drop_queues(broker, topic)
         yield
     return Reply()
 

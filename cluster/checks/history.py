@@ -159,6 +159,25 @@ class History:
     def began_at(self) -> int:
         return self.entries[0].at_millis if self.entries else 0
 
+    @functools.cached_property
+    def deleted_topics(self) -> frozenset[tuple[str, str]]:
+        """Return broker name and topic of each deletion."""
+        return frozenset(self._deletions("topic_deleted", "topic"))
+
+    @functools.cached_property
+    def deleted_groups(self) -> frozenset[tuple[str, str]]:
+        """Return broker name and consumer group of each deletion."""
+        return frozenset(self._deletions("group_deleted", "group"))
+
+    def _deletions(self, kind: str, field: str) -> Iterator[tuple[str, str]]:
+        for entry in self.of_kind(kind):
+            member = self.members.get(entry.node)
+            yield member.broker if member else entry.node, str(entry.fields[field])
+
+    def is_deleted(self, queue: Queue) -> bool:
+        """Return True if the queue's topic was deleted: its offsets then begin anew."""
+        return (queue.broker, queue.topic) in self.deleted_topics
+
     def brokers(self, name: str) -> list[Member]:
         """Return the members of a broker name, by their last broker ids."""
         found = [member for member in self.members.values() if member.broker == name]

@@ -35,11 +35,15 @@ class Move:
 
 
 def find_moves(history: History) -> list[Move]:
-    """Return all moves, by time, each event once.
+    """Return all moves, by time, each event once, without deleted topics.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.
     """
+    return [move for move in _every_move(history) if not history.is_deleted(move.queue)]
+
+
+def _every_move(history: History) -> list[Move]:
     corrected = list(_corrected(history))
     moves = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
     return sorted([*moves, *_unreported(_commits_going_back(history.commits), moves)], key=lambda move: move.at)

@@ -129,7 +129,8 @@ def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (life.member.broker, life.member.broker_id or 0)
         is_served = broker_id or history.roles.master_at(life.member.broker, commit.at) == life.member.name
-        if is_here and is_served and commit.at >= life.ready_at:
+        is_dropped = history.is_deleted(commit.queue) or (commit.queue.broker, commit.group) in history.deleted_groups
+        if is_here and is_served and not is_dropped and commit.at >= life.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
         proven = [index for index, commit in enumerate(commits) if life.proves(commit)]

@@ -27,7 +27,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     for delivery in history.deliveries:
         by_group[delivery.group].append(delivery)
     for group, deliveries in by_group.items():
-        found = find_late_deliveries(deliveries)
+        found = find_late_deliveries(one for one in deliveries if not history.is_deleted(one.queue))
         yield count_of(
             f"order.delivered {group}",
             _MESSAGES,
@@ -84,6 +84,8 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
     for store in stores.nodes.values():
         deferred = _deferred(store.copies)
         for queue, copies in _by_queue(store.copies).items():
+            if history.is_deleted(queue):
+                continue
             for inversion in find_inversions(_placed(copies, sends, deferred)):
                 found.setdefault(inversion.placed.message_id, (queue, inversion))
     return count_of(

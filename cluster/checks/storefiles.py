@@ -91,6 +91,7 @@ def _judge_topics(store: NodeStore, history: History) -> Finding:
         topic
         for topic, stored_at in firsts.items()
         if topic not in table.topic_config_table
+        and (store.broker, topic) not in history.deleted_topics
         and topic not in (SCHEDULE_TOPIC, HALF_TOPIC)
         and not topic.startswith("RMQ_SYS_")
         and stored_at <= history.ended_at - _SETTLED

@@ -55,6 +55,7 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
         delivery.group
         for delivery in history.deliveries
         if delivery.queue.broker == member.broker
+        and (member.broker, delivery.group) not in history.deleted_groups
         and not delivery.entry.fields.get("from_broker_id")
         and delivery.at >= ready_at
         and history.roles.master_at(member.broker, delivery.at) == member.name

@@ -118,7 +118,7 @@ def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) ->
 
 
 def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
-    """Read X for a judge; None if X is missing, empty or broken, or if the disk cannot read it.
+    """Read X for a judge; None if X is missing, empty, broken or unreadable.
 
     `X.bak` is not read: it is older, and does not prove what the broker saved last.
     """

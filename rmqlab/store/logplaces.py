@@ -40,7 +40,7 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def log_extents(root: Path) -> list[tuple[int, int]]:
-    """Return the commit log offsets at which each file of a store's log begins and ends.
+    """Return at which commit log offsets each file of a store begins and ends.
 
     The end is that of the file on disk; empty files are left out.
     """

@@ -60,11 +60,14 @@ def find_gaps(
     """
     known = {survey.process: survey for survey in surveys}
     lives = _lives(supervised)
+    outside = {name for name, one in known.items() if are_clocks_right and _is_outside(one, lives.get(name, _Life()))}
+    if len(outside) > 1 and len(outside) * 2 > sum(name in lives for name in known):
+        outside = {SUPERVISOR}  # most processes are right, so it is the supervisor's journal that is not of this run
     gaps = []
     for process in sorted({*known, *lives, SUPERVISOR}):
         life = lives.get(process, _Life())
         survey = known.get(process)
-        foreign = "" if survey is None else _foreign(survey, life, are_clocks_right=are_clocks_right)
+        foreign = "" if survey is None else _foreign(survey, is_outside=process in outside)
         incomplete = [] if survey is None else list(_incomplete(survey, life, lives, known))
         says = _missing(process, life) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if says:
@@ -139,16 +142,23 @@ def _missing(process: str, life: _Life) -> str:
     return f"{file} is missing, and the supervisor started {process}" if life.was_ready or life.ended_in_order else ""
 
 
-def _foreign(survey: JournalSurvey, life: _Life, *, are_clocks_right: bool) -> str:
-    """Say that a file has entries of another process or of another run; empty if it has none."""
+def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
+    """True if all entries are dated before a process began or after it ended."""
+    if life.began_at is None or survey.earliest is None or survey.latest is None:
+        return False
+    ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
+    return survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
+
+
+def _foreign(survey: JournalSurvey, *, is_outside: bool) -> str:
+    """Say that a file has entries of another process or run; empty without any."""
     file = f"journal/{survey.process}{SUFFIX}"
     if survey.foreign:
         count = f"{survey.foreign} of its {survey.entries} entries are"
         return f"{file}: {count} of another process, the first of {survey.foreign_of}"
-    if not are_clocks_right or life.began_at is None or survey.earliest is None or survey.latest is None:
-        return ""
-    ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
-    if survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK:
+    if is_outside and survey.process == SUPERVISOR:
+        return f"{file}: its events are of another time than those of the processes: it is of another run"
+    if is_outside:
         return (
             f"{file}: no entry is of the time in which {survey.process} ran: it is of another run, or its clock was off"
         )

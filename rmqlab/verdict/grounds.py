@@ -221,18 +221,21 @@ def decide(
     profile: str = "4.9",
     gaps: Sequence[str] = (),
     orderly: Collection[str] = (),
+    reset_groups: Collection[str] = (),
     expected: Iterable[str] = (),
 ) -> Decision:
     """Judge a run by the table.
 
     `gaps` are holes in the evidence, such as an incomplete journal, each in one line. `orderly` names the consumer
-    groups that are orderly. `expected` are metrics that a scenario has expectations on: their rows do not apply.
+    groups that are orderly, `reset_groups` those whose offsets were reset by a request: these only warn of offsets that
+    moved back. `expected` are metrics that a scenario has expectations on: their rows do not apply.
     """
     replaced = {metric.partition(" ")[0] for metric in expected}
     rows = [row for row in GROUNDS if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
-    warnings = tuple(_shown(row, one) for row, one in applied if one.value and row.effect is Effect.WARNS)
-    broken = [(row, one) for row, one in applied if one.value and row.effect is Effect.VIOLATES]
+    found = [(row, one, _effect(row, one, reset_groups)) for row, one in applied if one.value]
+    warnings = tuple(_shown(row, one) for row, one, effect in found if effect is Effect.WARNS)
+    broken = [(row, one) for row, one, effect in found if effect is Effect.VIOLATES]
     if broken:
         return Decision(
             verdict=Verdict.VIOLATED,
@@ -244,6 +247,16 @@ def decide(
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
+
+
+def _effect(row: Ground, finding: Finding, reset_groups: Collection[str]) -> Effect:
+    """Return what a finding above zero does.
+
+    Rollbacks of a group that was reset only warn, and so does then the total of all groups.
+    """
+    name, _, group = finding.metric.partition(" ")
+    is_on_purpose = name == "offset_rollbacks" and bool(reset_groups) and (not group or group in reset_groups)
+    return Effect.WARNS if is_on_purpose else row.effect
 
 
 def _is_in(replaced: Collection[str], row: Ground) -> bool:

@@ -13,7 +13,14 @@ from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.verdict import Verdict
 
-CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined", "probed", "fault_applied")
+CONDITION_KINDS: Final = (
+    *FOLLOWED_KINDS,
+    "cluster_starting",
+    "producer_joined",
+    "probed",
+    "fault_applied",
+    "offset_reset",
+)
 """Events that `read_conditions` needs."""
 CLOCK: Final = "clock"
 """The type of a fault that sets a process's clock wrong."""
@@ -38,6 +45,8 @@ class Conditions:
     """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not end in good order: their last sends may be in no journal."""
+    reset_groups: frozenset[str] = frozenset()
+    """Consumer groups whose offsets somebody reset: they move back on purpose."""
     gaps: tuple[Gap, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -65,6 +74,7 @@ def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSu
         ),
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
+        reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
         gaps=() if surveys is None else _gaps(surveys, known),
     )
 
@@ -154,6 +164,7 @@ def _decide(
         profile=conditions.profile or PROFILES[0],
         gaps=[gap.says for gap in gaps],
         orderly=conditions.orderly,
+        reset_groups=conditions.reset_groups,
         expected=expected,
     )
 

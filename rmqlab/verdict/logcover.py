@@ -30,7 +30,7 @@ _FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
 
 @attrs.frozen(kw_only=True)
 class Life:
-    """The time since a broker last started, or since records were last removed from its log."""
+    """The time since a broker last started, or records of its log were removed."""
 
     since: int
     """Milliseconds of the cluster's clock."""
@@ -40,14 +40,20 @@ class Life:
 
 @attrs.frozen(kw_only=True)
 class Samples:
-    """The ends of a log that its broker recorded in one life: the lowest above 0, and the highest."""
+    """The lowest end above 0, and the highest, that a broker recorded of its log.
+
+    Of one life only.
+    """
 
     lowest: int | None
     highest: int
 
 
 def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
-    """Return the last life of each broker, from events of LIFE_KINDS: time, node, kind, in order of time."""
+    """Return the last life of each broker.
+
+    `events` are those of LIFE_KINDS as (time, node, kind), in order of time.
+    """
     lives: dict[str, Life] = {}
     for at, node, kind in events:
         before = lives.get(node)
@@ -62,7 +68,7 @@ def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
 
 
 def log_trouble(directory: str, extents: Sequence[Extent], samples: Samples | None, life: Life | None) -> str:
-    """Return which bytes are missing in the files of a log; empty if none are known to be.
+    """Return which bytes no file of a log has; empty if none are known.
 
     `extents` are those of its files, in order; `directory` is named in the text.
     """

@@ -56,6 +56,8 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 |---|---|
 | garbled | bytes that are no entry, and the numbers of the entries around them; reading continues at the next entry |
 | entries removed, repeated or moved | since version 3 each entry has a number, `seq` |
+| of another process | entries of another node, or events that only the supervisor records |
+| of another run | no entry is of the time in which the supervisor saw the process run, in a run without `clock` faults |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
@@ -65,8 +67,25 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 `unclaimed` messages are a warning and not a gap if brokers heard of producers that are no process of the cluster
 (`producer_joined`), or if a workload was killed: its last sends are recorded nowhere.
 
-What cannot be seen: entries whose bytes were changed into other valid entries; the cut end of a journal whose process
-was killed; removed entries in journals of version 1 and 2, which have no numbers.
+A journal with entries of another process or run, or with some twice, gives no lower bounds: values that rest on it are
+unknown.
+
+A store without some files of its log is incomplete if its broker recorded a later end of the log (`log_sampled`), and
+no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
+lost then: `lost`, `delivered_unstored`, `divergence`, `dangling` and others are unknown, and the reason has the bytes.
+`missing NODE` counts what the store lacks all the same. If a configuration file is missing, its older `.bak` does not
+replace it. What is in a file counts as what the broker left: zeroed or exchanged bytes are damage, not missing
+evidence.
+
+If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
+producers, metrics of groups, `offset_file_behind` and causes of duplicates for consumers, lags for brokers, routes for
+watchers. Topics and consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what
+compares queues, tables and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move
+back.
+
+What cannot be seen: another run's journal in the same span of time, as of two simulations; entries whose bytes were
+changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals of
+version 1 and 2, which have no numbers.
 """
 
 _METRICS_HEAD: Final = """

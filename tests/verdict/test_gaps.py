@@ -130,3 +130,44 @@ CUT = Gap(process="produce-1", sources=frozenset({Source.PRODUCERS}), says="cut"
 )
 def test_a_gap_weakens_the_metrics_that_rest_on_it(finding: Finding, known: tuple[object, bool]) -> None:
     assert weakened(finding, CUT) == known
+
+
+def test_entries_of_another_process_are_named_and_prove_nothing() -> None:
+    foreign = JournalSurvey(process="produce-1", size=1000)
+    for seq, kind in enumerate(("sent", "sent", CLOSED), 1):
+        foreign.add((seq * 10, JournalEntry(seq, "produce-2", kind, {}, seq)))
+    (gap,) = find_gaps([SUPERVISOR, foreign], STOPPED)
+    assert gap.says == "journal/produce-1.msgpack: 3 of its 3 entries are of another process, the first of produce-2"
+    assert gap.sources == frozenset(Source)
+    assert weakened(of("lost", 3), gap) == (None, False)
+
+
+def test_an_event_of_the_supervisor_belongs_in_its_own_journal() -> None:
+    (gap,) = find_gaps([SUPERVISOR, journal("produce-1", "node_ready", "sent", CLOSED)], STOPPED)
+    assert "1 of its 3 entries are of another process, the first of cluster" in gap.says
+
+
+def dated(survey: JournalSurvey, at: int) -> JournalSurvey:
+    return attrs.evolve(survey, earliest=at, latest=at + 1)
+
+
+def test_a_journal_of_another_time_is_of_another_run_unless_a_clock_was_set_wrong() -> None:
+    surveys = [SUPERVISOR, dated(PRODUCER, 86_400_000)]
+    (gap,) = find_gaps(surveys, STOPPED)
+    assert "no entry is of the time in which produce-1 ran" in gap.says
+    assert weakened(of("lost", 3), gap) == (None, False)
+    assert weakened(of("clock_disagreement produce-1", 3), gap) == (3, True)
+    assert find_gaps(surveys, STOPPED, are_clocks_right=False) == ()
+
+
+def test_if_all_processes_are_of_another_time_the_supervisor_s_journal_is() -> None:
+    others = [journal(name, "sent", CLOSED) for name in ("produce-1", "produce-2")]
+    events = [*STOPPED, *supervised("node_spawned", "node_ready", "node_stopped", node="produce-2")]
+    (gap,) = find_gaps([SUPERVISOR, *(dated(one, 86_400_000) for one in others)], events)
+    assert gap.process == "cluster"
+    assert "its events are of another time than those of the processes" in gap.says
+
+
+def test_repeated_entries_give_no_lower_bound() -> None:
+    (gap,) = find_gaps([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED)
+    assert weakened(of("sent", 7), gap) == (None, False)

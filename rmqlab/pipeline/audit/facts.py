@@ -17,13 +17,14 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
 import contextlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 from pyspark.sql import Row, SparkSession
 
+from rmqlab.pipeline.audit.coverage import incomplete_logs, sampled_ends, share_deletions
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.rounds import Rounds
@@ -35,10 +36,10 @@ from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
-from rmqlab.store.logplaces import log_begin, log_directory, log_extents
+from rmqlab.store.logplaces import log_begin
 from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
-from rmqlab.verdict.logcover import LIFE_KINDS, Life, Samples, last_lives, log_trouble
+from rmqlab.verdict.logcover import LIFE_KINDS, Life, Samples, last_lives
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 
@@ -58,7 +59,7 @@ _SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 
 _FOLLOWED: Final = (
     *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
     "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
-    "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped", "cluster_starting",
+    "topic_deleted", "group_deleted", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped", "cluster_starting",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 _STOPPING: Final = "cluster_stopping"
@@ -132,10 +133,7 @@ class Run:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
     def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of this broker name are uncertain.
-
-        Returns an empty list if all its logs were read.
-        """
+        """Return why messages of a broker name are uncertain; empty if they are not."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
@@ -159,8 +157,9 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
     members = _members(happenings, roles)
     stores, wiped = _stores(directory, happenings)
     lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
+    share_deletions(relations, happenings, members)
     samples = _read_stores(relations, directory, members, lives)
-    incomplete = dict(_incomplete(directory, stores - wiped, samples, lives))
+    incomplete = dict(incomplete_logs(directory, stores - wiped, samples, lives))
     return Run(
         relations=relations,
         directory=directory,
@@ -292,31 +291,10 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
     return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
-def _incomplete(
-    directory: Path, stores: Iterable[str], samples: Mapping[str, Samples], lives: Mapping[str, Life]
-) -> Iterator[tuple[str, str]]:
-    """Yield the nodes whose log lacks files that no event removed, and which bytes."""
-    for node in sorted(stores):
-        root = directory / node / "store"
-        place = f"store/{log_directory(root).relative_to(root)}"
-        if why := log_trouble(place, log_extents(root), samples.get(node), lives.get(node)):
-            yield node, why
-
-
-def _sampled(lives: Mapping[str, Life]) -> str:
-    """Return the query of the ends of logs that brokers recorded in their last lives."""
-    during = " or ".join(f"(node = {literal(node)} and at > {life.since})" for node, life in lives.items())
-    return (
-        "select node, min(nullif(log_end, 0)) lowest, max(log_end) highest from ("
-        "select node, cast(get_json_object(fields, '$.max_offset') as bigint) log_end from raw_happenings"
-        f" where kind = 'log_sampled' and ({during or 'false'})) group by node"
-    )
-
-
 def _read_stores(
     relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
 ) -> Mapping[str, Samples]:
-    """Read records and consume queues; return what brokers recorded of their logs' ends.
+    """Read records and queues; return what brokers recorded of logs' ends.
 
     Queues are read first: the records they refer to were written before.
     """
@@ -336,7 +314,7 @@ def _read_stores(
             Query(_HOLES, "holes"),
             Query(_DAMAGES, "damages"),
             Query(_DEFERRED, "deferred"),
-            Query(_sampled(lives)),
+            Query(sampled_ends(lives)),
         ]
     )
     relations.define("copies", "select * from whole_records where state = 'ok'")

@@ -80,6 +80,7 @@ with met as (
             and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
         left join deferred d on s.message_id = d.message_id and s.topic = d.topic
+        left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
 ), placed as (
     select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
         row_number() over (partition by node, topic, queue, message_id
@@ -99,8 +100,9 @@ DELIVERED = Ordered(
     table="first_deliveries",
     rows="""
 with numbered as (
-    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
-    from deliveries where reconsume_times = 0
+    select d.*, row_number() over (partition by d.`group`, d.topic, d.broker, d.queue, d.offset order by d.seq) nth
+    from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
+    where d.reconsume_times = 0
 )
 select * from numbered where nth = 1
 """,

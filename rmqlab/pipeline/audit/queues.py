@@ -171,7 +171,8 @@ with reported as (
         'a commit below the last one' why
         from commits) where after < before
 )
-select * from told union all {falling_alone}
+select m.* from (select * from told union all {falling_alone}) m
+    left anti join deleted_topics x on m.broker = x.broker and m.topic = x.topic
 """
 
 # Each report accounts for one move to its offset: the nth of `these` matches the nth of `reports`.

@@ -25,6 +25,7 @@ T = TypeVar("T")
 _SERVED = """
 select distinct m.node, d.`group` from deliveries d join master_lives m
     on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
+    left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
 where coalesce(d.from_broker_id, 0) = 0
 """
 

@@ -213,6 +213,24 @@ BROKERS = (
     ),
     EventType("file_deleted", "broker", "A file of the store expired.", {"file": text("its name")}),
     EventType(
+        "topic_deleted",
+        "broker",
+        "A request deleted a topic: its configuration and its queues are dropped, its records stay in the log.",
+        {"topic": TOPIC},
+    ),
+    EventType(
+        "offset_reset",
+        "broker",
+        "A request moved the offsets of a consumer group: its consumers were sent the new ones.",
+        {"group": GROUP, "topic": TOPIC},
+    ),
+    EventType(
+        "group_deleted",
+        "broker",
+        "A request deleted the configuration of a consumer group.",
+        {"group": GROUP, "drops_offsets": flag("its offsets, too")},
+    ),
+    EventType(
         "transaction_checked",
         "broker",
         "The producer of a half message was asked what became of it.",

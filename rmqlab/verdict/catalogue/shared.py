@@ -20,4 +20,4 @@ CONSUMER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.CONSUMERS}
 BROKER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.BROKERS}
 NAMESERVER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.NAMESERVERS}
 NOTHING_SENT = "no workload of the journal sent anything, or the journal of a producer is incomplete"
-STORE_MISSING = "a store that could hold one of the messages was not given or cannot be read"
+STORE_MISSING = "a store that could hold one of the messages was not given, lacks files of its log or cannot be read"

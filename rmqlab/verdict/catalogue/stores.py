@@ -71,7 +71,7 @@ DIVERGENCE: Final = (
         says="of its log that are not its master's",
         definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good."
         " After a promotion, the former master is compared as well.",
-        unknown_when="one of the stores was not given, or the logs have no byte in common",
+        unknown_when="one of the stores was not given or lacks files of its log, or the logs have no byte in common",
     ),
     Metric(name="behind", target="SLAVE", unit=BYTES, says="its log ends so much before its master's"),
     Metric(name="ahead", target="SLAVE", unit=BYTES, says="its log ends so much beyond its master's"),
@@ -97,7 +97,8 @@ RECORDS_AND_QUEUES: Final = (
         definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
         " offset or size. Entries below the first file of the log belong to expired messages.",
         blind_to="records that no entry points at",
-        unknown_when="the store has records and no consume queues, or lost power and was not started again",
+        unknown_when="the store has records and no consume queues, lacks files of its log, or lost power and was not"
+        " started again",
     ),
     Metric(
         name="unqueued",

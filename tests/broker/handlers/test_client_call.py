@@ -119,6 +119,7 @@ def test_consumers_are_told_where_to_go_on(talk: TalkingBroker, consumer: Script
     commit_all(talk, 2)
     reply = reset(talk, began + 10_000)
     assert targets(reply) == [1, 0, 0, 0]
+    assert talk.events[-1] == ("offset_reset", {"group": "G", "topic": "T"})
     (asked,) = consumer.asked
     assert (asked.code, asked.is_oneway, asked.body) == (220, True, reply.body)
     assert asked.ext_fields == {

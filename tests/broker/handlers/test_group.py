@@ -52,6 +52,7 @@ def test_a_group_is_made_changed_and_deleted_each_with_a_new_version(talk: Talki
     changed = all_groups(talk).subscription_group_table["CG_Admin"]
     assert (changed.retry_max_times, changed.consume_broadcast_enable) == (3, True)  # the whole is replaced
     assert delete(talk, "CG_Admin").code == ResponseCode.SUCCESS
+    assert talk.events == [("group_deleted", {"group": "CG_Admin", "drops_offsets": False})]
     versions.append(all_groups(talk).data_version)
     assert "CG_Admin" not in all_groups(talk).subscription_group_table
     assert len({version.counter for version in versions}) == 4

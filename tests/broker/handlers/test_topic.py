@@ -74,6 +74,7 @@ def test_a_deleted_topic_starts_anew_and_its_offsets_stay(talk: TalkingBroker) -
     talk.send("TAdmin", 0)
     talk.broker.offsets.commit("g", "TAdmin", 0, 1)
     talk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "TAdmin"})
+    assert talk.events[-1] == ("topic_deleted", {"topic": "TAdmin"})
     assert talk.broker.store.max_queue_offset("TAdmin", 0) == 0
     assert talk.broker.offsets.query("g", "TAdmin", 0) == 1
     create(talk, "TAdmin")

@@ -1,6 +1,9 @@
 """Findings of a consumer group whose clock disagrees with others'."""
 
-from rmqlab.cluster.checks.testing import MadeUpRun
+import attrs
+
+from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun
+from rmqlab.runtime.journal import JournalEntry
 
 
 def test_a_clock_that_was_moved_makes_its_group_s_findings_unknown() -> None:
@@ -21,3 +24,38 @@ def test_a_clock_that_was_moved_makes_its_group_s_findings_unknown() -> None:
         assert "the clock of consume-1" in findings[metric].missing
     assert (findings["offset_rollbacks"].value, findings["offset_rollbacks"].is_at_least) == (1, True)
     assert findings["offset_rollbacks shop"].value == 1
+
+
+def moved(run: MadeUpRun, node: str, millis: int) -> MadeUpRun:
+    """Move the clock of a node, in its entries and in their fields."""
+    for index, entry in enumerate(run.entries):
+        if entry.node == node and entry.kind != "node_ready":
+            began = {"began_at": entry.fields["began_at"] + millis} if "began_at" in entry.fields else {}
+            fields = {**entry.fields, **began}
+            run.entries[index] = attrs.evolve(entry, at_millis=entry.at_millis + millis, fields=fields)
+    return run
+
+
+def test_the_order_of_sends_is_unknown_if_a_producer_s_clock_is_off() -> None:
+    """Two producers send in turn to one queue; the clock of one is 20 s ahead."""
+    run = MadeUpRun()
+    for number in range(4):
+        run.send(number)
+        if number % 2:
+            run.entries[-1] = attrs.evolve(run.entries[-1], node="produce-2")
+    findings = moved(run, "produce-2", 20_000).judge()
+    assert findings["order.stored"].value is None
+    assert "the clock of produce-2" in findings["order.stored"].missing
+
+
+def test_lags_and_routes_are_unknown_if_a_clock_they_need_is_off() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "namesrv-2", "broker-a", "broker-a-s"))
+    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    for node in ("broker-a", "broker-a-s"):
+        run.add(node, "log_sampled", max_offset=100)
+    run.send(1)
+    findings = moved(moved(run, "broker-a-s", -20_000), "namesrv-2", -20_000).judge()
+    for metric in ("replication_lag broker-a-s", "missing_route namesrv-2", "route_disagreement"):
+        assert findings[metric].value is None
+        assert "the clock of" in findings[metric].missing
+    assert findings["missing_route namesrv-1"].is_known

@@ -21,6 +21,8 @@ QUEUES = 2
 SENDS = 40
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there at once."""
+LOG_END = 10_000
+"""A log's end that brokers record: records of the run are there before it, and behind it."""
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
 TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 
@@ -29,6 +31,8 @@ def made_up_run() -> MadeUpRun:
     """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
     run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    for number, node in enumerate(("produce-1", "consume-1"), 100):
+        run.add(node, "node_spawned", pid=number)
     _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES)
@@ -39,7 +43,7 @@ def made_up_run() -> MadeUpRun:
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
         run.send(number, topic="reminders")
     run.wait(30)  # brokers have saved their tables
-    _sample_logs(run)
+    _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
     run.add("produce-1", "produced", sent=SENDS + DELAYED_SENDS, SEND_OK=SENDS + DELAYED_SENDS)
     run.add("consume-1", "consumed", delivered=SENDS)
@@ -50,10 +54,10 @@ def made_up_run() -> MadeUpRun:
     return run
 
 
-def _sample_logs(run: MadeUpRun) -> None:
+def _sample_logs(run: MadeUpRun, max_offset: int = 0) -> None:
     """Let brokers write events of their own."""
     for node in run.logs:
-        run.add(node, "log_sampled", max_offset=0)
+        run.add(node, "log_sampled", max_offset=max_offset)
 
 
 def write_run(run: MadeUpRun, directory: Path) -> Path:

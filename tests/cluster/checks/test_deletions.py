@@ -1,0 +1,95 @@
+"""Deletions and resets by a request are no violation; without one they are."""
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.verdict import Verdict
+from tests.cluster.plant.smallrun import made_up_run, write_run
+
+Deletion = tuple[str, dict[str, Any]]
+
+TOPIC: Deletion = ("topic_deleted", {"topic": "orders"})
+GROUP: Deletion = ("group_deleted", {"group": "shop", "drops_offsets": True})
+
+either = pytest.mark.parametrize("how", ["on purpose", "by nobody"])
+ON_PURPOSE = "on purpose"
+
+
+def run_with(*deletions: Deletion) -> MadeUpRun:
+    run = MadeUpRun()
+    for kind, fields in deletions:
+        run.add("broker-a", kind, **fields)
+    return run
+
+
+@either
+def test_the_queues_of_a_deleted_topic_begin_anew(how: str) -> None:
+    run = run_with(*[TOPIC] * (how == ON_PURPOSE))
+    for number, offset in ((1, 5), (2, 0)):
+        run.send(number)
+        for log in run.logs.values():
+            log[-1] = attrs.evolve(log[-1], offset=offset)
+        run.deliver(number, offset)
+        run.commit(offset + 1)
+    findings = run.judge()
+    assert findings["order.stored"].value == (0 if how == ON_PURPOSE else 1)
+    assert findings["order.delivered shop"].value == (0 if how == ON_PURPOSE else 1)
+    assert findings["offset_rollbacks"].value == (0 if how == ON_PURPOSE else 1)
+
+
+@either
+@pytest.mark.parametrize("deletion", [TOPIC, GROUP], ids=["topic", "group"])
+def test_offsets_of_what_was_deleted_need_not_be_saved(deletion: Deletion, how: str) -> None:
+    run = run_with(*[deletion] * (how == ON_PURPOSE))
+    run.wait(60)
+    run.commit(100)
+    run.wait(60)
+    run.send(1)
+    run.offset_files["broker-a"] = {}
+    assert run.judge()["offset_file_behind broker-a"].value == (None if how == ON_PURPOSE else 100)
+
+
+@either
+def test_the_tables_lack_what_was_deleted(tmp_path: Path, how: str) -> None:
+    run = made_up_run()
+    for kind, fields in [TOPIC, GROUP] if how == ON_PURPOSE else ():
+        at = next(index for index, entry in enumerate(run.entries) if entry.kind == "cluster_stopping")
+        run.entries.insert(at, JournalEntry(run.entries[at - 1].at_millis, "broker-a", kind, fields))
+    directory = write_run(run, tmp_path / "run")
+    config = directory / "broker-a" / "store" / "config"
+    (config / "subscriptionGroup.json").write_bytes(SubscriptionGroupWrapper().encode_pretty())
+    topics = TopicConfigSerializeWrapper.decode((config / "topics.json").read_bytes())
+    del topics.topic_config_table["orders"]
+    (config / "topics.json").write_bytes(topics.encode_pretty())
+    for file in (directory / "broker-a" / "store" / "consumequeue" / "orders").glob("*/*"):
+        file.unlink()
+    findings = judge_directory(directory)
+    expected = {"topics_missing": 1, "groups_missing": 1, "unqueued": 40}
+    assert {name: findings[f"{name} broker-a"].value for name in expected} == (
+        dict.fromkeys(expected, 0) if how == ON_PURPOSE else expected
+    )
+
+
+@either
+def test_offsets_that_were_reset_only_warn_in_the_hardened_profile(how: str) -> None:
+    run = MadeUpRun()
+    run.add("", "cluster_starting", role="ASYNC_MASTER", profile="hardened", rate=1.0)
+    run.send(1)
+    run.commit(5)
+    if how == ON_PURPOSE:
+        run.add("broker-a", "offset_reset", group="shop", topic="orders")
+    run.commit(2)
+    judged = run.judge()
+    assert judged["offset_rollbacks shop"].value == 1
+    assert (judged.verdict is Verdict.VIOLATED) is (how != ON_PURPOSE)
+    assert any(line.startswith("offset_rollbacks shop: 1 times") for line in judged.decision.warnings) is (
+        how == ON_PURPOSE
+    )
