@@ -2,7 +2,7 @@
 # # What a dead master cost
 # Plots an audited run: sends per second by outcome, the time without writes, and what was lost.
 # Open it as a notebook (VS Code, Jupytext), or run it: `python examples/notebook.py RUN [PICTURE]`, after
-# `rmqlab audit RUN`. Needs `pip install "rmqlab[spark]" matplotlib`.
+# `rmqlab audit RUN`. Needs `pip install "/path/to/rmqlab[spark]" matplotlib`.
 
 # %%
 """A notebook about an audited run: sends, outages and losses, with a plot."""

@@ -8,6 +8,7 @@ import trio
 
 from rmqlab.client.broker_api import PullStatus
 from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import NoRouteError
 from rmqlab.client.instance import open_client
 from rmqlab.client.pull import PullConsumer
 
@@ -28,7 +29,10 @@ async def main(namesrv_addr: str, topic: str) -> None:
 @click.argument("topic")
 def command(namesrv_addr: str, topic: str) -> None:
     """Read every queue of a topic from its beginning, by hand."""
-    trio.run(main, namesrv_addr, topic)
+    try:
+        trio.run(main, namesrv_addr, topic)
+    except NoRouteError as exc:
+        raise click.ClickException(str(exc)) from None
 
 
 if __name__ == "__main__":

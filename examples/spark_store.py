@@ -1,6 +1,6 @@
 """Read a RocketMQ store from its files: a real broker's or ours, running or not.
 
-pip install 'rmqlab[spark]'
+pip install '/path/to/rmqlab[spark]'
 python examples/spark_store.py ~/store                # or a directory with one store for each node
 """
 

@@ -2,7 +2,7 @@
 
 The counts are written to another topic, as a stream.
 
-    pip install 'rmqlab[spark]'
+    pip install '/path/to/rmqlab[spark]'
     rmqlab up --detach && rmqlab produce --topic orders &
     NAMESRV_ADDR=127.77.149.1:9876 python examples/spark_stream.py orders counts --seconds 60
     rmqlab kill broker-a:master           # in between: the stream reads on from the slave; what it writes waits

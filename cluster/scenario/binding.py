@@ -15,6 +15,7 @@ from rmqlab.cluster.scenario.quantity import Quantity, parse_seconds
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
+from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.settings import Settings, SettingsError
 
 Path = tuple[str | int, ...]
@@ -149,13 +150,17 @@ def _workload(table: Table) -> Workload:
     table.only(*own, *known)
     config = {key: value for key, value in table.values.items() if key not in own}
     for key in ("topic", "group"):
-        if config.get(key) == "":
+        name = config.get(key)
+        if name == "":
             raise BindingError((*table.path, key), "expected a name, got an empty text")
+        fault = (topic_fault if key == "topic" else group_fault)(name) if isinstance(name, str) else None
+        if fault is not None:
+            raise BindingError((*table.path, key), fault)
     for key, value in config.items():
         try:
             Settings("", {key: value}, {}).bind(CONFIGS[kind])
         except SettingsError as exc:
-            raise BindingError((*table.path, key), str(exc)) from None
+            raise BindingError((*table.path, key), str(exc).removeprefix(": ")) from None
     return Workload(
         name=table.text("name"),
         kind=kind,

@@ -129,7 +129,10 @@ async def _play(process: trio.Process, file: BinaryIO, seconds: float) -> bool:
 
 
 async def _copy_output(process: trio.Process, file: BinaryIO, is_copied: trio.Event) -> None:
-    """Write the output of a process into a file. What exceeds the limit is read and counted."""
+    """Write the output of a process into a file.
+
+    What exceeds the limit is read and counted.
+    """
     assert process.stdout is not None
     left, dropped = MOST_OUTPUT, 0
     try:
@@ -152,7 +155,10 @@ def _output_path(run: Path, title: str) -> Path:
 
 
 async def _wait_unreaped(process: trio.Process) -> None:
-    """Wait until a process has ended. It stays a zombie, so that no other group can have its id."""
+    """Wait until a process has ended.
+
+    It stays a zombie, so that no other group can have its id.
+    """
     if not hasattr(os, "pidfd_open"):  # macOS: what the process leaves in its group is not ended
         await process.wait()
         return

@@ -9,6 +9,8 @@ import attrs
 
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""
+MOST_SECONDS = 30 * 24 * 3600.0
+"""Longest time in a scenario: a run that waits longer was hardly meant."""
 
 _FORM = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z][A-Za-z_-]*)")
 
@@ -45,6 +47,6 @@ def parse_seconds(text: object) -> float:
     quantity = Quantity.parse(text)
     if quantity.unit != "s":
         raise QuantityError(f"{text!r}: expected a time: a number with one of {', '.join(SECONDS)}")
-    if quantity.value < 0:
-        raise QuantityError(f"{text!r}: expected a time that is not negative")
+    if not 0 <= quantity.value <= MOST_SECONDS:
+        raise QuantityError(f"{text!r}: expected a time from 0 s to {MOST_SECONDS / SECONDS['h']:g} h")
     return quantity.value

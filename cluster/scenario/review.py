@@ -22,6 +22,7 @@ from rmqlab.cluster.supervisor.topology import (
     NodeKind,
     Placement,
     UnknownTargetError,
+    check_workload_name,
     nodes_of,
     place,
     workload_host,
@@ -76,6 +77,10 @@ def _review_workload(
     name = names[index]
     if name in names[:index] or any(node.name == name for node in nodes):
         raise BindingError((*path, "name"), f"there are two called {name!r}")
+    try:
+        check_workload_name(name, {})
+    except ValueError as exc:
+        raise BindingError((*path, "name"), str(exc)) from None
     known = [node.name for node in nodes if node.kind is NodeKind.NAMESERVER]
     for nameserver in nameservers:
         if nameserver not in known:

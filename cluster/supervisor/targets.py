@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterable
 
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
+from rmqlab.runtime.validators import shown
 
 ALL_MEMBERS = "*"
 """The role that names all members of a group: `broker-a:*`."""
@@ -47,7 +48,7 @@ def _find_target(target: str, known: list[Node]) -> list[Node]:
     if not found:
         groups = dict.fromkeys(node.group for node in known if node.group)
         raise UnknownTargetError(
-            f"no node {target!r} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
+            f"no node {shown(target)} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
             + (
                 f"; groups: {', '.join(f'{group}:master, {group}:slave, {group}:*' for group in groups)}"
                 if groups

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.validators import above, one_of, within
+from rmqlab.runtime.validators import above, one_of, shown, within
 
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
@@ -65,7 +65,7 @@ MOST_COUNTED: Final = 2000
 
 def _is_name(_instance: object, _attribute: object, value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise ValueError(f"cluster name {value!r}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"cluster name {shown(value)}: letters, digits and _.- up to 64, the first a letter or digit")
 
 
 @attrs.frozen(kw_only=True)
@@ -178,7 +178,7 @@ def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
     The files are the node's directory and its journal.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"workload name {name!r}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"workload name {shown(name)}: letters, digits and _.- up to 64, the first a letter or digit")
     if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
         raise ValueError(
             f"workload name {name!r}: taken; expected a name that is not yet used in the cluster's directory"

@@ -20,6 +20,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
+from rmqlab.runtime.validators import INT64, within
 
 FROM_WHERE = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -45,7 +46,7 @@ class ConsumeConfig:
     """Consume the messages of a queue sequentially, in the member that holds the queue's lock at the master."""
     work: float = attrs.field(default=0.0, validator=validators.ge(0))
     """Time that each message takes; it counts as delivered afterwards."""
-    count: int = attrs.field(default=0, validator=validators.ge(0))
+    count: int = attrs.field(default=0, validator=within(0, INT64))
     """End after this number of deliveries; 0 means run until stopped."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
     commit_period: float = attrs.field(default=5.0, validator=validators.gt(0))

@@ -25,7 +25,7 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import within
+from rmqlab.runtime.validators import INT64, within
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
 LEAST_PATIENCE = 3.0
@@ -37,6 +37,9 @@ STATES = {
 }
 _STRIDE = 7919
 """A prime: sizes of messages that follow one another have nothing in common."""
+MOST_SIZE = 64 * 2**20
+"""Bytes of a body: more than any broker accepts by default (4 MB)."""
+MOST_SENDERS = 10_000
 _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 
@@ -53,15 +56,15 @@ class ProduceConfig:
     group: str = "rmqlab-producer"
     rate_per_second: float = attrs.field(default=10.0, validator=validators.ge(0))
     """Messages per second; 0 means as fast as responses arrive."""
-    count: int = attrs.field(default=0, validator=validators.ge(0))
+    count: int = attrs.field(default=0, validator=within(0, INT64))
     """Number of messages; 0 means run until stopped."""
-    size: int = attrs.field(default=128, validator=validators.ge(0))
+    size: int = attrs.field(default=128, validator=within(0, MOST_SIZE))
     """Size of a body in bytes; longer if the leading message number needs more."""
-    size_spread: int = attrs.field(default=0, validator=validators.ge(0))
+    size_spread: int = attrs.field(default=0, validator=within(0, MOST_SIZE))
     """Bodies have up to this many bytes more: how many follows from the number of the message."""
-    first: int = 1
+    first: int = attrs.field(default=1, validator=within(0, INT64))
     """Number of the first message."""
-    senders: int = attrs.field(default=16, validator=validators.ge(1))
+    senders: int = attrs.field(default=16, validator=within(1, MOST_SENDERS))
     """Maximum number of concurrent sends."""
     send_timeout: float = attrs.field(default=3.0, validator=validators.gt(0))
     retries: int = attrs.field(default=2, validator=validators.ge(0))

@@ -104,8 +104,12 @@ class Disk:
         OSError(EINVAL) for a pipe or a device: reading one may never end.
         """
         descriptor = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            check_regular(descriptor, path)  # for a directory, `fdopen` would name the descriptor
+        except OSError:
+            os.close(descriptor)
+            raise
         with os.fdopen(descriptor, "rb") as file:
-            check_regular(descriptor, path)
             return file.read()
 
     def write_file(self, path: Path, content: bytes) -> None:

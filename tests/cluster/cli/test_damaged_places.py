@@ -111,3 +111,38 @@ def test_documents_of_a_damaged_record_are_not_made_up(tmp_path: Path) -> None:
     (tmp_path / "default").mkdir()
     (tmp_path / "default" / "cluster.json").write_text(json.dumps({"version": 1}))
     assert run_here(tmp_path, "status", "--json")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        *(("cluster.json", command) for command in ("up --detach", "status", "logs broker-a", "ls")),
+        *(("supervisor.lock", command) for command in ("up --detach", "status", "down")),
+        ("supervisor.log", "up --detach"),
+        ("forkserver.log", "up --detach"),
+        ("broker-a/node.log", "up --detach"),
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_one_line(tmp_path: Path, path: str, command: str) -> None:
+    """To open it would wait for a program at its other end."""
+    place = tmp_path / "default" / path
+    place.parent.mkdir(parents=True)
+    os.mkfifo(place)
+    status, error = run_here(tmp_path, *command.split())
+    if command != "ls":  # other clusters are listed nevertheless
+        assert status != 0
+        assert error.startswith(f"rmqlab: {place}"), error
+        assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["rmqlab.broker", "rmqlab.nameserver", "rmqlab.cluster run"])
+def test_a_pipe_in_the_place_of_settings_or_of_a_scenario_is_one_line(tmp_path: Path, words: str) -> None:
+    pipe = tmp_path / "x.toml"
+    os.mkfifo(pipe)
+    module, *more = words.split()
+    done = subprocess.run(
+        module_command(module, *more, str(pipe)), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    (line,) = done.stderr.splitlines()
+    assert str(pipe) in line

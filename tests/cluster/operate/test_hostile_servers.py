@@ -93,7 +93,7 @@ async def test_a_name_server_without_settings_is_an_error(change: dict[str, str]
 
 
 async def error_of(operation: Callable[[Operator], Awaitable[Any]], body: bytes) -> tuple[str, str]:
-    """Return the address of a server that replies with this body, and the text of the operation's error."""
+    """Return the address of a server that replies so, and the error's text."""
 
     async def serve(stream: trio.SocketStream) -> None:
         async with stream:

@@ -90,6 +90,13 @@ def test_a_good_file_becomes_a_scenario() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "says"),
     [
+        ('at = "10 s"', 'at = "721 h"', 21, "step[1].at: '721 h': expected a time from 0 s to 720 h"),
+        ('at = "10 s"', f'at = "{"9" * 400} s"', 21, "step[1].at: '999"),
+        ('name = "orders"', f'name = "{"x" * 65}"', 10, "workload[1].name: workload name 'xxx"),
+        ('name = "orders"', 'name = "../x"', 10, "workload[1].name: workload name '../x': letters, digits"),
+        ('topic = "orders"', f'topic = "{"x" * 128}"', 12, "workload[1].topic: the topic is 128 characters long, at most 127 are allowed"),
+        ('topic = "orders"', 'topic = "orders"\ncount = 9999999999999999999', 13, "workload[1].count: count = 9999999999"),
+        ('topic = "orders"', 'topic = "orders"\nsize = 67108865', 13, "workload[1].size: size = 67108865: expected 0 to 67108864"),
         ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
         ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
         ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected 0 to 2000"),
