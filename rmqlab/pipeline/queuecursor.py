@@ -27,7 +27,9 @@ READ_FROM: Final = ("master", "slave", "suggested")
 _READ_AHEAD: Final = 32
 """Maximum number of concurrent pulls, after one that found messages: a round trip costs as much CPU as many of them."""
 _READ_AHEAD_BYTES: Final = 2 * 2**20
-"""Bytes of these pulls, if all return as much as that one; one pull may return more."""
+"""Bytes of these pulls, if all return as much as that one; one pull may return more.
+
+They share the timeout of a request: a member that is too slow for it is asked for less."""
 _RETRY_SECONDS: Final = 0.2
 _SHUN_SECONDS: Final = 30.0
 _SURE_SECONDS: Final = 10.0
@@ -129,6 +131,8 @@ class QueueCursor:
     _preferred: int | None = attrs.field(default=None, init=False)
     _shunned: dict[int, float] = attrs.field(factory=dict, init=False)
     """Time until which a failed member is asked only after the others."""
+    _ahead_bytes: int = attrs.field(default=_READ_AHEAD_BYTES, init=False)
+    """Bytes of concurrent pulls: half of what arrived in time when some did not, then one pull more each time."""
 
     def __attrs_post_init__(self) -> None:
         self.position = self.part.start
@@ -222,15 +226,20 @@ class QueueCursor:
         if address is None or not first.is_found or not self.reading.message_filter.is_any:
             return []
         stride = first.next_offset - self.position
-        pulls = min(_READ_AHEAD, max(1, _READ_AHEAD_BYTES // max(1, len(first.body))))
+        pulls = min(_READ_AHEAD, max(1, self._ahead_bytes // max(1, len(first.body))))
         starts = range(first.next_offset, self.part.end, stride)[:pulls]
         queue, end = self.part.queue, self.part.end
         found: list[Pulled | None] = [None] * len(starts)
         with contextlib.suppress(ConnectError):
             found = await pull_all(client, address, queue, starts, count=stride, end=end, reading=self.reading)
-        if None in found:
+        row = _unbroken(found, starts)
+        if None not in found:
+            self._ahead_bytes = min(self._ahead_bytes + len(first.body), _READ_AHEAD_BYTES)
+        elif row:
+            self._ahead_bytes = sum(len(pulled.body) for pulled in row) // 2
+        else:
             self._shun(self._asked)  # the next pull from this member reports the error
-        return _unbroken(found, starts)
+        return row
 
     async def _pull(self, client: Client, address: str, offset: int, count: int) -> Pulled:
         return await pull(

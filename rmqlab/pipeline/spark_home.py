@@ -9,6 +9,7 @@ no archive: workers import the installed package (spark.md, 1, 2).
     <directory>/bin/spark-submit                conf/log4j2.properties   errors only
     <directory>/bin/python                      this interpreter, with rmqlab.pipeline.daemon for pyspark.daemon
     <directory>/classes.jsa                     the JVM's archive of loaded classes, after the first run
+    <directory>/classes.new.*                   what it is made of, while it is made
 
 The JVM's options come from the variable JAVA_OPTIONS_VARIABLE, so that runs of all sizes share one archive.
 
@@ -98,13 +99,15 @@ def java_options(java: Java, machine: Machine) -> list[str]:
 def make_overlay(spark_home: Path, java: Java, cache: Path | None = None) -> Path:
     """Return the directory, and create it if missing.
 
-    Its content depends only on the arguments, and on this interpreter.
+    Its content depends only on the arguments, and on this interpreter. A new installation of Java or PySpark at the
+    same path has another directory: the archive of the former one does not fit.
 
     Raises OSError if it cannot be created.
     """
     jars = spark_home / "jars"
     programs = {"spark-submit": _submit(java), "python": _python()}
-    content = "\n".join([str(jars), _QUIET, *programs.values()])
+    installed = [str(path.stat().st_mtime_ns) for path in (jars, java.program)]
+    content = "\n".join([str(jars), *installed, _QUIET, *programs.values()])
     key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:16]
     made = (cache or _cache()) / f"spark-{key}"
     if not (made / "bin" / "spark-submit").exists():
@@ -176,26 +179,56 @@ exec {shlex.quote(sys.executable)} -P "$@"
 
 
 def _submit(java: Java) -> str:
-    """Return a script that starts Java with the class-data archive.
+    """Return a script that starts Java with the class-data archive, or makes the archive.
 
-    Without an archive, the first JVM creates it at its exit. The JVM exits after Python, so nobody waits for the
-    archive. It ignores one of another Java or other jars. What a killed JVM left of an archive is removed later: other
-    JVMs may be writing theirs now.
+    Java ignores an archive of another Java or of other jars. What a killed JVM left of one is removed later: other JVMs
+    may be writing theirs now.
     """
+    program = shlex.quote(str(java.program))
+    making = _MAKING_ON_BASE if has_base_archive(java) else _MAKING_WHOLE
     return f"""#!/bin/sh
 here=$(dirname "$0")/..
-set -- ${{{JAVA_OPTIONS_VARIABLE}-{" ".join(java_options(java, Machine()))}}} -Xlog:disable -Xlog:all=error:stderr \\
+set -- ${{{JAVA_OPTIONS_VARIABLE}-{" ".join(java_options(java, Machine()))}}} -Xlog:disable -Xlog:all=error:stderr {_silence(java)}\\
     -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
     -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
 if [ -f "$here/classes.jsa" ]; then
-    exec {shlex.quote(str(java.program))} -XX:SharedArchiveFile="$here/classes.jsa" "$@"
+    exec {program} -XX:SharedArchiveFile="$here/classes.jsa" "$@"
 fi
 find "$here" -maxdepth 1 -name "classes.new.*" -mmin +60 -exec rm -f {{}} +
-{shlex.quote(str(java.program))} -XX:ArchiveClassesAtExit="$here/classes.new.$$" "$@"
+{making.format(java=program)}exit $status
+"""
+
+
+_MAKING_ON_BASE = """\
+{java} -XX:ArchiveClassesAtExit="$here/classes.new.$$" "$@"
 status=$?
 mv -f "$here/classes.new.$$" "$here/classes.jsa" 2>/dev/null
-exit $status
 """
+"""The first JVM makes an archive on top of Java's own at its exit, which is after Python's."""
+
+_MAKING_WHOLE = """\
+new="$here/classes.new.$$"
+{java} -XX:DumpLoadedClassList="$new" "$@"
+status=$?
+if [ -s "$new" ]; then
+    nice {java} -Xshare:dump -XX:SharedClassListFile="$new" -XX:SharedArchiveFile="$new.jsa" "$@"
+    mv -f "$new.jsa" "$here/classes.jsa"
+    rm -f "$new"
+fi </dev/null >/dev/null 2>&1 &
+"""
+"""Trimmed runtimes have no archive of their own: another JVM makes one of all classes that the first JVM has listed.
+
+It takes several times as long, so it is in the background, without the streams of the caller."""
+
+
+def has_base_archive(java: Java) -> bool:
+    """Return True if the runtime has an archive of Java's own classes."""
+    return (java.program.resolve().parent.parent / "lib" / "server" / "classes.jsa").exists()
+
+
+def _silence(java: Java) -> str:
+    """Return the options against errors about an archive that does not fit; older Javas print none."""
+    return "'-Xlog:aot*=off:stderr' '-Xlog:cds*=off:stderr' " if java.version >= 24 else ""
 
 
 def _cache() -> Path:

@@ -36,7 +36,11 @@ class FakeBroker:
     refusal: int | None = None
     failure: Exception | None = None
     suggests: int = 0
+    in_time: int = 1000
+    """Responses to concurrent pulls that arrive before their timeout."""
     asked: list[int] = attrs.field(factory=list)
+    bursts: list[int] = attrs.field(factory=list)
+    """Numbers of concurrent pulls."""
     on_pull: Callable[["FakeBroker"], None] = lambda _: None
 
     def pull(self, offset: int, count: int) -> Pulled:
@@ -75,7 +79,10 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeBroker]:
                 return await pull(client, address, queue, offset, count=min(count, end - offset), reading=reading)
             return None
 
-        return [await pull_or_fail(offset) for offset in offsets]
+        group[address].bursts.append(len(offsets))
+        return [
+            await pull_or_fail(offset) if nth < group[address].in_time else None for nth, offset in enumerate(offsets)
+        ]
 
     async def topic_of(_client: Client, _topic: str) -> Any:
         await trio.lowlevel.checkpoint()
@@ -118,6 +125,32 @@ async def test_pulls_that_follow_are_under_way_at_once_and_a_short_one_costs_onl
     found, _ = await read_all(cursor(brokers, 0, 640))
     assert found == list(range(640))
     assert len(brokers["master"].asked) > 640 // 32
+
+
+async def test_a_member_too_slow_for_all_concurrent_pulls_is_asked_for_less_and_not_left(
+    brokers: dict[str, FakeBroker],
+) -> None:
+    """A link that brings 10 responses within the timeout would otherwise carry the other 22 for nothing, each time."""
+    brokers["master"] = master = FakeBroker(0, 10_000, 10, in_time=10)
+    brokers["slave"] = slave = FakeBroker(0, 10_000, 10)
+    found, _ = await read_all(cursor(brokers, 0, 10_000))
+    assert found == list(range(10_000))
+    assert slave.asked == []
+    assert master.bursts[0] == 32
+    assert max(master.bursts[1:]) == 11
+    assert sum(master.bursts) < 1.1 * len(found) / 10
+
+
+async def test_a_member_is_asked_for_as_much_as_before_when_it_is_fast_again(
+    brokers: dict[str, FakeBroker],
+) -> None:
+    def recover(broker: FakeBroker) -> None:
+        broker.in_time = 2 if len(broker.asked) < 20 else 1000
+
+    brokers["master"] = master = FakeBroker(0, 10_000, 10, on_pull=recover)
+    found, _ = await read_all(cursor(brokers, 0, 10_000))
+    assert found == list(range(10_000))
+    assert sorted(set(master.bursts[-10:-1])) == [32]
 
 
 async def test_a_member_that_is_gone_is_passed_over_and_not_asked_again_at_once(brokers: dict[str, FakeBroker]) -> None:

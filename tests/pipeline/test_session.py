@@ -3,6 +3,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import sys
+import time
 from typing import TYPE_CHECKING
 from rmqlab.pipeline.session import open_session
 
@@ -52,6 +54,8 @@ def test_an_overlay_is_made_once_and_holds_the_installed_jars(tmp_path: pathlib.
     assert made == make_overlay(spark_home, java, tmp_path / "cache")
     assert (made / "jars").resolve() == spark_home / "jars"
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [made.name]
+    os.utime(spark_home / "jars", (1, 1))  # another PySpark at the same path
+    assert made != make_overlay(spark_home, java, tmp_path / "cache")
 
 
 def test_runs_of_all_sizes_share_an_archive_of_classes() -> None:
@@ -63,28 +67,84 @@ def test_runs_of_all_sizes_share_an_archive_of_classes() -> None:
     assert "-Xmx2g" in large[JAVA_OPTIONS_VARIABLE].split()
 
 
+WRITING = "-XX:ArchiveClassesAtExit= -XX:DumpLoadedClassList= -XX:SharedArchiveFile="
+FAKE_JAVA = f"""#!/bin/sh
+printf "%s\\n" "$@" >>DIRECTORY/arguments
+case "$1" in -Xshare:dump) shift 2;; esac
+for option in {WRITING}; do
+    case "$1" in "$option"*) echo "$$" >>"${{1#*=}}";; esac
+done
+exit 3
+"""
+"""It records its arguments, one in a line, and writes what a JVM with its first option would write."""
+
+
+class FakeHome:
+    """A home whose Java is FAKE_JAVA."""
+
+    def __init__(self, directory: pathlib.Path, version: int, *, has_base: bool) -> None:
+        self.record = directory / "arguments"
+        program = directory / "java" / "bin" / "java"
+        program.parent.mkdir(parents=True)
+        program.write_text(FAKE_JAVA.replace("DIRECTORY", str(directory)))
+        program.chmod(0o755)
+        if has_base:
+            base = program.parents[1] / "lib" / "server" / "classes.jsa"
+            base.parent.mkdir(parents=True)
+            base.touch()
+        (directory / "pyspark" / "jars").mkdir(parents=True)
+        self.made = make_overlay(directory / "pyspark", Java(program, version, "nowhere"), directory / "cache")
+
+    def submit(self, options: str | None = "-Xmx1g -Xms1g") -> list[list[str]]:
+        """Start Spark; return the arguments of each JVM, when all of them have ended."""
+        self.record.unlink(missing_ok=True)
+        environment = {key: value for key, value in os.environ.items() if key != JAVA_OPTIONS_VARIABLE}
+        environment |= {} if options is None else {JAVA_OPTIONS_VARIABLE: options}
+        program = [str(self.made / "bin" / "spark-submit"), "a b"]
+        assert subprocess.run(program, check=False, env=environment, stdout=subprocess.PIPE).returncode == 3
+        deadline = time.monotonic() + 60
+        while self.files() not in ([], ["classes.jsa"]):
+            assert time.monotonic() < deadline, self.files()
+            time.sleep(0.01)
+        end = ["org.apache.spark.deploy.SparkSubmit", "a b"]
+        jvms = self.record.read_text().split("\n".join([*end, ""]))
+        assert jvms.pop() == ""
+        return [jvm.splitlines() for jvm in jvms]
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.made.glob("classes.*"))
+
+
 def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_path: pathlib.Path) -> None:
-    java = tmp_path / "java"
-    java.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/arguments\n'
-        'for one in "$@"; do case "$one" in -XX:ArchiveClassesAtExit=*) touch "${one#*=}";; esac; done\nexit 3\n'
-    )
-    java.chmod(0o755)
-    spark_home = tmp_path / "pyspark"
-    (spark_home / "jars").mkdir(parents=True)
-    made = make_overlay(spark_home, Java(java, 17, "nowhere"), tmp_path / "cache")
-    submit = [str(made / "bin" / "spark-submit"), "a b"]
-    options = dict(os.environ) | {JAVA_OPTIONS_VARIABLE: "-Xmx1g -Xms1g"}
+    home = FakeHome(tmp_path, 17, has_base=True)
     for option in ("-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="):
-        assert subprocess.run(submit, check=False, env=options).returncode == 3
-        arguments = (tmp_path / "arguments").read_text().splitlines()
-        assert arguments[0].startswith(option)
-        assert arguments[1:3] == ["-Xmx1g", "-Xms1g"]
-        assert arguments[-2:] == ["org.apache.spark.deploy.SparkSubmit", "a b"]
-        assert sorted(path.name for path in made.glob("classes.*")) == ["classes.jsa"]
-    del options[JAVA_OPTIONS_VARIABLE]  # as for the driver of a cluster
-    assert subprocess.run(submit, check=False, env=options).returncode == 3
-    assert "--add-opens=java.base/java.nio=ALL-UNNAMED" in (tmp_path / "arguments").read_text().splitlines()
+        ((first, *others),) = home.submit()
+        assert first.startswith(option)
+        assert others[:2] == ["-Xmx1g", "-Xms1g"]
+        assert home.files() == ["classes.jsa"]
+    ((_, *others),) = home.submit(options=None)  # as for the driver of a cluster
+    assert "--add-opens=java.base/java.nio=ALL-UNNAMED" in others
+
+
+def test_of_a_trimmed_runtime_a_second_jvm_makes_the_archive(tmp_path: pathlib.Path) -> None:
+    home = FakeHome(tmp_path, 25, has_base=False)
+    listing, dumping = home.submit()
+    assert listing[0].startswith("-XX:DumpLoadedClassList=")
+    listed = listing[0].partition("=")[2]
+    assert dumping[:3] == [
+        "-Xshare:dump",
+        f"-XX:SharedClassListFile={listed}",
+        f"-XX:SharedArchiveFile={listed}.jsa",
+    ]
+    assert dumping[3:] == listing[1:]
+    ((using, *_),) = home.submit()
+    assert using == f"-XX:SharedArchiveFile={home.made}/bin/../classes.jsa"
+
+
+def test_no_java_complains_of_an_archive_that_does_not_fit(tmp_path: pathlib.Path) -> None:
+    for version, silence in ((17, []), (25, ["-Xlog:aot*=off:stderr", "-Xlog:cds*=off:stderr"])):
+        (arguments,) = FakeHome(tmp_path / str(version), version, has_base=True).submit()
+        assert [one for one in arguments if "=off" in one] == silence
 
 
 def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path: Path, content: byt
     record = tmp_path / "default" / "cluster.json"
     record.parent.mkdir()
     record.write_bytes(content)
-    status, error = run_here(tmp_path, *command.split())
+    status, error = run(tmp_path, *command.split())
     assert status in (1, 2)
     assert error.startswith(f"rmqlab: {record} is damaged: expected what `rmqlab up` writes"), error
     assert len(error.splitlines()) == 1
@@ -128,7 +128,7 @@ def test_a_pipe_in_the_place_of_a_file_is_one_line(tmp_path: Path, path: str, co
     place = tmp_path / "default" / path
     place.parent.mkdir(parents=True)
     os.mkfifo(place)
-    status, error = run_here(tmp_path, *command.split())
+    status, error = run(tmp_path, *command.split())
     if command != "ls":  # other clusters are listed nevertheless
         assert status != 0
         assert error.startswith(f"rmqlab: {place}"), error
