@@ -168,8 +168,11 @@ class Putter:
             return _illegal(f"a batch of {total} bytes exceeds a commit log file")
         return None
 
-    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> None:
-        """Enter a batch in queue and index from its known fields, without reading the log."""
+    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> list[IndexEntry]:
+        """Enter a batch in its queue from its known fields, without reading the log.
+
+        Return its index entries.
+        """
         dispatcher, hashes = self.dispatcher, records.hashes
         offsets, stored_at = put.physical_offsets or [], put.store_timestamp
         if hashes is not None:
@@ -186,27 +189,41 @@ class Putter:
                 several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
                 keys += [(one, physical, stored_at) for one in several]
         queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
-        if self.index is not None and keys:
-            self.index.put(keys)
-        dispatcher.offset = dispatcher.indexed = put.end_offset
+        dispatcher.offset = put.end_offset
         dispatcher.last_stored_at = put.store_timestamp
         if dispatcher.observer is not None and dispatcher.is_observed:
             dispatcher.observer.messages_dispatched(
                 queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at
             )
+        return keys
+
+    def _index(self, keys: list[IndexEntry]) -> None:
+        """Enter the keys of batches up to the last one in its queue, and clear the list."""
+        if self.index is not None and keys:
+            self.index.put(keys)
+        keys.clear()
+        self.dispatcher.indexed = self.dispatcher.offset
 
     def catch_up(self) -> None:
         """Enter the records that queues or index lack.
 
         If the disk has no room for them, later puts are refused.
         """
-        batches, self._batches = self._batches, []
+        dispatcher, keys, batches, self._batches = self.dispatcher, list[IndexEntry](), self._batches, []
+        indexed = dispatcher.indexed  # or more, while the keys of batches wait to be indexed together
         try:
             for queue, put, records in batches:
-                self.dispatcher.enter_queues(put.physical_offset - self.dispatcher.offset, may_index=True)
-                if self.dispatcher.indexed == put.physical_offset:
-                    self._enter_batch(queue, put, records)
-            self.dispatcher.follow()
+                if put.physical_offset > dispatcher.offset:
+                    if indexed > dispatcher.indexed:
+                        self._index(keys)
+                    dispatcher.enter_queues(put.physical_offset - dispatcher.offset, may_index=True)
+                    indexed = dispatcher.indexed
+                if indexed == put.physical_offset == dispatcher.offset:
+                    keys += self._enter_batch(queue, put, records)
+                    indexed = dispatcher.offset
+            if indexed > dispatcher.indexed:
+                self._index(keys)
+            dispatcher.follow()
         except OSError as problem:  # it is stored; the next call enters it
             self.no_room(problem)
 
