@@ -46,7 +46,7 @@ class ForkedProcess:
         descriptor = os.pidfd_open(self.pid)
         try:
             if not select.select([descriptor], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("fork server", timeout)
+                raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
         finally:
             os.close(descriptor)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
