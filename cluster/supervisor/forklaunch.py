@@ -1,4 +1,7 @@
-"""Starts a fork server: `python -m rmqlab.cluster.supervisor.forkserver`, or a fork of this process."""
+"""Starts a fork server, as a program or as a fork of this process.
+
+The program is `python -m rmqlab.cluster.supervisor.forkserver`.
+"""
 
 import os
 import select
