@@ -29,6 +29,7 @@ from rmqlab.cluster.supervisor.forkserver import (
     Stopped,
     serve,
 )
+from rmqlab.runtime.logfile import open_log
 from rmqlab.runtime.mapcodec import ControlError
 from rmqlab.runtime.mapstream import receive_messages
 
@@ -58,11 +59,15 @@ class ForkServer:
 
     @classmethod
     def fork_from_here(cls) -> "ForkServer":
-        """Fork one from this process, whose imports it shares. Its output is that of this process until `log_to`."""
+        """Fork one from this process, whose imports it shares.
+
+        Its output is that of this process until `log_to`.
+        """
         return cls(*fork(serve))
 
     def log_to(self, log: Path) -> None:
-        """Let it append its output to a file. Call it before `attend`."""
+        """Let it append its output to a file. OSError. Call it before `attend`."""
+        open_log(log).close()  # it cannot report a failure itself
         self.connection.sendall(ORDERS.encode(LogTo(str(log))))
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:

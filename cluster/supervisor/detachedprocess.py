@@ -26,9 +26,10 @@ class DetachedProcess:
 
     @classmethod
     def start(cls) -> "DetachedProcess":
-        """Start the process, in a session of its own: without a terminal, neither Ctrl-C nor hangup reaches it.
+        """Start the process in a session of its own.
 
-        It writes errors to stderr until the order has named its log.
+        Without a terminal, neither Ctrl-C nor hangup reaches it. It writes errors to stderr until the order has named
+        its log.
         """
         order, ordering = os.pipe()
         replying, reply = os.pipe()
@@ -57,7 +58,10 @@ class DetachedProcess:
             return pipe.read()
 
     def wait(self) -> int:
-        """Wait for the end of the process, and return its exit status: the signal, if negative, that ended it."""
+        """Wait for the end of the process, and return its exit status.
+
+        Negative for the signal that ended it.
+        """
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def terminate(self) -> None:
@@ -76,7 +80,10 @@ _early: list[DetachedProcess] = []
 
 
 def start_early(arguments: list[str]) -> None:
-    """Start the process if these arguments of `rmqlab` seem to ask for a detached cluster."""
+    """Start the process if these arguments of `rmqlab` ask for a detached cluster.
+
+    An option can still turn out to be invalid.
+    """
     if arguments[:1] == ["up"] and {"-d", "--detach"} & {*arguments} and not {"-h", "--help"} & {*arguments}:
         with contextlib.suppress(OSError):  # started later, and reported then
             _early.append(DetachedProcess.start())

@@ -1,4 +1,7 @@
-"""Starts a fork server: `python -m rmqlab.cluster.supervisor.forkserver`, or a fork of this process."""
+"""Starts a fork server, as a program or as a fork of this process.
+
+The program is `python -m rmqlab.cluster.supervisor.forkserver`.
+"""
 
 import os
 import select
@@ -46,7 +49,7 @@ class ForkedProcess:
         descriptor = os.pidfd_open(self.pid)
         try:
             if not select.select([descriptor], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("fork server", timeout)
+                raise subprocess.TimeoutExpired("fork server", timeout or 0.0)
         finally:
             os.close(descriptor)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -82,7 +82,10 @@ class NodeRules:
         return {rule.id: rule.fault for rule in self.own if isinstance(rule.fault, family)}
 
     def to_plain(self) -> dict[str, Any]:
-        """Return plain values, as they travel to the node: without rules none, so that nodes need no converter."""
+        """Return plain values, as they travel to the node.
+
+        Empty without rules, so that most nodes need no converter.
+        """
         if not self.links and not self.own:
             return {}
         plain: dict[str, Any] = _converter(FAULTS).unstructure(self)

@@ -68,7 +68,10 @@ class MapCodec(Generic[M]):
         return MapDecoder(self)
 
     def _learn(self, cls: type[Any]) -> None:
-        """Note the fields of a class, and of the classes of its fields, with the types that `isinstance` accepts."""
+        """Note the fields of a class and their types, as `isinstance` accepts them.
+
+        Also those of the classes of its fields.
+        """
         kinds = {field.name: typing.get_origin(field.type) or field.type for field in attrs.fields(cls)}
         self._fields[cls] = {name: (int, float) if kind is float else kind for name, kind in kinds.items()}
         for kind in kinds.values():
