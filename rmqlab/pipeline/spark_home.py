@@ -179,7 +179,7 @@ exec {shlex.quote(sys.executable)} -P "$@"
 
 
 def _submit(java: Java) -> str:
-    """Return a script that starts Java with the class-data archive, or makes the archive.
+    """Return a script that starts Java with the class-data archive, or makes it.
 
     Java ignores an archive of another Java or of other jars. What a killed JVM left of one is removed later: other JVMs
     may be writing theirs now.
@@ -227,7 +227,10 @@ def has_base_archive(java: Java) -> bool:
 
 
 def _silence(java: Java) -> str:
-    """Return the options against errors about an archive that does not fit; older Javas print none."""
+    """Return options for no errors about an archive that does not fit.
+
+    Older Javas print none.
+    """
     return "'-Xlog:aot*=off:stderr' '-Xlog:cds*=off:stderr' " if java.version >= 24 else ""
 
 

@@ -118,6 +118,6 @@ def _place(number: int) -> dict[str, Any]:
 
 
 def _entry(number: int, at: int, node: str, kind: str, fields: Any) -> bytes:
-    """Return an entry as `pack_entry` does, which takes five times as long because it bounds all fields."""
+    """Return an entry as `pack_entry` does, five times as fast: nothing is bounded."""
     packed: bytes = msgpack.packb({"v": VERSION, "at": at, "node": node, "kind": kind, "fields": fields, "seq": number})
     return packed

@@ -36,9 +36,9 @@ def queue_end(queue_id: int, count: int) -> int:
 
 
 def write_store(store: Path, count: int, size: int) -> int:
-    """Write the store of a broker that stopped in good order, with bodies of this size.
+    """Write the store of a broker that stopped in good order.
 
-    Returns the end of its log.
+    Bodies have `size` bytes. Returns the end of its log.
     """
     end = write_log(store, count, size)
     _write_queues(store, count, size)

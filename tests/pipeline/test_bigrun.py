@@ -1,4 +1,4 @@
-"""Runs that the audit's benchmark makes: complete, and violated only by what is planted."""
+"""Runs of the audit's benchmark: complete, and violated only as planted."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Judgement:
 
 
 def test_a_generated_run_is_complete(found: Judgement) -> None:
-    """A gap in its journals would make metrics unknown, and the benchmark judge less than a real run's audit."""
+    """With a gap in its journals the benchmark would judge less than real audits."""
     assert found.conditions.gaps == ()
     assert (found.conditions.role, found.conditions.profile) == ("ASYNC_MASTER", "4.9")
     assert {one.metric for one in found if not one.is_known or one.is_at_least} == UNSEEN

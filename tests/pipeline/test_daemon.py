@@ -27,7 +27,8 @@ def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathl
 
     It starts them as `python -m pyspark.daemon PLANNER`.
     """
-    home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), tmp_path / "cache")
+    (tmp_path / "jars").mkdir()
+    home = make_overlay(tmp_path, Java(pathlib.Path("/bin/sh"), 17, "nowhere"), tmp_path / "cache")
     sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": short_path}
     quirks = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "SPARK_REUSE_WORKER": "1"}  # as Spark sets them
     with subprocess.Popen(

@@ -130,7 +130,7 @@ async def test_pulls_that_follow_are_under_way_at_once_and_a_short_one_costs_onl
 async def test_a_member_too_slow_for_all_concurrent_pulls_is_asked_for_less_and_not_left(
     brokers: dict[str, FakeBroker],
 ) -> None:
-    """A link that brings 10 responses within the timeout would otherwise carry the other 22 for nothing, each time."""
+    """The link carries 10 responses in time; 22 more would be for nothing, each time."""
     brokers["master"] = master = FakeBroker(0, 10_000, 10, in_time=10)
     brokers["slave"] = slave = FakeBroker(0, 10_000, 10)
     found, _ = await read_all(cursor(brokers, 0, 10_000))
