@@ -1,4 +1,4 @@
-"""Tags codes of queue entries: the hash of a message's tags, or when a delayed message is due."""
+"""Tags codes: the hash of a message's tags, or when a delayed message is due."""
 
 from rmqlab.remoting.message import java_hash
 

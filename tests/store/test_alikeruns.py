@@ -1,4 +1,4 @@
-"""Records that are alike are dispatched by columns, to the same queues and index as one by one."""
+"""Alike records, by columns, make the same queues and index as one by one."""
 
 import itertools
 import tempfile
