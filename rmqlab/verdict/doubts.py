@@ -9,8 +9,8 @@ from rmqlab.verdict.findings import Finding
 
 _OF_GROUPS: Final = ("offset_rollbacks", "rolled_back", "group_read_unavailable", "order.delivered")
 """Metrics of a consumer group that compare times of its members with those of others."""
-_OF_CONSUMERS: Final = ("offset_file_behind", "duplicates.")
-"""Metrics that compare times of any consumer with those of brokers, of the supervisor and of other consumers."""
+_OF_CONSUMERS: Final = ("offset_file_behind",)
+"""Metrics that compare times of any consumer with those of brokers and of the supervisor."""
 _OF_WATCHERS: Final = ("detection", "stale_route", "missing_route")
 """Metrics that compare times of their target with those of the supervisor."""
 _OF_SLAVES: Final = ("replication_lag", "replication_lag_left", "behind_for")
@@ -61,7 +61,7 @@ def _nodes(finding: Finding, clocked: Clocked) -> Iterable[str]:
     name, _, target = finding.metric.partition(" ")
     if name in _OF_GROUPS and target:
         return [node for node, group in clocked.groups.items() if group == target]
-    if name.startswith(_OF_CONSUMERS):
+    if name in _OF_CONSUMERS:
         return clocked.groups
     if name in _OF_WATCHERS:
         return (target,)

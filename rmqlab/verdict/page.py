@@ -78,10 +78,9 @@ replace it. What is in a file counts as what the broker left: zeroed or exchange
 evidence.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
-producers, metrics of groups, `offset_file_behind` and causes of duplicates for consumers, lags for brokers, routes for
-watchers. Topics and consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what
-compares queues, tables and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move
-back.
+producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and
+consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what compares queues, tables
+and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move back.
 
 What cannot be seen: another run's journal in the same span of time, as of two simulations; entries whose bytes were
 changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals of
