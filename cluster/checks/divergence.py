@@ -14,21 +14,18 @@ from rmqlab.store.compare import Comparison, Record, Side, Verdict
 from rmqlab.verdict.catalogue import DIVERGENCE
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
+_NOT_COMPARED = "its log and its master's were not compared"
+
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.DIVERGENCE`."""
     slaves = (member.name for member in history.members.values() if member.broker_id)
     for name in dict.fromkeys([*slaves, *history.roles.followers]):
         comparison = stores.comparisons.get(name)
-        pair = (history.roles.followers.get(name, name), name)
-        cut = "; ".join(
-            f"{node}: {stores.incomplete[node]}" for node in dict.fromkeys(pair) if node in stores.incomplete
-        )
+        cut = _cut_logs(name, history, stores)
         if cut or comparison is None or comparison.verdict is Verdict.UNKNOWN:
-            missing = cut or "; ".join(stores.missing_of([history.members[name].broker], history))
-            why = (
-                comparison.reason if comparison and not cut else missing or "its log and its master's were not compared"
-            )
+            missing = "; ".join(stores.missing_of([history.members[name].broker], history)) or _NOT_COMPARED
+            why = cut or (comparison.reason if comparison else missing)
             for metric in DIVERGENCE:
                 yield unknown(f"{metric.name} {name}", metric.unit, why)
             continue
@@ -36,6 +33,12 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         difference = comparison.a.max_offset - comparison.b.max_offset
         yield Finding(metric=f"behind {name}", unit="bytes", value=max(0, difference))
         yield Finding(metric=f"ahead {name}", unit="bytes", value=max(0, -difference))
+
+
+def _cut_logs(slave: str, history: History, stores: Stores) -> str:
+    """Return why the log of a slave or its master is incomplete, else empty."""
+    pair = dict.fromkeys((history.roles.followers.get(slave, slave), slave))
+    return "; ".join(f"{node}: {stores.incomplete[node]}" for node in pair if node in stores.incomplete)
 
 
 def _judge_divergence(slave: str, comparison: Comparison) -> Finding:
