@@ -5,6 +5,7 @@ from itertools import islice
 from typing import Any
 
 import attrs
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
@@ -54,7 +55,11 @@ class NodeTable:
     def _table(self, columns: Sequence[str]) -> Table:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for column in columns:
-            table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may need a second line
+            if column == "STATUS":  # a crash with its reason may need a second line
+                table.add_column(column)
+            else:  # rich measures words, and would cut STATUS where another column needs several of them in one line
+                widest = max(cell_len(str(text)) for text in (column, *(row[column] for row in self.rows)))
+                table.add_column(column, no_wrap=True, min_width=widest)
         for row in self.rows:
             table.add_row(*(row[column] for column in columns))
         return table

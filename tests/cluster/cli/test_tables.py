@@ -18,11 +18,22 @@ NODES = [
 ]
 
 
-def test_80_columns_show_all_of_every_node() -> None:
+def nodes_at(width: int, nodes: list[tuple[object, ...]]) -> str:
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render_nodes({"nodes": [dict(zip(keys, node, strict=True)) for node in NODES]}))
-    text = console.export_text()
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render_nodes({"nodes": [dict(zip(keys, node, strict=True)) for node in nodes]}))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.77.1.2", "127.77.16.2", "127.77.160.2", "127.177.160.220"])
+def test_no_width_cuts_a_status(host: str) -> None:
+    node = ("broker-a", "ASYNC_MASTER", "ready", None, f"{host}:10911", f"{host}:10912", 12345)
+    for width in range(20, 100):
+        assert "ready" in nodes_at(width, [node]), width
+
+
+def test_80_columns_show_all_of_every_node() -> None:
+    text = nodes_at(80, list(NODES))
     assert "…" not in text
     for word in ("1234567", "1234568", "crashed", "(exit", "127.77.160.20:10911", ":10912", "ASYNC_MASTER"):
         assert word in text
