@@ -48,7 +48,7 @@ def overwrite_record(directory: pathlib.Path, node: str, message_id: str, at: in
         pytest.param(0, bytes(40), id="zeros"),
         pytest.param(0, b"\0\0\3\xff", id="another size", marks=pytest.mark.long),
         pytest.param(28, b"\0\0\0\0\0\0\0\7", id="another place", marks=pytest.mark.long),
-        pytest.param(84, b"\0\0\0\7", id="another body length"),
+        pytest.param(84, b"\0\0\0\7", id="another body length", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("nodes", [("broker-a", "broker-a-s"), pytest.param(("broker-a",), marks=pytest.mark.long)])
@@ -74,7 +74,7 @@ def test_a_damaged_record_is_no_copy_and_ends_no_log(
 @pytest.mark.parametrize(
     "entry",
     [
-        bytes(20),
+        pytest.param(bytes(20), marks=pytest.mark.long),
         ENTRY.pack(7, 300, 0),
         pytest.param(ENTRY.pack(10**6, 300, 0), marks=pytest.mark.long),
         pytest.param(None, marks=pytest.mark.long),
