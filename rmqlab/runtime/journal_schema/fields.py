@@ -63,21 +63,21 @@ def listing(meaning: str) -> Field:
     return Field("list", meaning)
 
 
-NUMBER = count("of the message in its workload; None for a message that no workload sent")
-MESSAGE_ID = text("the unique id that the client gave it (property UNIQ_KEY)")
-TOPIC = text("the topic that the application knows")
+NUMBER = count("number of the message in its workload; None if another client sent it")
+MESSAGE_ID = text("the unique id that the client set (property UNIQ_KEY)")
+TOPIC = text("the topic as the application names it")
 QUEUE_ID = count("queue id")
 BROKER = text("broker name")
-BROKER_ID = count("0 for a master, else a slave's")
+BROKER_ID = count("0 for a master, above 0 for a slave")
 ADDRESS = text("IP:port")
-ERROR = text("what went wrong")
+ERROR = text("the error")
 OUTCOME = text(
-    "SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored; refused: certainly not stored;"
+    "SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored; refused: not stored;"
     " indeterminate: unknown"
 )
 GROUP = text("group of the producer or consumer")
 QUEUE = text("topic@broker:queue id")
-PEER = text("who asked: IP:port")
+PEER = text("the client: IP:port")
 SLAVE = text("the slave's end of the connection: IP:port")
 PID = count("process id")
 END = text("exit status or signal")
@@ -89,12 +89,12 @@ BROKER_CHANGE = {
     "broker_name": BROKER,
     "broker_id": BROKER_ID,
     "address": ADDRESS,
-    "reason": text("the request, scan or closed connection that did it"),
-    "remaining": mapping("addresses that the broker name has now, by broker id"),
+    "reason": text("the request, scan or closed connection that caused it"),
+    "remaining": mapping("remaining addresses of the broker name, by broker id"),
 }
 
 FAULT = {
     "id": text("the fault's id: f1, f2, ..."),
-    "fault": text("link, isolate, disk, request, clock or ha-report; the fields of its class come beside"),
-    "fault_kind": text("what of it, where there are several kinds"),
+    "fault": text("link, isolate, disk, request, clock or ha-report; further fields are those of its class"),
+    "fault_kind": text("its kind, if this fault has several"),
 }

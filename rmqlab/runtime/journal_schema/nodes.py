@@ -15,9 +15,11 @@ from rmqlab.runtime.journal_schema.fields import (
 )
 
 NODES = (
-    EventType("node_spawned", "supervisor", "A process was made; its main function has not begun.", {"pid": PID}),
-    EventType("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": ERROR}),
-    EventType("node_ready", "supervisor", "A process does its work.", is_open=True),
+    EventType(
+        "node_spawned", "supervisor", "A process was forked; its main function has not started yet.", {"pid": PID}
+    ),
+    EventType("node_not_spawned", "supervisor", "A process could not be created.", {"reason": ERROR}),
+    EventType("node_ready", "supervisor", "A process is ready for requests.", is_open=True),
     EventType(
         "node_added",
         "supervisor",
@@ -28,7 +30,7 @@ NODES = (
             "broker_id": count("of a broker: its broker id"),
         },
     ),
-    EventType("node_removed", "supervisor", "A node was taken out of the running cluster; its data stay on disk."),
+    EventType("node_removed", "supervisor", "A node was removed from the running cluster; its data stay on disk."),
     EventType(
         "role_changed",
         "supervisor",
@@ -42,26 +44,26 @@ NODES = (
         },
     ),
     EventType("node_paused", "supervisor", "A process is stopped (SIGSTOP), as the kernel reports."),
-    EventType("node_resumed", "supervisor", "The kernel says that a process moves again (SIGCONT)."),
-    EventType("node_stopped", "supervisor", "A process ended in good order.", {"pid": PID, "end": END}),
+    EventType("node_resumed", "supervisor", "A process continues (SIGCONT), as the kernel reports."),
+    EventType("node_stopped", "supervisor", "A process stopped in order.", {"pid": PID, "end": END}),
     EventType("node_killed", "supervisor", "A process was ended by SIGKILL.", {"pid": PID, "end": END}),
     EventType("node_crashed", "supervisor", "A process ended without a command.", {"pid": PID, "end": END}),
     EventType(
         "command",
         "supervisor",
-        "Somebody ordered something to be done to a node.",
+        "The supervisor received a command for a node.",
         {"command": text("kill, pause, ...")},
     ),
     EventType(
         "marked",
         "supervisor",
-        "A text was written into the log of every process, to line logs and events up.",
+        "A text was written into the log of every process, to match logs with events.",
         {"text": text("of the mark")},
     ),
     EventType(
         "command_ended",
         "supervisor",
-        "An external command of a scenario step has ended.",
+        "The external command of a scenario step ended.",
         {
             "command_line": text("the command and its arguments"),
             "exit_status": count("its exit status; negative: the signal that ended it"),
@@ -71,9 +73,7 @@ NODES = (
     EventType(
         "control_error", "supervisor", "A process sent an invalid message on its control channel.", {"reason": ERROR}
     ),
-    EventType(
-        "stop_overdue", "supervisor", "A process did not end when it was asked to, and was killed.", {"reason": ERROR}
-    ),
+    EventType("stop_overdue", "supervisor", "A process did not stop in time, and was killed.", {"reason": ERROR}),
     EventType(
         "cluster_starting",
         "supervisor",
@@ -89,38 +89,38 @@ NODES = (
     EventType(
         "cluster_moved",
         "supervisor",
-        "The cluster starts at other addresses than last time: another cluster has claimed those.",
+        "The cluster starts at new addresses: another cluster uses its old ones.",
         {
-            "before": text("its addresses of before"),
-            "now": text("its addresses"),
-            "reason": text("who has claimed them"),
+            "before": text("its old addresses"),
+            "now": text("its new addresses"),
+            "reason": text("the cluster that uses the old ones"),
         },
     ),
     EventType("cluster_ready", "supervisor", "All nodes are ready."),
     EventType("cluster_stopping", "supervisor", "All processes are about to be stopped."),
     EventType("cluster_stopped", "supervisor", "All processes have ended."),
-    EventType("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
+    EventType("fork_server_lost", "supervisor", "The fork server ended, and all nodes with it."),
     EventType(
         "journal_closed",
         "any",
-        "A process ended in good order, and writes nothing more: the last entry of its file (since version 3).",
+        "A process stopped in order and closed its journal: the last entry of the file (since version 3).",
     ),
     EventType(
         "events_dropped",
         "any",
-        "Events that were not sent to the supervisor; the journal has them.",
+        "Events were not sent to the supervisor; the journal has them.",
         {"count": count("events")},
     ),
     EventType(
         "power_lost",
         "supervisor",
-        "A node's process was killed, and what it had not synced to disk erased.",
+        "A node's process was killed, and all bytes that it had not synced to disk were erased.",
         is_open=True,
     ),
     EventType(
         "fault_applied",
         "supervisor",
-        "A fault was given to the nodes that it concerns; those that stand still take it later.",
+        "A fault was applied to its nodes; nodes that do not run apply it when they do.",
         FAULT,
         is_open=True,
     ),
@@ -128,7 +128,7 @@ NODES = (
         "fault_healed",
         "supervisor",
         "A fault is no longer in force.",
-        {**FAULT, "reason": text("why, without a command: spent, or the cluster stops")},
+        {**FAULT, "reason": text("why, if no command healed it: spent, or the cluster stops")},
         is_open=True,
     ),
     EventType(
@@ -137,30 +137,35 @@ NODES = (
         "A schedule of random faults begins.",
         {
             "label": text("of the scenario's step"),
-            "seed": count("that all of it follows from"),
-            "drawn": listing("what will be done, with seconds since the begin; None where it goes on for ever"),
+            "seed": count("seed of the schedule"),
+            "drawn": listing("the planned faults, in seconds since the begin; None for an end that is not planned"),
         },
     ),
     EventType(
         "random_fault",
         "supervisor",
-        "One of them was done, or undone.",
+        "A random fault was applied, or undone.",
         {
             "label": text("of the scenario's step"),
-            "planned": millis("since the begin, when it was to be"),
+            "planned": millis("planned time since the begin"),
             "action": text("kill, stop, pause, power_loss, isolate; or start, resume, heal"),
             "target": text("name of the node"),
-            "undoes": flag("whether it ends one that was done before"),
-            "error": text("why it could not be done; None where it was"),
+            "undoes": flag("whether it ends an earlier fault"),
+            "error": text("why it failed; None if it did not"),
         },
     ),
     EventType(
         "random_faults_over",
         "supervisor",
-        "A schedule of random faults has come to its end, or was ended; none of them is in force any more.",
+        "A schedule of random faults ended, or was stopped; all of its faults are healed.",
         {"label": text("of the scenario's step")},
     ),
-    EventType("fault_spent", "any", "A node has done all that a fault with a number wanted.", {"id": FAULT["id"]}),
+    EventType(
+        "fault_spent",
+        "any",
+        "A fault with a limited number of effects has none left at this node.",
+        {"id": FAULT["id"]},
+    ),
     EventType(
         "step",
         "supervisor",
@@ -168,13 +173,13 @@ NODES = (
         {
             "number": count("of the step, from 1"),
             "label": text("its name, if it has one"),
-            "action": text("what is done"),
+            "action": text("its action"),
         },
     ),
     EventType(
         "leadership_asked",
         "supervisor",
-        "An operator or a scenario asked the leader of a DLedger group to hand over to this member.",
+        "An operator or a scenario requested the transfer of a DLedger group's leadership to this member.",
         {
             "broker_name": text("its broker name"),
             "term": count("of the leader"),
@@ -184,16 +189,16 @@ NODES = (
     EventType(
         "probed",
         "supervisor",
-        "A scenario sent a message straight to a broker.",
+        "A scenario sent a message to one certain broker.",
         {
             "code": count("response code; None without a response"),
-            "remark": text("of the response, or why it is missing"),
+            "remark": text("of the response, or why there is none"),
         },
     ),
     EventType(
         "resent",
         "supervisor",
-        "A scenario sent a message again that this slave had cut from its log.",
+        "A scenario resent a message that this slave had truncated from its log.",
         {
             "message_id": text("its unique id"),
             "topic": text("its topic"),
@@ -204,7 +209,7 @@ NODES = (
     EventType(
         "operated",
         "supervisor",
-        "A scenario did what an operator does: it changed topics, groups, offsets or settings.",
+        "A scenario changed topics, groups, offsets or settings, as an operator does.",
         {
             "operation": text("the action and its argument"),
             "result": Field("any", "what `--json` prints of the same command"),
@@ -213,12 +218,12 @@ NODES = (
     EventType(
         "measured",
         "supervisor",
-        "A scenario looked at one of a node's live facts.",
+        "A scenario read one of a node's live facts.",
         {
             "what": text("path of the fact"),
             "value": Field("any", "its value; None if the node does not report it"),
             "label": text("of the step"),
         },
     ),
-    EventType("store_wiped", "supervisor", "A node's store was deleted.", {"files": count("files that it had")}),
+    EventType("store_wiped", "supervisor", "A node's store was deleted.", {"files": count("deleted files")}),
 )

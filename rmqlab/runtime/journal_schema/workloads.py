@@ -22,26 +22,26 @@ WORKLOADS = (
     EventType(
         "produced",
         "workload",
-        "A producer has ended. Each outcome's number of sends has the outcome's name.",
+        "A producer ended. A field for each outcome counts the sends with that outcome.",
         {"sent": count("sends")},
         is_open=True,
     ),
-    EventType("consumed", "workload", "A consumer has ended.", {"delivered": count("deliveries")}),
+    EventType("consumed", "workload", "A consumer ended.", {"delivered": count("deliveries")}),
     EventType(
         "transaction_asked",
         "workload",
-        "A broker asked what became of a half message.",
+        "A broker checked the transaction state of a half message with this producer.",
         {"message_id": MESSAGE_ID, "topic": TOPIC},
     ),
     EventType(
         "rebalanced",
         "workload",
-        "A consumer's share of a topic's queues changed.",
+        "The queues of a topic that are assigned to a consumer changed.",
         {
             "topic": TOPIC,
             "added": listing("queues"),
             "removed": listing("queues"),
-            "held": listing("all queues it has now"),
+            "held": listing("all assigned queues"),
         },
     ),
     EventType(
@@ -53,27 +53,27 @@ WORKLOADS = (
     EventType(
         "pulling_from",
         "workload",
-        "A consumer asks another broker than before for a queue's messages.",
+        "A consumer pulls a queue from another broker than before.",
         {"queue": QUEUE, "broker_id": BROKER_ID, "address": ADDRESS},
     ),
     EventType(
         "pull_failed",
         "workload",
-        "A pull brought no answer, or a refusal.",
-        {"queue": QUEUE, "address": ADDRESS, "error": ERROR, "took": millis("for this pull"), "held": HELD},
+        "A pull failed: no response, or an error.",
+        {"queue": QUEUE, "address": ADDRESS, "error": ERROR, "took": millis("duration of the pull"), "held": HELD},
     ),
     EventType(
         "pull_resumed",
         "workload",
-        "A pull was answered: the first of a queue that a consumer took over (since version 2), or the first after failures.",
+        "A pull succeeded: the first after failures, or the first of a newly assigned queue (since version 2).",
         {
             "queue": QUEUE,
             "broker_id": BROKER_ID,
             "address": ADDRESS,
             "status": text("FOUND, NO_NEW_MSG, NO_MATCHED_MSG or OFFSET_ILLEGAL"),
-            "took": millis("for this pull"),
+            "took": millis("duration of the pull"),
             "held": HELD,
-            "stored_at": millis("when the first message in the answer was stored; None without messages"),
+            "stored_at": millis("when the first message of the response was stored; None without messages"),
         },
     ),
     EventType(
@@ -86,13 +86,13 @@ WORKLOADS = (
     EventType(
         "offset_illegal",
         "workload",
-        "A broker has not what was asked for, and offers another offset.",
-        {"queue": QUEUE, "asked": queue_offset("asked for"), "offered": queue_offset("offered")},
+        "A pull's offset is outside of the queue; the broker suggests another.",
+        {"queue": QUEUE, "asked": queue_offset("requested"), "offered": queue_offset("suggested")},
     ),
     EventType(
         "send_back_failed",
         "workload",
-        "A message that was not consumed could not be sent back; it is consumed again here.",
+        "A failed message could not be sent back to the broker; this consumer consumes it again.",
         {"queue": QUEUE, "message_id": MESSAGE_ID, "error": ERROR},
     ),
 )
