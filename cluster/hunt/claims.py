@@ -105,13 +105,13 @@ CLAIMS: Mapping[str, Claim] = {
     for claim in (
         Claim(
             name="nothing-lost",
-            says="what was acknowledged with SEND_OK is in a store",
+            says="every message acknowledged with SEND_OK is in a store",
             expectations=(_is_metric("lost.SEND_OK", "messages"),),
             applies=keeps_disks,
         ),
         Claim(
             name="replicated",
-            says="what a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
+            says="every message that a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
             expectations=(_is_metric(f"unreplicated {MASTER}", "messages"),),
             applies=lambda case: case.role == "SYNC_MASTER" and keeps_slave(case),
         ),
@@ -131,13 +131,13 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="same-log",
-            says="the slave's log has the bytes of its master's",
+            says="the slave's log is byte for byte its master's",
             expectations=(_is_metric(f"divergence {SLAVE}", "bytes"),),
             applies=lambda case: can_find_the_common_part(case) and has_bytes_in_common(case),
         ),
         Claim(
             name="slave-complete",
-            says="a slave that has caught up has all that was acknowledged",
+            says="a slave that has caught up has every acknowledged message",
             expectations=(_is_metric(f"missing {SLAVE}", "messages"),),
             applies=keeps_files,
             since=SLAVE_HAS_ALL,
@@ -150,7 +150,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="all-queued",
-            says="each record of a broker that was stopped in good order has its entry",
+            says="each record of a broker that stopped in order has its queue entry",
             expectations=tuple(_is_metric(f"unqueued {node}", "records") for node in (MASTER, SLAVE)),
             applies=is_undone,
         ),
@@ -178,13 +178,13 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="offsets-copied",
-            says="a consumer that begins with the slave's offsets receives again what 20 s had, at most",
+            says="a consumer that starts with the slave's offsets receives at most the messages of 20 s again",
             expectations=({"metric": "duplicates.offset_rollback", "at_most": f"{COPIED_DELIVERIES} deliveries"},),
             applies=lambda case: commits_in_time(case) and copies_offsets(case),
         ),
         Claim(
             name="slave-notices",
-            says="a slave that hears nothing from its master for 45 s closes the connection",
+            says="a slave that receives nothing from its master for 45 s closes the connection",
             expectations=(
                 {
                     "name": "connections that the slave closed",
@@ -198,7 +198,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="quick-sends",
-            says="a send takes at most 2.5 s while the master knows about its slave",
+            says="a send ends within 2.5 s while the master has a correct view of its slave",
             expectations=(
                 {
                     "name": "longest send",
@@ -244,14 +244,14 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="halves-decided",
-            says="every half message with SEND_OK is committed in the end; its producer is asked if need be",
+            says="every half message with SEND_OK is committed in the end, if necessary by a check with its producer",
             expectations=(_reaches(HALVES_ARE_DECIDED),),
             applies=lambda case: case.load in HALVES and can_consume_all(case),
             since=ALL_IS_CONSUMED,
         ),
         Claim(
             name="routes-return",
-            says="a nameserver that was started again knows both brokers after 35 s",
+            says="a nameserver that was restarted has both brokers in its routes after 35 s",
             expectations=tuple(
                 {
                     "name": f"registrations of broker id {number}",
@@ -278,7 +278,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="no-crash",
-            says="no process ends by itself, or computes without an end",
+            says="no process crashes or loops forever",
             expectations=({"name": "crashes", "event": "node_crashed", "equals": "0 events"},),
         ),
     )
