@@ -6,6 +6,7 @@ import click
 
 from rmqlab.cluster.cli.fault_options import family_command
 from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.tables import render_faults
@@ -45,7 +46,7 @@ for _family in FAULTS.families.values():
 def random_faults(
     every: float, of: str, on: str, heal_after: float, seed: int, count: int, name: str, *, as_json: bool
 ) -> None:
-    """Inject faults into random nodes until Ctrl-C, which then undoes those in force."""
+    """Inject faults into random nodes until Ctrl-C or SIGTERM, which then undoes those in force."""
     values = {
         "every": every,
         "of": [action for action in of.split(",") if action.strip()],
@@ -55,9 +56,10 @@ def random_faults(
         "count": count,
     }
     try:
-        for message in ask_stream(directory_of(name), "random-faults", **values):
-            if isinstance(message, Item):
-                print_json(message.value) if as_json else console.print(_strike_line(message.value))
+        with sigterm_as_ctrl_c():
+            for message in ask_stream(directory_of(name), "random-faults", **values):
+                if isinstance(message, Item):
+                    print_json(message.value) if as_json else console.print(_strike_line(message.value))
     except KeyboardInterrupt:
         console.print("what is in force is undone")
     except CommandUsageError as exc:

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn
 
+from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.hunt import hunt as hunting
 
@@ -14,7 +15,7 @@ from rmqlab.cluster.hunt import hunt as hunting
 def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) -> Iterator[Callable[[], object]]:
     """Show a bar on a terminal. Yield the function that draws it anew.
 
-    Ctrl-C ends the block.
+    Ctrl-C and SIGTERM end the block.
     """
     bar = Progress(
         BarColumn(),
@@ -26,7 +27,7 @@ def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) 
     )
     task = bar.add_task("", total=extent.seeds)
     try:
-        with bar:
+        with sigterm_as_ctrl_c(), bar:
             yield lambda: bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=True)
     except KeyboardInterrupt:
         progress.problems.append("interrupted")

@@ -11,6 +11,7 @@ import click
 import trio
 from rich.text import Text
 
+from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
@@ -256,13 +257,11 @@ def _run_once(
 
 def _play_simulated(scenario: Scenario, options: Options, directory: RunDirectory, output: LineOutput) -> Run | None:
     """Run a scenario on virtual time. None if a signal ended it."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return play_simulated(scenario, options, directory=directory, on_line=output.line)
+        with sigterm_as_ctrl_c():
+            return play_simulated(scenario, options, directory=directory, on_line=output.line)
     except KeyboardInterrupt:
         return None
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 async def _play(

@@ -2,8 +2,6 @@
 
 import collections
 import contextlib
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
@@ -175,7 +174,7 @@ def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json
     counts: collections.Counter[str] = collections.Counter()
     status = None
     try:
-        with _sigterm_as_ctrl_c(), _counter(is_shown=not as_json) as show:
+        with sigterm_as_ctrl_c(), _counter(is_shown=not as_json) as show:
             for message in ask_stream(directory, "work", module=module, config=config):
                 if not isinstance(message, Item):
                     status = message.value["status"]
@@ -199,19 +198,6 @@ def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json
         fail(f"the workload ended with status {status}")
     if counts["sent"] and not any(counts[outcome] for outcome in STORED):
         fail(f"none of {counts['sent']} sends is known to be stored")
-
-
-@contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM raise KeyboardInterrupt in this block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.cli.hunt_progress import shown
 from rmqlab.cluster.hunt import trial
 from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
@@ -201,3 +202,10 @@ def test_a_claim_about_nothing_is_not_undecided_and_the_reason_of_others_is_repo
     progress.count(7, Trial(unknown={"nothing-lost": "unknown: a journal is missing"}))
     assert (progress.unknown, progress.problems) == (1, ["seed 7: nothing-lost: unknown: a journal is missing"])
     assert progress.exit_status(is_broken=False) == 2
+
+
+def test_sigterm_ends_a_hunt_as_ctrl_c_does() -> None:
+    progress, extent = Progress(), Extent(seeds=1000)
+    with shown(progress, extent, as_json=True):
+        signal.raise_signal(signal.SIGTERM)
+    assert progress.problems == ["interrupted"]
