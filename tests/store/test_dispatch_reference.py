@@ -40,7 +40,7 @@ def slow_key_hash(text: str) -> int:
 
 
 def reference(log: bytes) -> tuple[Queues, list[IndexEntry]]:
-    """Return queue entries and index entries of a log of plain records with IPv4 hosts."""
+    """Return queue entries and index entries of a log; hosts are IPv4."""
     queues, index, at = Queues(), list[IndexEntry](), 0
     while at < len(log):
         size, _magic, _crc, queue_id, _flag, queue_offset, physical = struct.unpack_from(">iiiiiqq", log, at)
