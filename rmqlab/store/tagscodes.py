@@ -13,7 +13,7 @@ def property_of(text: bytes, name: bytes) -> bytes:
         start = at + len(name)
         if value := text[start : text.index(b"\x02", start)]:
             return value
-        at = text.rfind(name, 0, at + 1)  # its last separator may be the first of this one
+        at = text.rfind(name, 0, at)
     return b""
 
 
