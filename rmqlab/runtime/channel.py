@@ -96,14 +96,12 @@ class Channel:
         self._decoder = FrameDecoder()
         self._receive_size = RECEIVE_SIZE
         self._kept: list[Frame] = []  # received frames that wait to be served
-        self._is_resuming = False
+        self._is_resuming = self._is_dirty = False
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out: list[Buffer] = []
         self._skip = 0  # bytes of the first of these buffers that are already sent
-        self._owed = 0
-        self._parked = 0
+        self._owed = self._parked = 0
         self._on_drained: list[Callable[[], None]] = []
-        self._is_dirty = False
         self._interest = READ
         self._opaque = 0
         self._pending: dict[int, Callable[[Command | None], None]] = {}
@@ -219,6 +217,8 @@ class Channel:
             errors.call("on_close", fn)
 
     def _on_ready(self, events: int) -> None:
+        if not events:  # a reset is reported even if no events are watched, again in each pass
+            self.close("reset by the peer")
         if events & WRITE:
             self._flush()
         if events & READ and not self.is_closed:

@@ -32,6 +32,8 @@ Ready = tuple[selectors.SelectorKey, int]
 _PASSES = 8
 """Maximum number of consecutive passes. Under load sockets are ready after each pass, and polling again costs a tenth
 of a trio wait; afterwards timers and tasks of the process run."""
+_PASSES_SECONDS = 0.02
+"""Seconds after which no further pass follows: with many busy peers a pass can need seconds."""
 
 
 class Reactor:
@@ -142,9 +144,9 @@ class Reactor:
         with self._network.observed_turns() if lingers else contextlib.nullcontext() as turns:
             while True:
                 await self._network.wait_ready(self._selector)
-                wait = 0.0
+                wait, until = 0.0, stopwatch.wall() + _PASSES_SECONDS
                 for _ in range(_PASSES):
-                    if not self.run_pass(wait):
+                    if not self.run_pass(wait) or stopwatch.wall() > until:
                         break
                     has_calls = self._again or self._is_scheduled
                     wait = 0.0 if turns is None or has_calls else turns.seconds_to_spare(self.pass_began)

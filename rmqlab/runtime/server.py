@@ -3,6 +3,7 @@
 It closes idle connections.
 """
 
+import contextlib
 import errno
 import logging
 import os
@@ -27,6 +28,8 @@ IDLE_TIMEOUT = 120.0
 """Seconds without a byte in either direction after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
+_ACCEPT_PAUSE: Final = 1.0
+"""Seconds without accepting when no descriptor is free to reject connections with."""
 _LATE_LOOK: Final = 5.0
 """A check for idle connections is skipped if it is late by its period, a 120th of the timeout, times this factor."""
 
@@ -58,8 +61,9 @@ class Acceptor:
         self._reactor = reactor
         self._sock = sock
         self._on_accept = on_accept
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # a spare file descriptor, see `_shed`
+        self._spare = _spare_descriptor()  # see `_shed`
         self._is_short = False
+        self._is_paused = self._is_closed = False
         reactor.links.served_ports.add(sock.getsockname()[1])
         reactor.register(sock, READ, self._accept)
 
@@ -71,9 +75,12 @@ class Acceptor:
 
     def close(self) -> None:
         """Stop listening. Accepted connections stay open."""
-        self._reactor.unregister(self._sock)
+        self._is_closed = True
+        if not self._is_paused:
+            self._reactor.unregister(self._sock)
         self._sock.close()
-        os.close(self._spare)
+        if self._spare is not None:
+            os.close(self._spare)
 
     def _accept(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_PASS):
@@ -85,7 +92,9 @@ class Acceptor:
                 if exc.errno not in (errno.EMFILE, errno.ENFILE):  # the peer has closed already
                     log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
                     return
-                self._shed(exc)
+                if not self._shed(exc):
+                    self._pause()
+                    return
                 continue
             self._is_short = False
             if self._reactor.links.is_active:
@@ -93,21 +102,32 @@ class Acceptor:
             else:
                 self._take(sock)
 
-    def _shed(self, exc: OSError) -> None:
+    def _shed(self, exc: OSError) -> bool:
         """Reject the next connection when no file descriptor is free.
 
-        A connection that stays in the backlog would keep the listening socket ready, and the event loop busy.
+        A connection that stays in the backlog would keep the listening socket ready, and the event loop busy. Return
+        False if another thread or process has used the spare descriptor.
         """
         if not self._is_short:  # log once until descriptors are free again
             log.warning("cannot accept at %s: %s: connections are rejected", self._sock.getsockname(), exc.strerror)
         self._is_short = True
-        os.close(self._spare)
-        try:
+        if self._spare is not None:
+            os.close(self._spare)
+        with contextlib.suppress(OSError):  # the peer has closed, or the spare descriptor is used
             self._sock.accept()[0].close()
-        except OSError:  # the peer has closed, or another thread has used the spare descriptor
-            pass
-        finally:
-            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._spare = _spare_descriptor()
+        return self._spare is not None
+
+    def _pause(self) -> None:
+        """Accept nothing for a moment. New connections wait in the backlog."""
+        self._is_paused = True
+        self._reactor.unregister(self._sock)
+        self._reactor.timers.call_at(trio.current_time() + _ACCEPT_PAUSE, self._resume)
+
+    def _resume(self) -> None:
+        if not self._is_closed:
+            self._is_paused = False
+            self._reactor.register(self._sock, READ, self._accept)
 
     def _take(self, sock: socket.socket) -> None:
         try:
@@ -117,6 +137,14 @@ class Acceptor:
         except Exception as exc:  # noqa: BLE001 - a boundary
             self._reactor.errors.caught("accepted connection", exc)
             sock.close()
+
+
+def _spare_descriptor() -> int | None:
+    """Return a file descriptor of no use; None if all are in use."""
+    try:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 class Server(Generic[S]):

@@ -119,7 +119,12 @@ class RunReader:
         fixed = (marks, flags, body_sizes, heads, rests)
         if any(column.count(column[0]) != count for column in fixed):
             count = next(n for n, parts in enumerate(zip(*fixed, strict=True)) if parts != tuple(c[0] for c in fixed))
-        if count < LEAST or not b"".join(digits[:count]).isalnum():
+        first = physicals[0]
+        if (
+            count < LEAST
+            or not b"".join(digits[:count]).isalnum()
+            or physicals[:count] != tuple(range(first, first + count * size, size))
+        ):
             return None
         return AlikeRun(
             size, shape.topic, shape.tags_code, queue_ids[:count], queue_offsets[:count], physicals[:count],

@@ -265,8 +265,9 @@ class Dispatcher:
             at += lead
             if sys_flag & IPV6_MASK:
                 head = HEADS[(sys_flag & IPV6_MASK) >> 4]
-                fields = head.unpack_from(mapped, at)
-                stored_at, body_size = fields[10], fields[14]
+                if head.size <= size:  # else the tail is empty
+                    fields = head.unpack_from(mapped, at)
+                    stored_at, body_size = fields[10], fields[14]
                 tail = mapped[at + head.size + body_size : end]
             else:
                 tail = mapped[at + 88 + body_size : end]
@@ -316,8 +317,10 @@ class Dispatcher:
         False, and nothing is done, if they do not follow the last entries of their queues, or have no queue.
         """
         groups = run.by_queue()
+        if groups is None:
+            return False
         found: list[tuple[ConsumeQueue, int, list[bytes]]] = []
-        for queue_id, (queue_offset, entries) in groups.items() if groups is not None else ():
+        for queue_id, (queue_offset, entries) in groups.items():
             key = (run.topic, queue_id)
             queue = self._known.get(key) or self._open(key)
             if queue is None or run.physicals[0] < queue.max_physical:
@@ -332,13 +335,13 @@ class Dispatcher:
             queue.pending_offset = -1
             queue.append_joined(queue_offset, b"".join(entries))
             self.entered += len(entries)
-        if keys is not None and found:
+        if keys is not None:
             keys += run.index_entries()
         if self.is_observed:
             code = (run.tags_code,)
             for queue_id, queue_offset, stored_at in zip(run.queue_ids, run.queue_offsets, run.times, strict=True):
                 self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, code, stored_at))
-        return bool(found)
+        return True
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
         """Open a queue.

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from rmqlab.remoting.message import java_hash
 from rmqlab.store.index import key_hash
+from rmqlab.store.tagscodes import property_of
 
 DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
@@ -33,12 +34,9 @@ def index_hashes(text: bytes, prefix: bytes) -> list[int]:
 
     `text` has separators around it, `prefix` is `topic#`.
     """
-    found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
-    hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
-    found = text.rfind(b"\x02KEYS\x01") + 6
-    if found >= 6:
-        hashes += [key_hash(prefix + key) for key in text[found : text.index(b"\x02", found)].split(b" ") if key]
-    return hashes
+    unique_key = property_of(text, b"\x02UNIQ_KEY\x01")
+    hashes = [key_hash(prefix + unique_key)] if unique_key else []
+    return hashes + [key_hash(prefix + key) for key in property_of(text, b"\x02KEYS\x01").split(b" ") if key]
 
 
 def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:

@@ -93,8 +93,9 @@ class KeyReader:
             end = at + size
             if sys_flag & IPV6_MASK:
                 head = HEADS[(sys_flag & IPV6_MASK) >> 4]
-                fields = head.unpack_from(mapped, at)
-                stored_at, body_size = fields[10], fields[14]
+                if head.size <= size:  # else the tail is empty
+                    fields = head.unpack_from(mapped, at)
+                    stored_at, body_size = fields[10], fields[14]
                 tail = mapped[at + head.size + body_size : end]
             else:
                 tail = mapped[at + 88 + body_size : end]

@@ -4,15 +4,17 @@ from rmqlab.remoting.message import java_hash
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property, b"" without one; of several the last.
+    """Value of a property, b"" without one; of several the last that is not empty.
 
-    Text and name have separators around them.
+    A property without value is as if it were not there (store-ha#13). Text and name have separators around them.
     """
     at = text.rfind(name)
-    if at < 0:
-        return b""
-    at += len(name)
-    return text[at : text.index(b"\x02", at)]
+    while at >= 0:
+        start = at + len(name)
+        if value := text[start : text.index(b"\x02", start)]:
+            return value
+        at = text.rfind(name, 0, at)
+    return b""
 
 
 known_codes: dict[bytes, int] = {}
@@ -20,10 +22,9 @@ known_codes: dict[bytes, int] = {}
 
 def tags_code_in(text: bytes) -> int:
     """Tags code of a record; 0 without tags (store-ha#19)."""
-    found = text.rfind(b"\x02TAGS\x01") + 6
-    if found < 6:
+    tags = property_of(text, b"\x02TAGS\x01")
+    if not tags:
         return 0
-    tags = text[found : text.index(b"\x02", found)]
     code = known_codes.get(tags)
     if code is None:
         if len(known_codes) >= 4096:

@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import struct
 
 import pytest
 import trio
@@ -106,6 +107,25 @@ async def test_requests_with_outstanding_replies_are_limited(
             answered += 1
         assert await _read_replies(sock, 30) == 30
         assert reactor.parked == 0
+
+
+async def test_a_peer_that_is_not_read_and_resets_its_connection_leaves_no_busy_loop(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Epoll reports a reset in each pass, whatever events are watched."""
+    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
+    with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
+        while len(peer.parked) < 10:
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+        (channel,) = peer.server.channels
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert reactor.run_pass(wait=5)
+    assert channel.is_closed
+    assert not peer.server.channels
+    assert reactor.parked == 0
+    assert not reactor.run_pass()
 
 
 async def test_a_closed_channel_owes_nothing(peer: Peer, reactor: Reactor) -> None:

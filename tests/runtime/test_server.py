@@ -1,9 +1,11 @@
 """A live server on loopback: connections, handlers, idle peers and limits."""
 
+import errno
 import os
 import resource
 import socket
 import time
+from typing import NoReturn
 
 import pytest
 import trio
@@ -12,7 +14,7 @@ import trio.testing
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import ONEWAY, Command, request
-from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.server import Acceptor, AddressTakenError, open_listener
 from tests.runtime.live_server import json_frame, serving
 
@@ -149,6 +151,68 @@ def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once
     reactor.close()
     for sock in [*peers, *accepted]:
         sock.close()
+
+
+async def test_the_spare_descriptor_may_be_lost_to_another_process(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be that of another file then, which must stay open.
+
+    The connections in the backlog must not keep the event loop busy.
+    """
+    accepted: list[socket.socket] = []
+    async with open_reactor() as reactor:
+        acceptor = Acceptor(reactor, open_listener("127.0.0.1", 0), accepted.append)
+        with monkeypatch.context() as patched:
+            tries = 0
+
+            def no_descriptor(*_args: object) -> NoReturn:
+                nonlocal tries
+                tries += 1
+                _raise_no_descriptor()
+
+            patched.setattr(socket.socket, "accept", no_descriptor)
+            patched.setattr(os, "open", no_descriptor)
+            lost = acceptor._spare
+            peers = [socket.create_connection(acceptor.address)]
+            while not tries:
+                await trio.lowlevel.checkpoint()
+            assert acceptor._spare is None
+            other = socket.socket()
+            assert other.fileno() == lost
+            before = tries
+            mock_clock.jump(1.5)
+            while tries == before:
+                await trio.lowlevel.checkpoint()
+            assert not reactor.run_pass()
+        assert other.fileno() == os.dup2(other.fileno(), other.fileno())
+        mock_clock.jump(1.5)
+        while not accepted:
+            await trio.lowlevel.checkpoint()
+        assert not reactor.errors.counts
+        acceptor.close()
+        for sock in [*peers, *accepted, other]:
+            sock.close()
+
+
+async def test_an_acceptor_may_close_while_it_waits_for_a_descriptor(
+    mock_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_reactor() as reactor:
+        acceptor = Acceptor(reactor, open_listener("127.0.0.1", 0), socket.socket.close)
+        monkeypatch.setattr(acceptor, "_shed", lambda _exc: False)
+        with monkeypatch.context() as patched, socket.create_connection(acceptor.address):
+            patched.setattr(socket.socket, "accept", _raise_no_descriptor)
+            while not acceptor._is_paused:
+                await trio.lowlevel.checkpoint()
+            acceptor.close()
+        mock_clock.jump(1.5)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert not reactor.errors.counts
+
+
+def _raise_no_descriptor(*_args: object) -> NoReturn:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def test_a_pass_tells_when_it_began() -> None:

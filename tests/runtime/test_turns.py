@@ -113,6 +113,36 @@ async def test_a_server_that_lingers_runs_the_task_that_a_pass_wakes() -> None:
     assert passes >= 100
 
 
+@pytest.mark.parametrize("lingers", [False, True])
+async def test_long_passes_do_not_follow_one_another_without_a_turn_of_trio(
+    monkeypatch: pytest.MonkeyPatch, *, lingers: bool
+) -> None:
+    """Many busy peers make a pass of seconds, and timers waited for eight of them."""
+    reactor, passes = Reactor(), 0
+    near, far = socket.socketpair()
+    seconds = iter(range(1000))
+    monkeypatch.setattr(stopwatch, "wall", lambda: float(next(seconds)))
+
+    def ping(_events: int) -> None:
+        nonlocal passes
+        passes += 1
+
+    with near, far, trio.fail_after(FAR):
+        reactor.register(near, READ, ping)
+        far.send(b"x")
+        async with trio.open_nursery() as nursery:
+
+            async def run() -> None:
+                await reactor.run_forever(lingers=lingers)
+
+            nursery.start_soon(run)
+            while not passes:
+                await trio.lowlevel.checkpoint()
+            assert passes <= 2  # of two turns: the task of this test may be the later one of a turn
+            nursery.cancel_scope.cancel()
+        reactor.close()
+
+
 async def test_the_observer_is_removed_with_its_event_loop() -> None:
     with network().observed_turns() as turns:
         assert turns is not None

@@ -1,13 +1,15 @@
 """Alike records, by columns, make the same queues and index as one by one."""
 
+import contextlib
 import itertools
+import struct
 import tempfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
@@ -104,6 +106,46 @@ def test_runs_make_the_same_queues_and_index(bursts: list[tuple[Any, ...]], step
         master.close()
         one_by_one = replica(root / "each", log, step, least=NEVER)
         assert replica(root / "runs", log, step, least=8) == one_by_one
+
+
+RECORD = 158
+"""Bytes of a record of `log_of_alike`."""
+FIELDS = {"queue id": (12, ">i"), "queue offset": (20, ">q"), "physical offset": (28, ">q"), "sysFlag": (36, ">i")}
+FIELDS |= {"store time": (56, ">q"), "body size": (84, ">i"), "size": (0, ">i")}
+DAMAGE = st.tuples(
+    st.integers(0, 29),  # which record
+    st.sampled_from([*FIELDS, "topic"]),
+    st.sampled_from([-1, 0, 1, 3, 4, 12, 16, 19, 100, 2**31 - 1, -(2**31), 2**40, 2**63 - 1, -(2**63)]),
+)
+
+
+def log_of_alike(root: Path) -> bytearray:
+    master = MessageStore.open(small_config(root, mapped_file_size_commit_log=FILE), now_millis=ManualClock(step=1))
+    with contextlib.closing(master):
+        for number in range(30):
+            master.put(new_message(b"x" * 20, queue_id=number % 2, unique_key=key(number)))
+        return bytearray(master.read_log(0, FILE))
+
+
+@given(st.lists(DAMAGE, min_size=1, max_size=3))
+@example([(9, "queue offset", 100)])
+@example([(9, "physical offset", 2**40)])
+@settings(deadline=None, max_examples=12)
+def test_fields_that_lie_are_entered_as_one_by_one(damages: list[tuple[int, str, int]]) -> None:
+    """A master's bytes are foreign, and no checksum covers a record's head."""
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        log = log_of_alike(root / "master")
+        assert len(log) == 30 * RECORD
+        for number, name, value in damages:
+            if name == "topic":
+                log[number * RECORD + 109] = value & 0x7F
+                continue
+            at, form = FIELDS[name]
+            bits = 8 * struct.calcsize(form)
+            struct.pack_into(form, log, number * RECORD + at, (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1))
+        queues, events, _ = replica(root / "each", bytes(log), FILE, least=NEVER)
+        assert replica(root / "runs", bytes(log), FILE, least=8)[:2] == (queues, events)
 
 
 def test_alike_records_are_entered_by_columns(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import rmqlab.store.dispatch
+from rmqlab.remoting.message import BORN_HOST_IPV6, IPV6_MASK
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.indexing import index_hashes
 from rmqlab.store.keyreader import KeyReader
@@ -300,3 +301,27 @@ def test_topics_that_no_directory_can_be_called_are_logged_once(
     slave.dispatch()
     assert caplog.text.count("are in no queue") == 1
     assert [queue.topic for queue in slave.queues] == ["orders"]
+
+
+@pytest.mark.parametrize(("size", "flag"), [(89, BORN_HOST_IPV6), (111, IPV6_MASK)])
+@pytest.mark.parametrize("may_index", [True, False])
+def test_a_record_that_is_shorter_than_its_head_is_skipped_at_the_end_of_a_file_too(
+    open_store: Open, *, size: int, flag: int, may_index: bool
+) -> None:
+    """With IPv6 hosts the head has up to 112 bytes: here it would end behind the file."""
+    file_size = 4096
+    master = open_store("master")
+    master.put(new_message(b"x"))
+    master.put(new_message(b"x" * (file_size - size - 2 * master.max_commit_log_offset + 1)))
+    log = bytearray(master.read_log(0, file_size))
+    assert len(log) == file_size - size
+    record = log[:size]
+    record[:4], record[36:40] = size.to_bytes(4, "big"), flag.to_bytes(4, "big")
+    slave = open_store("slave", is_slave=True, mapped_file_size_commit_log=file_size)
+    slave.append_raw(0, bytes(log + record))
+    while slave.dispatch(100, may_index=may_index):
+        pass
+    assert slave.dispatch_behind_bytes == 0
+    assert slave.max_queue_offset("orders", 0) == 2
+    slave.dispatcher.indexed = 0
+    assert slave.dispatcher.enter_index() == file_size
