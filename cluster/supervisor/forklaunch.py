@@ -21,7 +21,10 @@ from rmqlab.cluster.supervisor.ownmodules import module_command
 NAMESERVER_MODULE = "rmqlab.nameserver.main"
 BROKER_MODULE = "rmqlab.broker.main"
 WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume")
-PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *WORKLOAD_MODULES)
+MEMBER_MODULE = "rmqlab.broker.dledger.main"
+"""A broker that is a member of a DLedger group."""
+LATER_MODULES = (*WORKLOAD_MODULES, MEMBER_MODULE)
+PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *LATER_MODULES)
 """Modules to import, in this order, when a process needs them or while no order is pending."""
 
 _HIGHEST_DESCRIPTOR = 65_536

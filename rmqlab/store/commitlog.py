@@ -103,6 +103,10 @@ class CommitLog:
         """Walk over the whole records of one file, as `recovery.walk_records`."""
         return walk_records(view, start, limit, check_crc=True)
 
+    def group_facts(self) -> dict[str, object] | None:
+        """Return the state of the DLedger group's member that has this log; None if no member has."""
+        return None
+
     # ---- expired files, full disks ----
 
     @property
