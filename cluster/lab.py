@@ -26,7 +26,7 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, LATER_MODULES
+from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, import_steps
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
@@ -268,7 +268,7 @@ async def open_cluster(
     allow_many_files()  # a control channel for each node
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
-        forks = host.start_forks([*modules.values(), *LATER_MODULES], place.path / "forkserver.log", way)
+        forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
                 await growth.check_settings(spec, host.try_settings)

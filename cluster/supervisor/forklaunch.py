@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -24,8 +24,24 @@ WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.
 MEMBER_MODULE = "rmqlab.broker.dledger.main"
 """A broker that is a member of a DLedger group."""
 LATER_MODULES = (*WORKLOAD_MODULES, MEMBER_MODULE)
-PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *LATER_MODULES)
-"""Modules to import, in this order, when a process needs them or while no order is pending."""
+"""Modules that are imported when a process needs them, or while nothing else happens."""
+STEPS: Mapping[str, Sequence[str]] = {
+    BROKER_MODULE: (
+        "rmqlab.store.messagestore",
+        "rmqlab.broker.config",
+        "rmqlab.broker.state",
+        "rmqlab.broker.handlers",
+    )
+}
+"""Modules to import before a module that takes long. Between two of them, the nameserver can be started."""
+
+
+def import_steps(modules: Iterable[str]) -> list[str]:
+    """Return what a fork server imports for nodes of these modules, in order."""
+    return [*(step for module in modules for step in (*STEPS.get(module, ()), module)), *LATER_MODULES]
+
+
+PRELOADED = import_steps((NAMESERVER_MODULE, BROKER_MODULE))
 
 _HIGHEST_DESCRIPTOR = 65_536
 
