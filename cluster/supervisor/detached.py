@@ -31,7 +31,10 @@ def main() -> None:
 
 
 def supervise(order: int, reply: int) -> None:
-    """Run the detached supervisor: read its order from one pipe, write the reply to the other."""
+    """Run the detached supervisor in this process.
+
+    It reads its order from one pipe, and writes the reply to the other.
+    """
     # What is imported by now is a good part of what nodes need: the fork server has it without an import of its own.
     forks = ForkServer.fork_from_here() if sys.platform == "linux" else None
     with os.fdopen(reply, "w") as pipe:

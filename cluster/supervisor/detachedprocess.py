@@ -51,9 +51,9 @@ class DetachedProcess:
 
     @classmethod
     def fork(cls) -> "DetachedProcess":
-        """Fork the process, in a session of its own, from this process, which must have no other threads.
+        """Fork the process from this one, in a session of its own.
 
-        It never returns from here. Otherwise as `start`.
+        This process must have no other threads. Otherwise as `start`.
         """
         order, ordering = os.pipe()
         replying, reply = os.pipe()

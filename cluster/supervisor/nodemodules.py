@@ -9,6 +9,9 @@ MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: NAMESERVER_MODULE, NodeK
 
 
 def module_of(node: Node, modules: Mapping[NodeKind, str]) -> str:
-    """Return the module of a node, from those of its kind: a member of a DLedger group needs more than a broker."""
+    """Return the module of a node, chosen by kind.
+
+    A member of a DLedger group has a module of its own, unless another one than ours plays brokers.
+    """
     module = modules[node.kind]
     return MEMBER_MODULE if node.member_id is not None and module == BROKER_MODULE else module

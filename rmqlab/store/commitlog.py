@@ -104,7 +104,10 @@ class CommitLog:
         return walk_records(view, start, limit, check_crc=True)
 
     def group_facts(self) -> dict[str, object] | None:
-        """Return the state of the DLedger group's member that has this log; None if no member has."""
+        """Return the state of the member that has this log.
+
+        None if the broker is no member of a DLedger group.
+        """
         return None
 
     # ---- expired files, full disks ----
