@@ -6,6 +6,8 @@ are made before the store opens. Replication asks the nameservers for the master
 so both share a `KnownMaster`.
 """
 
+from typing import TYPE_CHECKING
+
 import attrs
 import trio
 
@@ -15,8 +17,6 @@ from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
 from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
-from rmqlab.broker.dledger.entrylog import EntryLog
-from rmqlab.broker.dledger.membership import GroupMember, join_group
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
@@ -42,6 +42,9 @@ from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 
+if TYPE_CHECKING:
+    from rmqlab.broker.dledger.membership import GroupMember
+
 HA_PORT_DISTANCE = 1
 
 
@@ -65,7 +68,7 @@ def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
 
 def assemble(
     env: Environment, store: MessageStore, arrivals: Arrivals, tasks: TaskStarter
-) -> tuple[Broker, GroupMember | None]:
+) -> "tuple[Broker, GroupMember | None]":
     """Make a broker, and its membership in a DLedger group if it has one.
 
     Its HA port listens from here on; nothing runs yet. A member of a group registers an HA address, and has no HA port
@@ -143,10 +146,16 @@ def assemble(
         replication=env.replication,
         traffic=env.reactor.meter,
     )
-    if isinstance(store.log, EntryLog):
-        members = RemotingClient(env.reactor, source_ip=_source_ip(config), meter=env.replication)
-        return broker, join_group(store, store.log, growth, members, env.reactor, tasks)
-    return broker, None
+    return broker, _join_group(env, store, growth, tasks) if is_member else None
+
+
+def _join_group(env: Environment, store: MessageStore, growth: AppendFollowUp, tasks: TaskStarter) -> "GroupMember":
+    from rmqlab.broker.dledger.entrylog import EntryLog  # noqa: PLC0415 -- few brokers are members of a group
+    from rmqlab.broker.dledger.membership import join_group  # noqa: PLC0415
+
+    assert isinstance(store.log, EntryLog)
+    client = RemotingClient(env.reactor, source_ip=_source_ip(env.settings.broker), meter=env.replication)
+    return join_group(store, store.log, growth, client, env.reactor, tasks)
 
 
 def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWaits) -> HaMaster:

@@ -8,15 +8,12 @@ Periods are RocketMQ's, in seconds of the process's clock.
 import logging
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import attrs
 import trio
 
 from rmqlab.broker.acl.control import POLL_PERIOD
-from rmqlab.broker.dledger.entrylog import EntryLog
-from rmqlab.broker.dledger.membership import GroupMember
-from rmqlab.broker.dledger.roles import follow_roles
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.held_pulls import SWEEP_PERIOD
@@ -30,6 +27,10 @@ from rmqlab.runtime.worker import each_in_thread, in_thread
 from rmqlab.store.configfile import keep_unsaved_files
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
+
+if TYPE_CHECKING:  # few brokers are members of a DLedger group
+    from rmqlab.broker.dledger.entrylog import EntryLog
+    from rmqlab.broker.dledger.membership import GroupMember
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ async def run_broker(
     servers: list[Server[Broker]],
     link: ControlLink,
     tasks: BackgroundTasks,
-    group: GroupMember | None = None,
+    group: "GroupMember | None" = None,
 ) -> NoReturn:
     """Start all loops, report readiness, and sleep until cancelled.
 
@@ -102,7 +103,7 @@ async def run_broker(
     else:
         keep("registration", broker.registration.register_forever, group.roles.is_known)
         keep("group member", group.node.work_forever)
-        keep("roles", follow_roles, broker, group.node.log, group.roles)
+        keep("roles", group.follow_roles, broker)
         keep("log flush", _flush_entries_forever, broker, syncs)
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", _flush_queues_forever, broker, syncs)
@@ -204,7 +205,7 @@ async def _flush_entries_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
             growth.is_flush_wanted.set()
 
 
-async def _save_entries_checkpoint_forever(log: EntryLog) -> NoReturn:
+async def _save_entries_checkpoint_forever(log: "EntryLog") -> NoReturn:
     """Write the committed index every 3 s (dledger#51)."""
     while True:
         await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)

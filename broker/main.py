@@ -8,7 +8,7 @@ import contextlib
 import functools
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import attrs
 import trio
@@ -19,9 +19,7 @@ from rmqlab.broker.admission import admission
 from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.assembly import Environment, assemble, make_arrivals
 from rmqlab.broker.config import BrokerSettings, load_config
-from rmqlab.broker.dledger.groupstore import log_kind_of
-from rmqlab.broker.dledger.membership import GroupMember
-from rmqlab.broker.dledger.node import GroupNode
+from rmqlab.broker.dledger.settings import DLedgerConfig
 from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.handlers import handlers_of
 from rmqlab.broker.loops import run_broker, sample_log
@@ -41,7 +39,12 @@ from rmqlab.runtime.server import Server
 from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
+from rmqlab.store.logkind import PLAIN_LOG, LogKind
 from rmqlab.store.messagestore import MessageStore
+
+if TYPE_CHECKING:
+    from rmqlab.broker.dledger.membership import GroupMember
+    from rmqlab.broker.dledger.node import GroupNode
 
 __all__ = ["load_config", "main"]  # the names that the supervisor uses in a node's module
 
@@ -87,7 +90,7 @@ async def _run(env: Environment, store: MessageStore, arrivals: Arrivals, ports:
     raise AssertionError("a broker runs until it is cancelled")
 
 
-async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink, group: GroupMember | None) -> None:
+async def _stop(broker: Broker, servers: list[Server[Any]], link: ControlLink, group: "GroupMember | None") -> None:
     """Close the ports, save the tables, close the store, unregister.
 
     The broker unregisters from all nameservers.
@@ -139,7 +142,7 @@ async def _open_store(
         is_slave=settings.broker.is_slave,
         observer=observer,
         disk=disk,
-        log_kind=log_kind_of(settings.dledger),
+        log_kind=_log_kind_of(settings.dledger),
         on_progress=reached.note_offset,
         on_queue=reached.count_queue,
     )
@@ -166,6 +169,14 @@ async def _open_store(
     if problem is not None:
         raise problem
     return opened[0]
+
+
+def _log_kind_of(config: DLedgerConfig) -> LogKind:
+    if not config.enable_dleger_commit_log:
+        return PLAIN_LOG
+    from rmqlab.broker.dledger.groupstore import log_kind_of  # noqa: PLC0415 -- few brokers are members of a group
+
+    return log_kind_of(config)
 
 
 async def _close_store(store: MessageStore, link: ControlLink) -> None:
@@ -203,7 +214,7 @@ def _unseen(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
     return table
 
 
-def _serve_group(group: GroupMember, env: Environment, sock: socket.socket) -> Server[GroupNode]:
+def _serve_group(group: "GroupMember", env: Environment, sock: socket.socket) -> "Server[GroupNode]":
     """Serve the port for the other members of the group."""
     routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
     idle_timeout = env.settings.broker.server_channel_max_idle_time_seconds

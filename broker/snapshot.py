@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import DataVersion
@@ -42,7 +41,7 @@ def snapshot(broker: Broker) -> dict[str, object]:
             "dispatched": store.dispatched_offset,
         },
         "ha": broker.ha_slave.snapshot() if config.is_slave else broker.ha_master.snapshot(),
-        "dledger": store.log.facts() if isinstance(store.log, EntryLog) else None,
+        "dledger": store.log.group_facts(),
         "nameservers": sorted(broker.registration.registered),
         "queues": len(store.queues.table),
         "topics": len(broker.topics.topics),

@@ -26,10 +26,11 @@ from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, import_steps
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
+from rmqlab.cluster.supervisor.nodemodules import MODULES
 from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import Place, addresses_of
@@ -37,7 +38,7 @@ from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessStat
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor
+from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, node_names, start_phases
 from rmqlab.faults import Fault
@@ -267,7 +268,7 @@ async def open_cluster(
     allow_many_files()  # a control channel for each node
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
-        forks = host.start_forks([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
+        forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
                 await growth.check_settings(spec, host.try_settings)

@@ -159,7 +159,7 @@ class EntryLog(CommitLog):
         else:
             self.entries.drop_first_file()
 
-    def facts(self) -> dict[str, object]:
+    def group_facts(self) -> dict[str, object]:
         """Return the member's state for the snapshot of its broker."""
         member, entries = self.server.member, self.entries
         return {

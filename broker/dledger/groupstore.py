@@ -17,16 +17,14 @@ from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
-from rmqlab.store.logkind import PLAIN_LOG, LogKind
+from rmqlab.store.logkind import LogKind
 from rmqlab.store.queues import Queues
 from rmqlab.store.recovery import FirstRecord, first_file_after_crash
 from rmqlab.store.restart import Restart, restart
 
 
 def log_kind_of(config: DLedgerConfig) -> LogKind:
-    """Return the kind of log that a broker with these settings has."""
-    if not config.enable_dleger_commit_log:
-        return PLAIN_LOG
+    """Return the kind of log that a member with these settings has."""
     clock = trio.lowlevel.current_clock()
     return group_log(config.group(), lambda: int(clock.current_time() * 1000), random.randrange)
 

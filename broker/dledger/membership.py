@@ -1,11 +1,14 @@
 """A broker's membership in a DLedger group: its node, its roles, its log."""
 
+from typing import NoReturn
+
 import attrs
 
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.broker.dledger.node import GroupNode
-from rmqlab.broker.dledger.roles import RoleChanges
+from rmqlab.broker.dledger.roles import RoleChanges, follow_roles
+from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
@@ -19,6 +22,10 @@ class GroupMember:
 
     node: GroupNode
     roles: RoleChanges
+
+    async def follow_roles(self, broker: Broker) -> NoReturn:
+        """Change the broker's role after each change of the member's."""
+        await follow_roles(broker, self.node.log, self.roles)
 
 
 @attrs.define(eq=False)

@@ -1,8 +1,8 @@
 """A detached supervisor as a process.
 
 Command line: `python -m rmqlab.cluster.supervisor.detached ORDER REPLY`, two pipes as file descriptors.
-`rmqlab.cluster.supervisor.detachedprocess` starts it. It imports, reads what to start, replies with the result of the
-start, then serves until it is stopped.
+`rmqlab.cluster.supervisor.detachedprocess` starts it, or forks it from the command. It imports, reads what to start,
+replies with the result of the start, then serves until it is stopped.
 """
 
 import contextlib
@@ -23,10 +23,18 @@ from rmqlab.runtime.logfile import log_to_file, redirect_output  # noqa: E402
 
 
 def main() -> None:
-    """Run the detached supervisor."""
+    """Run the detached supervisor as a program."""
     order, reply = (int(argument) for argument in sys.argv[1:])
     for descriptor in (order, reply):
         os.set_inheritable(descriptor, False)
+    supervise(order, reply)
+
+
+def supervise(order: int, reply: int) -> None:
+    """Run the detached supervisor in this process.
+
+    It reads its order from one pipe, and writes the reply to the other.
+    """
     # What is imported by now is a good part of what nodes need: the fork server has it without an import of its own.
     forks = ForkServer.fork_from_here() if sys.platform == "linux" else None
     with os.fdopen(reply, "w") as pipe:

@@ -1,7 +1,8 @@
 """The process of a detached supervisor, as the command sees it.
 
 Imports next to nothing: `rmqlab up --detach` starts the process before its own imports, so that both import in
-parallel, and sends what to start as soon as it has read its options.
+parallel, and sends what to start as soon as it has read its options. On Linux that process is a fork of the command,
+which saves the start of an interpreter.
 """
 
 import atexit
@@ -9,6 +10,8 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
+from typing import NoReturn
 
 from rmqlab.cluster.supervisor.ownmodules import module_command
 
@@ -46,6 +49,25 @@ class DetachedProcess:
         atexit.register(process.end_unused)
         return process
 
+    @classmethod
+    def fork(cls) -> "DetachedProcess":
+        """Fork the process from this one, in a session of its own.
+
+        This process must have no other threads. Otherwise as `start`.
+        """
+        order, ordering = os.pipe()
+        replying, reply = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ordering)
+            os.close(replying)
+            _supervise(order, reply)
+        os.close(order)
+        os.close(reply)
+        process = cls(pid, ordering, replying)
+        atexit.register(process.end_unused)
+        return process
+
     def send(self, order: str) -> None:
         """Send the order. The process outlives this one from now on."""
         with contextlib.suppress(BrokenPipeError), os.fdopen(self._order, "w") as pipe:  # `receive` notices its end
@@ -72,8 +94,34 @@ class DetachedProcess:
         """End it and its fork server at once, because no order has been sent."""
         atexit.unregister(self.end_unused)
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:  # a fork that is not yet in its session, so it has no fork server
+                os.kill(self.pid, signal.SIGKILL)
         self.wait()
+
+
+def _supervise(order: int, reply: int) -> NoReturn:
+    """Run the supervisor in this process, a fork of the command, until it ends."""
+    status: object = 1
+    try:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1):
+            os.dup2(null, descriptor)
+        os.close(null)
+        from rmqlab.cluster.supervisor import detached  # noqa: PLC0415 -- the command itself does not need it
+
+        detached.supervise(order, reply)
+        status = 0
+    except SystemExit as exc:
+        status = exc.code
+    except BaseException:  # noqa: BLE001 -- the last frame of a process
+        traceback.print_exc()
+    finally:  # it must never return into the command
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
 
 
 _early: list[DetachedProcess] = []
@@ -86,7 +134,7 @@ def start_early(arguments: list[str]) -> None:
     """
     if arguments[:1] == ["up"] and {"-d", "--detach"} & {*arguments} and not {"-h", "--help"} & {*arguments}:
         with contextlib.suppress(OSError):  # started later, and reported then
-            _early.append(DetachedProcess.start())
+            _early.append(DetachedProcess.fork() if sys.platform == "linux" else DetachedProcess.start())
 
 
 def started_process() -> DetachedProcess:

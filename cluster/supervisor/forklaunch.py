@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -21,8 +21,27 @@ from rmqlab.cluster.supervisor.ownmodules import module_command
 NAMESERVER_MODULE = "rmqlab.nameserver.main"
 BROKER_MODULE = "rmqlab.broker.main"
 WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume")
-PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *WORKLOAD_MODULES)
-"""Modules to import, in this order, when a process needs them or while no order is pending."""
+MEMBER_MODULE = "rmqlab.broker.dledger.main"
+"""A broker that is a member of a DLedger group."""
+LATER_MODULES = (*WORKLOAD_MODULES, MEMBER_MODULE)
+"""Modules that are imported when a process needs them, or while nothing else happens."""
+STEPS: Mapping[str, Sequence[str]] = {
+    BROKER_MODULE: (
+        "rmqlab.store.messagestore",
+        "rmqlab.broker.config",
+        "rmqlab.broker.state",
+        "rmqlab.broker.handlers",
+    )
+}
+"""Modules to import before a module that takes long. Between two of them, the nameserver can be started."""
+
+
+def import_steps(modules: Iterable[str]) -> list[str]:
+    """Return what a fork server imports for nodes of these modules, in order."""
+    return [*(step for module in modules for step in (*STEPS.get(module, ()), module)), *LATER_MODULES]
+
+
+PRELOADED = import_steps((NAMESERVER_MODULE, BROKER_MODULE))
 
 _HIGHEST_DESCRIPTOR = 65_536
 

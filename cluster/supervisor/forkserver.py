@@ -4,7 +4,7 @@
 
 The imports of a process cost 120 ms and 15 MB; forking a process that has them costs 3 ms, with shared memory. Each
 module is imported when the first process needs it, or while no order is pending, so that the first nodes start before
-all modules are imported.
+all modules are imported. What brokers need is imported in steps, so that the nameserver starts meanwhile.
 The server is a loop without threads and without trio, so that forking is safe. It is the parent of all nodes: only this
 process signals them and reaps them, so a signal cannot hit another process with a reused pid. When the supervisor
 ends, for any reason, the socket closes, and the fork server kills all its children.
@@ -27,13 +27,14 @@ import attrs
 import trio
 
 from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
+from rmqlab.cluster.supervisor.forklaunch import LATER_MODULES
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.rehearsal import rehearse
 from rmqlab.runtime.logfile import redirect_output
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
-"""Seconds without an order after which the next module is imported in advance."""
+"""Seconds without an order after which one of LATER_MODULES is imported in advance."""
 
 
 @attrs.frozen
@@ -170,7 +171,7 @@ class ForkLoop:
         """Seconds to wait for an order before importing the next module."""
         if not self.modules:
             return None
-        return QUIET_TIME if self._is_ordered else 0.0
+        return QUIET_TIME if self._is_ordered and self.modules[0] in LATER_MODULES else 0.0
 
     def _import(self, module: str) -> None:
         preload(module)

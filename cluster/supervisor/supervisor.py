@@ -16,10 +16,10 @@ from rmqlab.cluster.supervisor import nodestore
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from rmqlab.cluster.supervisor.host import Forks
 from rmqlab.cluster.supervisor.leadership import hand_over
 from rmqlab.cluster.supervisor.logs import last_lines
+from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
 from rmqlab.cluster.supervisor.roles import changes_of, demoted, promoted
@@ -48,8 +48,6 @@ MORE_START_SECONDS = 1.0
 """Additional seconds of the timeout for each process that starts at the same time, because they share the machine."""
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
-
-MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: NAMESERVER_MODULE, NodeKind.BROKER: BROKER_MODULE}
 
 
 async def _accept_all(_settings: Mapping[str, Any], _members: int) -> list[str]:
@@ -164,7 +162,7 @@ class Supervisor:
             SpawnRequest(
                 id=number,
                 name=name,
-                module=self.workload_modules.get(name) or self.modules[node.kind],
+                module=self.workload_modules.get(name) or module_of(node, self.modules),
                 config=str(self.directory.config_path(name)),
                 log=str(log),
                 journal=str(self.directory.journal_path(name)),

@@ -103,6 +103,13 @@ class CommitLog:
         """Walk over the whole records of one file, as `recovery.walk_records`."""
         return walk_records(view, start, limit, check_crc=True)
 
+    def group_facts(self) -> dict[str, object] | None:
+        """Return the state of the member that has this log.
+
+        None if the broker is no member of a DLedger group.
+        """
+        return None
+
     # ---- expired files, full disks ----
 
     @property

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 import pytest
@@ -22,7 +22,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
         started.append(object())
         return started[-1]
 
-    monkeypatch.setattr(DetachedProcess, "start", start)
+    for way in ("start", "fork"):
+        monkeypatch.setattr(DetachedProcess, way, start)
     yield started
     detachedprocess._early.clear()
 
@@ -42,15 +43,22 @@ def test_no_process_starts_early_for_other_commands(begun: list[object], argumen
     assert begun == []
 
 
-def test_without_an_order_it_ends_and_starts_nothing() -> None:
-    process = DetachedProcess.start()
+@pytest.fixture(params=["start", "fork"])
+def process(request: pytest.FixtureRequest) -> DetachedProcess:
+    """A process that has no order yet, executed or forked."""
+    if request.param == "fork" and sys.platform != "linux":
+        pytest.skip("forks are safe on Linux only")
+    begin: Callable[[], DetachedProcess] = getattr(DetachedProcess, request.param)
+    return begin()
+
+
+def test_without_an_order_it_ends_and_starts_nothing(process: DetachedProcess) -> None:
     process.send("")
     assert process.receive() == ""
     assert process.wait() == 0
 
 
-def test_an_unused_process_ends_at_once_with_its_fork_server() -> None:
-    process = DetachedProcess.start()
+def test_an_unused_process_ends_at_once_with_its_fork_server(process: DetachedProcess) -> None:
     process.end_unused()
     assert process.receive() == ""  # the fork server has no end of this pipe, either
     with pytest.raises(ProcessLookupError):
