@@ -19,7 +19,7 @@ from rmqlab.verdict.roles import Roles
 
 _NOISE = MESSAGE_KINDS | {
     "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
-    "journal_closed",
+    "journal_opened", "journal_closed",
 }  # fmt: skip
 """Kinds that do not explain anything around them."""
 _AROUND = 3

@@ -2,11 +2,12 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 3, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
+    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
 
 `seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
-A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected. `cluster.msgpack`
-is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
+A process writes `journal_opened` first, with the id of its run: a file of another run can be detected (since version
+4). A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected.
+`cluster.msgpack` is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
 `rmqlab.runtime.journal_schema` lists all kinds and their fields.
 
 A file may end in the middle of a map, because its writer may be killed at any time. The next writer removes this torn
@@ -32,7 +33,7 @@ from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 SUFFIX = ".msgpack"
 SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
@@ -40,6 +41,9 @@ SUPERVISOR = "cluster"
 MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "log_sampled"})
 """Events of single messages, and samples: there may be thousands a second. They are written to the journal only, not
 sent to the supervisor."""
+
+OPENED = "journal_opened"
+"""Kind of the first entry that each start of a process writes. Its field `run` is the id of the run."""
 
 CLOSED = "journal_closed"
 """Kind of the last entry of a process that stopped regularly."""
@@ -102,6 +106,11 @@ def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
     return packed
 
 
+def opened(at_millis: int, node: str, run: str) -> JournalEntry:
+    """Return the entry with which a process of this run begins to write."""
+    return JournalEntry(at_millis, node, OPENED, {"run": run})
+
+
 def journal_path(directory: Path, node: str) -> Path:
     """Where a process writes, in the journal directory of its cluster."""
     return directory / f"{node}{SUFFIX}"
@@ -128,6 +137,14 @@ class JournalWriter:
     def __attrs_post_init__(self) -> None:
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         self._seq = _cut_torn_tail(self._file)
+
+    def begin(self, first: JournalEntry) -> None:
+        """Write the first entry of a process at once.
+
+        The file of a process that is killed has it, too.
+        """
+        self.append(first)
+        self.flush()
 
     def append(self, entry: JournalEntry) -> None:
         """Add an entry to the batch."""

@@ -73,7 +73,7 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
         (
             [SUPERVISOR, journal("broker-a", tail_bytes=3000)],
             supervised("node_spawned", "node_ready", "node_killed", node="broker-a", broker_name="broker-a"),
-            "journal/broker-a.msgpack: it has no entry, and broker-a was ready",
+            "journal/broker-a.msgpack: it has no event, and broker-a was ready",
         ),
         ([attrs.evolve(SUPERVISOR, tail_bytes=3), PRODUCER], STOPPED, "cluster.msgpack: its last 3 bytes are no entry"),
     ],

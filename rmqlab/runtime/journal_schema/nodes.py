@@ -101,6 +101,12 @@ NODES = (
     EventType("cluster_stopped", "supervisor", "All processes have ended."),
     EventType("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
     EventType(
+        "journal_opened",
+        "any",
+        "A process begins to write: the first entry of each of its starts (since version 4).",
+        {"run": text("id of the run, which `rmqlab up` or a scenario makes: the same in all journals of the run")},
+    ),
+    EventType(
         "journal_closed",
         "any",
         "A process ended in good order, and writes nothing more: the last entry of its file (since version 3).",
