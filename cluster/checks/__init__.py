@@ -32,6 +32,7 @@ from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
@@ -100,7 +101,8 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
     ]
-    earned = weaken_by_stores(withdraw_doubtful(measured, _clocked(history)), stores.incomplete)
+    clocks_judged = with_clock_steps(measured, conditions.went_back)
+    earned = weaken_by_stores(withdraw_doubtful(clocks_judged, _clocked(history)), stores.incomplete)
     return conclude(earned, METRICS, conditions)
 
 

@@ -290,14 +290,31 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
 def journal_files(directory: Path) -> list[Path]:
     """All files of a journal directory, the supervisor's last.
 
-    Pipes and directories are no journals.
+    Pipes and directories are no journals (`odd_journals`).
     """
+    names = [name for name, is_file in _journal_names(directory) if is_file]
+    return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]
+
+
+def odd_journals(directory: Path) -> list[Path]:
+    """Return what has the name of a journal and is no regular file."""
+    return sorted(directory / name for name, is_file in _journal_names(directory) if not is_file)
+
+
+def _journal_names(directory: Path) -> list[tuple[str, bool]]:
+    """Return each name of a journal, and whether it is that of a regular file."""
     try:
         with os.scandir(directory) as entries:  # a tail lists them often
-            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
+            return [(entry.name, _is_file(entry)) for entry in entries if entry.name.endswith(SUFFIX)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a loop of links
+        return False
 
 
 _at = operator.attrgetter("at_millis")

@@ -57,6 +57,8 @@ class JournalSurvey:
     earliest: int | None = None
     """Lowest time of an entry, in milliseconds of the cluster's clock, as `latest`."""
     latest: int | None = None
+    went_back: int = 0
+    """Milliseconds between the latest time of an entry and the earliest one behind it: how far the clock went back."""
     first: tuple[int, int] | None = None
     """Offset and sequence number of the range's first entry. The number is 0 in versions 1 and 2."""
     last_seq: int = 0
@@ -76,6 +78,7 @@ class JournalSurvey:
             self._count_on(at, entry.seq)
         self.entries += 1
         self.kinds[entry.kind] += 1
+        self._continue_at(entry.at_millis)
         self._widen(entry.at_millis, entry.at_millis)
         if (owner := _owner(entry)) != self.process:
             self.foreign += 1
@@ -95,6 +98,11 @@ class JournalSurvey:
     def _note_runs(self, runs: Iterable[str]) -> None:
         new = [run for run in runs if run and run not in self.runs]
         self.runs += new[: MOST_NOTED - len(self.runs)]
+
+    def _continue_at(self, earliest: int) -> None:
+        """Compare what follows with the times so far."""
+        if self.latest is not None:
+            self.went_back = max(self.went_back, self.latest - earliest)
 
     def _widen(self, earliest: int, latest: int) -> None:
         self.earliest = earliest if self.earliest is None else min(self.earliest, earliest)
@@ -120,7 +128,9 @@ class JournalSurvey:
         self.foreign += part.foreign
         self.foreign_of = self.foreign_of or part.foreign_of
         self._note_runs(part.runs)
+        self.went_back = max(self.went_back, part.went_back)
         if part.earliest is not None and part.latest is not None:
+            self._continue_at(part.earliest)
             self._widen(part.earliest, part.latest)
 
     @property

@@ -1,11 +1,11 @@
 """The end of both judges: findings and the conditions of a run in, verdict out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
@@ -47,6 +47,8 @@ class Conditions:
     """Workloads that did not end in good order: their last sends may be in no journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets somebody reset: they move back on purpose."""
+    went_back: Mapping[str, int] = attrs.field(factory=dict)
+    """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -78,6 +80,7 @@ def read_conditions(
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
+        went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
     )
 

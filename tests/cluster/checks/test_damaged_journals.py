@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
@@ -142,3 +143,19 @@ def test_a_journal_without_the_id_that_the_others_have_is_of_another_run(tmp_pat
 def test_a_damaged_record_leaves_the_journals_to_each_other(tmp_path: Path, record: str) -> None:
     (gap,) = judge_directory(exchanged(tmp_path, "b2", record)).conditions.gaps
     assert gap.process == "produce-1"
+
+
+@pytest.mark.parametrize("node", ["consume-1", "namesrv-1", "broker-a-s"])
+def test_a_clock_that_was_ahead_for_a_while_disagrees_with_itself(tmp_path: Path, node: str) -> None:
+    """Nobody contradicts the times of a consumer, a nameserver or a slave that are too late."""
+    run = MadeUpRun()
+    run.send(1)
+    for ahead in (0, 20_000, 0):
+        run.wait(1)
+        run.add(node, "events_dropped", count=1)
+        run.entries[-1] = attrs.evolve(run.entries[-1], at_millis=run.entries[-1].at_millis + ahead)
+    run.add("produce-1", "node_stopped")
+    write_journals(run.entries, tmp_path / "journal")
+    judgement = judge_directory(tmp_path)
+    assert judgement[f"clock_disagreement {node}"].value == pytest.approx(19, abs=0.1)
+    assert any(f"clock_disagreement {node}" in warning for warning in judgement.decision.warnings)
