@@ -147,7 +147,7 @@ def test_a_damaged_record_leaves_the_journals_to_each_other(tmp_path: Path, reco
 
 @pytest.mark.parametrize("node", ["consume-1", "namesrv-1", "broker-a-s"])
 def test_a_clock_that_was_ahead_for_a_while_disagrees_with_itself(tmp_path: Path, node: str) -> None:
-    """Nobody contradicts the times of a consumer, a nameserver or a slave that are too late."""
+    """No other process contradicts times of these nodes that are too late."""
     run = MadeUpRun()
     run.send(1)
     for ahead in (0, 20_000, 0):
