@@ -81,7 +81,7 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, slots: int, max_index: int, disk: Disk, *, create: bool) -> "IndexFile":
-        """Map a file, of any length: that of an existing one is not checked, as in RocketMQ (MappedFile.init)."""
+        """Map a file of any length, as MappedFile.init does."""
         size = _HEADER_SIZE + 4 * slots + _ENTRY_SIZE * max_index
         file = LogFile.open(path, size, disk, create=create, is_scattered=True, is_exact=False)
         index = cls(file, slots, max_index)

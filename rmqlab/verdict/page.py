@@ -87,7 +87,10 @@ evidence.
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and
 consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what compares queues, tables
-and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move back.
+and offsets. What was sent after the last deletion of its topic counts in `order.stored`, and what was stored after it
+in `topics_missing`; in other metrics the whole run of such a topic or group is left out, because members of the
+group may still have its old offsets and messages. Offsets of a group that a request reset (`offset_reset`) only warn
+if they move back.
 
 What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes

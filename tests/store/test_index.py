@@ -128,7 +128,7 @@ def test_without_an_index_nothing_is_written_or_found(open_store: Open) -> None:
 
 @pytest.mark.parametrize("size", [40 + 4 * 10 + 20 * 2 + 7, 100_000], ids=["too short", "too long"])
 def test_the_length_of_an_index_file_is_not_checked(tmp_path: Path, size: int) -> None:
-    """IndexService.load of 4.9.8 maps a file of any length: a start does not fail because of one."""
+    """IndexService.load maps a file of any length: no start fails."""
     index = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
     index.put([(7, 1000, 5000)])
     for file in index.files:
