@@ -32,6 +32,7 @@ from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.judgement import Judgement
+from rmqlab.verdict.runid import recorded_run
 
 R = TypeVar("R")
 
@@ -149,7 +150,7 @@ class BlockingCluster(NodeActions):
         entries = merge_entries(*journals)
         names = brokers_ever(self._cluster.supervisor.placement, {entry.node for entry in entries})
         stores = {name: store_config(self.directory, name).store_path_root_dir for name in names}
-        return judge_run(entries, stores, surveys)
+        return judge_run(entries, stores, surveys, recorded_run(self.directory.path))
 
     # ---- acting on it ------------------------------------------------------------------------------------
 

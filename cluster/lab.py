@@ -49,6 +49,7 @@ from rmqlab.runtime.journal import (
     JournalTail,
     JournalWriter,
     merge_entries,
+    opened,
     read_journal,
     read_journals,
 )
@@ -277,7 +278,8 @@ async def open_cluster(
                 placement = found.placement
                 clock = host.clock(spec.rate, _last_time(place, record))
                 place.begin_journal()
-                fresh = Record(spec=spec, placement=placement, roles=_roles_kept(record, spec))
+                run = host.new_run(spec)
+                fresh = Record(spec=spec, placement=placement, run=run, roles=_roles_kept(record, spec))
                 place.write_record(fresh)
                 nodes = fresh.nodes()
                 for node in nodes:
@@ -286,6 +288,7 @@ async def open_cluster(
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
+                supervisor.run = run
                 supervisor.try_settings = host.try_settings
                 async with _supervised(supervisor, host):
                     cluster = Cluster(supervisor)
@@ -296,7 +299,7 @@ async def open_cluster(
                         for phase in start_phases(nodes):
                             await supervisor.start(*phase)
                     except NodeFailedError:
-                        place.restore_record(record)
+                        place.restore_record(record, run)
                         raise
                     supervisor.record("", "cluster_ready")
                     yield cluster
@@ -324,6 +327,7 @@ async def _supervised(supervisor: Supervisor, host: Host) -> AsyncIterator[None]
 
     async with host.control_listener(place) as listener:
         supervisor.events.journal = JournalWriter(place.journal_path(SUPERVISOR))
+        supervisor.events.journal.begin(opened(supervisor.clock.wall_millis(), "", supervisor.run))
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(attend)

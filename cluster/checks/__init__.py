@@ -32,10 +32,12 @@ from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 from rmqlab.verdict.logcover import weaken_by_stores
+from rmqlab.verdict.runid import recorded_run
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -57,16 +59,19 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
 
 
 def judge_run(
-    entries: Sequence[JournalEntry], stores: Mapping[str, Path], surveys: Sequence[JournalSurvey] | None = None
+    entries: Sequence[JournalEntry],
+    stores: Mapping[str, Path],
+    surveys: Sequence[JournalSurvey] | None = None,
+    recorded: str = "",
 ) -> Judgement:
     """Judge a run by the entries of all its journals and its brokers' stores.
 
     `stores` maps the name of each broker's node to the root of its store. `surveys` list what is missing in the
-    journals' files; None for entries that were not read from files. Changes nothing; the nodes may still be running.
-    Raises OSError if a store cannot be read.
+    journals' files; None for entries that were not read from files. `recorded` is the id of the run by the record of
+    its cluster. Changes nothing; the nodes may still be running. Raises OSError if a store cannot be read.
     """
     history = read_history(entries)
-    return judge(history, read_stores(stores, history), read_conditions(entries, surveys))
+    return judge(history, read_stores(stores, history), read_conditions(entries, surveys, recorded))
 
 
 def judge_directory(directory: Path) -> Judgement:
@@ -86,7 +91,8 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
     stores = {path.parent.name: path for path in sorted(directory.glob("*/store"))}
     entries = merge_entries(*journals)
     history = read_history(entries)
-    return history, judge(history, read_stores(stores, history), read_conditions(entries, surveys))
+    conditions = read_conditions(entries, surveys, recorded_run(directory))
+    return history, judge(history, read_stores(stores, history), conditions)
 
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:
@@ -95,7 +101,8 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
     ]
-    earned = weaken_by_stores(withdraw_doubtful(measured, _clocked(history)), stores.incomplete)
+    clocks_judged = with_clock_steps(measured, conditions.went_back)
+    earned = weaken_by_stores(withdraw_doubtful(clocks_judged, _clocked(history)), stores.incomplete)
     return conclude(earned, METRICS, conditions)
 
 

@@ -6,6 +6,7 @@ Times are milliseconds of the cluster's clock. A queue is written `topic@broker:
 import bisect
 import collections
 import functools
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from rmqlab.verdict.roles import Roles
 
 _NOISE = MESSAGE_KINDS | {
     "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
-    "journal_closed",
+    "journal_opened", "journal_closed",
 }  # fmt: skip
 """Kinds that do not explain anything around them."""
 _AROUND = 3
@@ -160,23 +161,29 @@ class History:
         return self.entries[0].at_millis if self.entries else 0
 
     @functools.cached_property
-    def deleted_topics(self) -> frozenset[tuple[str, str]]:
-        """Return broker name and topic of each deletion."""
-        return frozenset(self._deletions("topic_deleted", "topic"))
+    def deleted_topics(self) -> Mapping[tuple[str, str], int]:
+        """Return the time of the last deletion, by broker name and topic."""
+        return self._deletions("topic_deleted", "topic")
 
     @functools.cached_property
-    def deleted_groups(self) -> frozenset[tuple[str, str]]:
-        """Return broker name and consumer group of each deletion."""
-        return frozenset(self._deletions("group_deleted", "group"))
+    def deleted_groups(self) -> Mapping[tuple[str, str], int]:
+        """Return the time of the last deletion, by broker name and consumer group."""
+        return self._deletions("group_deleted", "group")
 
-    def _deletions(self, kind: str, field: str) -> Iterator[tuple[str, str]]:
-        for entry in self.of_kind(kind):
+    def _deletions(self, kind: str, field: str) -> dict[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        for entry in self.of_kind(kind):  # by time
             member = self.members.get(entry.node)
-            yield member.broker if member else entry.node, str(entry.fields[field])
+            found[member.broker if member else entry.node, str(entry.fields[field])] = entry.at_millis
+        return found
 
-    def is_deleted(self, queue: Queue) -> bool:
-        """Return True if the queue's topic was deleted: its offsets then begin anew."""
-        return (queue.broker, queue.topic) in self.deleted_topics
+    def is_deleted(self, queue: Queue, at: float = -math.inf) -> bool:
+        """Return True if the queue's topic was deleted at this time or later.
+
+        Its offsets then begin anew.
+        """
+        deleted_at = self.deleted_topics.get((queue.broker, queue.topic))
+        return deleted_at is not None and deleted_at >= at
 
     def brokers(self, name: str) -> list[Member]:
         """Return the members of a broker name, by their last broker ids."""

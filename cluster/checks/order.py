@@ -84,9 +84,8 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
     for store in stores.nodes.values():
         deferred = _deferred(store.copies)
         for queue, copies in _by_queue(store.copies).items():
-            if history.is_deleted(queue):
-                continue
-            for inversion in find_inversions(_placed(copies, sends, deferred)):
+            kept = [copy for copy in copies if _is_in_last_queue(copy, sends.get(copy.message_id), history)]
+            for inversion in find_inversions(_placed(kept, sends, deferred)):
                 found.setdefault(inversion.placed.message_id, (queue, inversion))
     return count_of(
         "order.stored",
@@ -95,6 +94,11 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
         lambda named: _tell_inversion(*named, history),
         message_ids=found,
     )
+
+
+def _is_in_last_queue(copy: Copy, send: Send | None, history: History) -> bool:
+    """False for a record that may be older than the deletion of its topic."""
+    return send is None or not history.is_deleted(copy.queue, send.began_at)
 
 
 def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:

@@ -86,12 +86,12 @@ def _judge_topics(store: NodeStore, history: History) -> Finding:
         return unknown(metric, TOPICS, "topics.json could not be read")
     firsts: dict[str, int] = {}
     for copy in store.copies:
-        firsts.setdefault(copy.queue.topic, copy.stored_at)
+        if not history.is_deleted(copy.queue, copy.stored_at):
+            firsts.setdefault(copy.queue.topic, copy.stored_at)
     missing = sorted(
         topic
         for topic, stored_at in firsts.items()
         if topic not in table.topic_config_table
-        and (store.broker, topic) not in history.deleted_topics
         and topic not in (SCHEDULE_TOPIC, HALF_TOPIC)
         and not topic.startswith("RMQ_SYS_")
         and stored_at <= history.ended_at - _SETTLED

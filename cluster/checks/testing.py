@@ -10,7 +10,7 @@ import attrs
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
 from rmqlab.cluster.checks.history import History, Queue, read_history
-from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, JournalWriter, journal_path
+from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, JournalWriter, journal_path, opened
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.judgement import Judgement, read_conditions
 from rmqlab.verdict.outcomes import STORED
@@ -185,10 +185,11 @@ class MadeUpRun:
         return {"broker_name": name, "broker_id": broker_id, "address": ADDRESSES[node]}
 
 
-def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
+def write_journals(entries: Iterable[JournalEntry], directory: Path, run: str = "") -> None:
     """Write journals as the processes of a cluster do.
 
-    Events of the supervisor are in its own file, all others in the file of their node.
+    Events of the supervisor are in its own file, all others in the file of their node. `run` is the id that each file
+    begins with; without one they are as before version 4.
     """
     directory.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[JournalEntry]] = {SUPERVISOR: []}
@@ -203,6 +204,8 @@ def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
             own.append(entry)
     for process, own in files.items():
         writer = JournalWriter(journal_path(directory, process))
+        if run and own:
+            writer.begin(opened(own[0].at_millis, "" if process == SUPERVISOR else process, run))
         for entry in own:
             writer.append(entry)
         writer.close(closing.get(process))

@@ -10,6 +10,7 @@ from rmqlab.cluster.checks.view import render_decision, render_evidence, render_
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
+from rmqlab.runtime.journal import odd_journals
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.grounds import GROUNDS, Effect
@@ -45,6 +46,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     try:
         with working(f"judging {run}"):
             judgement = judge_directory(_directory(run))
+        _report_odd_journals(_directory(run))
         chosen = [judgement[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))
@@ -58,6 +60,12 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     else:
         _show(judgement, chosen, every=every)
     raise click.exceptions.Exit(judgement.verdict.exit_status)
+
+
+def _report_odd_journals(directory: Path) -> None:
+    """Print a line on stderr for each journal that could not be read as a file."""
+    for path in odd_journals(directory / "journal"):
+        click.echo(f"rmqlab: {path}: not a regular file: expected the journal of {path.stem}", err=True)
 
 
 def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> None:

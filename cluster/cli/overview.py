@@ -19,6 +19,8 @@ from rmqlab.runtime.printable import printable_values
 from rmqlab.runtime.regularfile import read_regular
 
 Document = Mapping[str, Any]
+RUNNING, STOPPED, UNKNOWN = "running", "stopped", "unknown"
+_STYLES = {RUNNING: "green", STOPPED: "dim", UNKNOWN: "yellow"}
 
 
 @click.command()
@@ -46,26 +48,37 @@ def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
             record = None
             with contextlib.suppress(RecordError):  # of another version, or damaged: `up` reports that
                 record = directory.read_record()
-            if record is not None and not path.parent.is_symlink() and (is_lasting or directory.is_up()):
+            if record is not None and not path.parent.is_symlink() and (is_lasting or _state(directory) != STOPPED):
                 yield directory, record
 
 
 def describe(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
     """Return a member of `ls --json`."""
-    is_up = directory.is_up()
+    state = _state(directory)
     nodes = record.nodes()
     return {
         "name": directory.path.name if directory.is_lasting else str(directory.path),
-        "state": "running" if is_up else "stopped",
+        "state": state,
         "directory": str(directory.path),
         "namesrv_addr": namesrv_addr(nodes),
-        "supervisor_pid": _pid(directory) if is_up else None,
+        "supervisor_pid": _pid(directory) if state == RUNNING else None,
         "last_active": _last_active(directory),
         "size": _size(directory.path),
         "nodes": [
             {"name": node.name, "kind": str(node.kind), "role": node.role, "address": node.address} for node in nodes
         ],
     }
+
+
+def _state(directory: ClusterDirectory) -> str:
+    """Return the state of a cluster: unknown if its lock is no file that can be read."""
+    try:
+        return RUNNING if directory.is_up() else STOPPED
+    except OSError as exc:
+        click.echo(
+            f"rmqlab: {exc.filename or directory.path}: {exc.strerror}: expected the lock of a supervisor", err=True
+        )
+        return UNKNOWN
 
 
 def describe_stopped(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
@@ -98,7 +111,7 @@ def render_stopped(document: Document) -> RenderableType:
 def _table(clusters: list[dict[str, Any]]) -> Table:
     table = _columns("CLUSTER", "STATUS", "NODES", "NAMESRV_ADDR", "DIRECTORY")
     for cluster in printable_values(clusters):
-        state = Text(cluster["state"], "green" if cluster["state"] == "running" else "dim")
+        state = Text(cluster["state"], _STYLES[cluster["state"]])
         nodes = str(len(cluster["nodes"]))
         table.add_row(cluster["name"], state, nodes, cluster["namesrv_addr"], Text(cluster["directory"]))
     table.columns[-1].overflow = "fold"

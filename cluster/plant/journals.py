@@ -1,9 +1,10 @@
 """Violations in evidence: cut, garbled, deleted or inconsistent journals."""
 
-from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat
+from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat, rewrite
 from rmqlab.cluster.plant.logs import overwrite
 from rmqlab.cluster.plant.model import GAP, Change, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
+from rmqlab.runtime.journal import OPENED
 
 _UNSEEN = ("unclaimed",)
 """Effect of sends that no journal records. That other metrics become unknown is always allowed."""
@@ -43,6 +44,29 @@ def delete_journal(site: Site, nodes: Nodes) -> Change:
     edit = site.edit(nodes[0], path, None, "deleted")
     path.unlink()
     return Change(edits=(edit,))
+
+
+def exchange_journal(site: Site, nodes: Nodes) -> Change:
+    """Replace a journal by that of another run in the same span of time.
+
+    The other run did the same: only the ids of its messages and its own are different.
+    """
+    path = site.journal(nodes[0])
+    other = [placed.changed(_of_another_run(site, placed)) for placed in placed_entries(path)]
+    if not any(one["kind"] == OPENED for one in other):
+        raise NothingToPlantError("the run is older than journals that name their run")
+    rewrite(path, other)
+    return Change(edits=(site.edit(nodes[0], path, 0, "the journal of another run"),))
+
+
+def _of_another_run(site: Site, placed: PlacedEntry) -> dict[str, str]:
+    """Return the changed fields of an entry."""
+    if placed.kind == OPENED:
+        return {"run": str(placed.fields["run"])[::-1] + "0"}
+    message_ids = str(placed.fields.get("message_id") or "")
+    if not message_ids:
+        return {}
+    return {"message_id": ",".join(site.stranger_id(message_id) for message_id in message_ids.split(","))}
 
 
 def repeat_send(site: Site, nodes: Nodes) -> Change:
@@ -88,6 +112,14 @@ JOURNALS = (
         does="a journal is deleted",
         where=any_process,
         change=delete_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="journal-exchanged",
+        does="a workload's journal is that of another run in the same span of time",
+        where=any_workload,
+        change=exchange_journal,
         expects=(GAP,),
         consequences=_UNSEEN,
     ),

@@ -39,6 +39,7 @@ from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.runtime.worker import in_thread
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement
+from rmqlab.verdict.runid import recorded_run
 from rmqlab.verdict.verdict import Verdict, worst
 
 ALLOWED_SECONDS = 0.1
@@ -340,7 +341,7 @@ class _Record:
         journals, surveys = survey_journals(self.directory.cluster.journal_dir)
         entries = merge_entries(*journals)
         labels = labels_of(entries)
-        findings = judge_run(entries, self._stores(entries), surveys)
+        findings = judge_run(entries, self._stores(entries), surveys, recorded_run(self.directory.cluster.path))
         rate = self.scenario.cluster.rate
         allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
         judged = [

@@ -19,7 +19,7 @@ from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, 
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.identity import Identity, set_identity
-from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter
+from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, opened
 from rmqlab.runtime.logfile import LogFile
 from rmqlab.runtime.network import set_network
 from rmqlab.runtime.process import StartError, serve
@@ -70,6 +70,7 @@ class Process:
         module = importlib.import_module(birth.module)
         clock = node.guest.clock
         faults = faults_of_process(clock, birth.rules)
+        self.journal.begin(opened(clock.wall_millis(), birth.name, birth.run))
         link = ControlLink(birth.name, journal=self.journal, faults=faults)
         failed = False
         try:

@@ -1,5 +1,6 @@
 """A simulated machine as the host of a cluster."""
 
+import hashlib
 import os
 import random
 import time
@@ -31,6 +32,7 @@ from rmqlab.store.machine import Machine as StoreMachine
 T = TypeVar("T")
 
 SUPERVISOR_PID = 1
+_RUN_DIGITS = 16
 SUBNET = 1
 MORE_SUBNETS = (2, 3, 4, 5)
 NETWORK = "127.1"
@@ -67,6 +69,7 @@ class SimulatedHost:
     machine: Machine
     logs: NodeLogs
     surroundings: Surroundings
+    seed: str = ""
     supervisor: Node = attrs.field(init=False)
     fabric: Fabric = attrs.field(init=False)
     is_simulated = True
@@ -91,6 +94,13 @@ class SimulatedHost:
 
     def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- a host's form
         return self.supervisor.guest.clock
+
+    def new_run(self, spec: ClusterSpec) -> str:
+        """Return an id made of the seed and the cluster.
+
+        The same simulation must have the same journals.
+        """
+        return hashlib.sha256(f"{self.seed} {spec}".encode()).hexdigest()[:_RUN_DIGITS]
 
     @asynccontextmanager
     async def control_listener(
@@ -138,7 +148,7 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     seed_scheduler(seed)
     surroundings = Surroundings()
     _replace_surroundings(machine, surroundings)
-    host = SimulatedHost(machine, logs, surroundings)
+    host = SimulatedHost(machine, logs, surroundings, seed)
 
     async def supervise() -> T:
         set_network(SimulatedNetwork(host.fabric, host.supervisor))

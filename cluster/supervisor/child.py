@@ -22,7 +22,7 @@ import trio
 
 from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.journal import JournalWriter
+from rmqlab.runtime.journal import JournalWriter, opened
 from rmqlab.runtime.logfile import end_logging, log_to_file, redirect_output
 from rmqlab.runtime.node_faults import PlainRules
 from rmqlab.runtime.printable import printable_lines
@@ -53,6 +53,8 @@ class SpawnRequest:
     """The fault rules in effect at its start."""
     seed: str = ""
     """Random seed; empty means unseeded."""
+    run: str = ""
+    """Id of the run, for the journal."""
 
 
 def live(birth: SpawnRequest, parent: int) -> NoReturn:
@@ -88,14 +90,17 @@ def _run(birth: SpawnRequest) -> None:
         print(printable_lines(f"{birth.name}: {exc}"), file=sys.stderr)
         sys.exit(1)
     clock = RatedClock(birth.clock)
+    faults = faults_of_process(clock, birth.rules)
+    journal = JournalWriter(Path(birth.journal))
+    journal.begin(opened(clock.wall_millis(), birth.name, birth.run))
     run_process(
         module.main,
         config,
         control=birth.control,
         clock=clock,
         name=birth.name,
-        journal=JournalWriter(Path(birth.journal)),
-        faults=faults_of_process(clock, birth.rules),
+        journal=journal,
+        faults=faults,
     )
 
 

@@ -58,6 +58,8 @@ class Record:
     placement: Placement
     clock_millis: int = 0
     """The cluster's time at its last regular stop."""
+    run: str = ""
+    """Id of the latest start, which the journals of its processes name."""
     roles: Mapping[str, int] = attrs.field(factory=dict)
     """Broker ids of brokers whose role was changed, in the order of the changes."""
 
@@ -174,15 +176,15 @@ class ClusterDirectory:
                 " the cluster anew on the stores in its directory"
             ) from None
 
-    def restore_record(self, record: Record | None) -> None:
+    def restore_record(self, record: Record | None, run: str) -> None:
         """Restore the previous record, or remove it after a failed first start.
 
-        A failed start must not affect the next one.
+        A failed start must not affect the next one. The journals are of the failed start, and so is the id of the run.
         """
         if record is None:
             self.record_path.unlink(missing_ok=True)
         else:
-            self.write_record(record)
+            self.write_record(attrs.evolve(record, run=run))
 
     def change_roles(self, roles: Mapping[str, int]) -> None:
         """Replace the changed roles in the record, so that the next start keeps them."""

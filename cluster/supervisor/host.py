@@ -1,6 +1,7 @@
 """The machine of a cluster: this one, or a simulated one."""
 
 import os
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ from rmqlab.cluster.supervisor.placing import Place, placed
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.worker import in_thread
+
+_RUN_BYTES = 8
 
 
 class Forks(Protocol):
@@ -58,6 +61,9 @@ class Host(Protocol):
         Wall time begins at `not_before`, in seconds since 1970, or later.
         """
 
+    def new_run(self, spec: ClusterSpec) -> str:
+        """Return an id that no other run has."""
+
     def control_listener(
         self, directory: ClusterDirectory
     ) -> AbstractAsyncContextManager[trio.abc.Listener[trio.abc.Stream]]:
@@ -85,6 +91,9 @@ class ThisMachine:
 
     def clock(self, rate: float, not_before: float) -> RatedClock:
         return RatedClock(ClockSettings.starting_now(rate, not_before=not_before))
+
+    def new_run(self, spec: ClusterSpec) -> str:  # noqa: ARG002 -- a host's form
+        return secrets.token_hex(_RUN_BYTES)
 
     @asynccontextmanager
     async def control_listener(self, directory: ClusterDirectory) -> AsyncIterator[trio.abc.Listener[trio.abc.Stream]]:

@@ -144,7 +144,10 @@ def check_inside(directory: ClusterDirectory, node: str) -> None:
 
 
 def _refuse_outside(directory: ClusterDirectory, node: str, path: Path) -> None:
-    home, real = directory.path.resolve() / node, path.resolve()
+    try:
+        home, real = directory.path.resolve() / node, path.resolve()
+    except (OSError, RuntimeError):  # RuntimeError until Python 3.12
+        raise OutsideError(f"{path} is a link that leads to itself: expected the node's own file") from None
     if real != home and not real.is_relative_to(home):
         raise OutsideError(
             f"{path} is a link to {real}, outside the node's directory, where nothing is written or deleted: replace"

@@ -69,6 +69,8 @@ class Supervisor:
     modules: Mapping[NodeKind, str] = MODULES
     seed: str = ""
     """Random seed of its processes; empty means unseeded."""
+    run: str = ""
+    """Id of this start of the cluster, in the journals of all its processes."""
     try_settings: Callable[[Mapping[str, Any], int], Awaitable[list[str]]] = _accept_all
     """Lets a broker check settings, as `Host.try_settings`."""
     processes: Processes = attrs.field(init=False)
@@ -170,15 +172,15 @@ class Supervisor:
                 clock=self.clock.settings,
                 rules=self.processes.expect(name, number).to_plain(),
                 seed=self.seed,
+                run=self.run,
             )
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is ready.
 
-        NodeFailedError if it ends before that, or takes too long.
-
-        A workload that has finished its work before this task runs again counts as a success.
+        NodeFailedError if it ends before that, or takes too long. A workload that has finished its work before this
+        task runs again counts as a success.
         """
         if not await self.processes.wait_progress(
             name, lambda life: life.ready is not None or not life.is_alive, seconds
@@ -238,7 +240,6 @@ class Supervisor:
         """Stop slaves and start them as masters on their stores. Return their names.
 
         Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead.
-
         WrongStateError, without any effect, for a node that is not a slave, or is paused. NodeFailedError for a member
         that its group does not elect.
         """
@@ -303,9 +304,8 @@ class Supervisor:
     async def wipe(self, *names: str) -> dict[str, int]:
         """Kill nodes and delete their data.
 
-        Return the number of deleted files of each node.
-
-        WrongStateError, without any effect, if a node has no data, or files outside its directory.
+        Return the number of deleted files of each node. WrongStateError, without any effect, if a node has no data, or
+        files outside its directory.
         """
         for name in names:
             await self._check(nodestore.check_wipeable, self.nodes[name])

@@ -45,10 +45,15 @@ def journal_files(path: P, *, with_old: bool = False) -> list[P]:
         return [path]
     directory = path / "journal" if (path / "journal").is_dir() else path
     patterns = [f"*{SUFFIX}", *([f"*{SUFFIX}{OLD}"] if with_old else [])]
-    files = sorted(found for pattern in patterns for found in directory.glob(pattern))
+    files = sorted(found for pattern in patterns for found in directory.glob(pattern) if _can_be_read(found))
     if not files:
         raise NoJournalError(f"{path} holds no journal: expected journal/<node>{SUFFIX} below it")
     return files
+
+
+def _can_be_read(path: Place) -> bool:
+    """False for a pipe, a directory or a device: to open it could wait forever."""
+    return not isinstance(path, Path) or path.is_file()
 
 
 def journal_ranges(files: Sequence[AnyPath], range_bytes: int) -> list[JournalRange]:

@@ -2,11 +2,12 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 3, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
+    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
 
 `seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
-A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected. `cluster.msgpack`
-is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
+A process writes `journal_opened` first, with the id of its run: a file of another run can be detected (since version
+4). A process that stops regularly writes `journal_closed` last, so that a truncated file can be detected.
+`cluster.msgpack` is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
 `rmqlab.runtime.journal_schema` lists all kinds and their fields.
 
 A file may end in the middle of a map, because its writer may be killed at any time. The next writer removes this torn
@@ -32,7 +33,7 @@ from rmqlab.runtime.regularfile import open_regular
 
 log = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 SUFFIX = ".msgpack"
 SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
@@ -40,6 +41,9 @@ SUPERVISOR = "cluster"
 MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "log_sampled"})
 """Events of single messages, and samples: there may be thousands a second. They are written to the journal only, not
 sent to the supervisor."""
+
+OPENED = "journal_opened"
+"""Kind of the first entry that each start of a process writes. Its field `run` is the id of the run."""
 
 CLOSED = "journal_closed"
 """Kind of the last entry of a process that stopped regularly."""
@@ -102,6 +106,11 @@ def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
     return packed
 
 
+def opened(at_millis: int, node: str, run: str) -> JournalEntry:
+    """Return the entry with which a process of this run begins to write."""
+    return JournalEntry(at_millis, node, OPENED, {"run": run})
+
+
 def journal_path(directory: Path, node: str) -> Path:
     """Where a process writes, in the journal directory of its cluster."""
     return directory / f"{node}{SUFFIX}"
@@ -128,6 +137,14 @@ class JournalWriter:
     def __attrs_post_init__(self) -> None:
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         self._seq = _cut_torn_tail(self._file)
+
+    def begin(self, first: JournalEntry) -> None:
+        """Write the first entry of a process at once.
+
+        The file of a process that is killed has it, too.
+        """
+        self.append(first)
+        self.flush()
 
     def append(self, entry: JournalEntry) -> None:
         """Add an entry to the batch."""
@@ -273,14 +290,31 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
 def journal_files(directory: Path) -> list[Path]:
     """All files of a journal directory, the supervisor's last.
 
-    Pipes and directories are no journals.
+    Pipes and directories are no journals (`odd_journals`).
     """
+    names = [name for name, is_file in _journal_names(directory) if is_file]
+    return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]
+
+
+def odd_journals(directory: Path) -> list[Path]:
+    """Return what has the name of a journal and is no regular file."""
+    return sorted(directory / name for name, is_file in _journal_names(directory) if not is_file)
+
+
+def _journal_names(directory: Path) -> list[tuple[str, bool]]:
+    """Return each name of a journal, and whether it is that of a regular file."""
     try:
         with os.scandir(directory) as entries:  # a tail lists them often
-            names = [entry.name for entry in entries if entry.name.endswith(SUFFIX) and entry.is_file()]
+            return [(entry.name, _is_file(entry)) for entry in entries if entry.name.endswith(SUFFIX)]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [directory / name for name in sorted(names, key=lambda name: (name == f"{SUPERVISOR}{SUFFIX}", name))]
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a loop of links
+        return False
 
 
 _at = operator.attrgetter("at_millis")

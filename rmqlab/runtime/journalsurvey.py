@@ -12,12 +12,12 @@ from typing import Any
 import attrs
 import cattrs
 
-from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
+from rmqlab.runtime.journal import CLOSED, OPENED, SUPERVISOR, JournalEntry, Torn, journal_files, scan_journal
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.regularfile import open_regular
 
 MOST_NOTED = 100
-"""Maximum number of damaged places, and of breaks in the sequence numbers, that a survey lists."""
+"""Maximum number of damaged places, of breaks in the sequence numbers, and of runs, that a survey lists."""
 
 
 @attrs.frozen
@@ -57,10 +57,14 @@ class JournalSurvey:
     earliest: int | None = None
     """Lowest time of an entry, in milliseconds of the cluster's clock, as `latest`."""
     latest: int | None = None
+    went_back: int = 0
+    """Milliseconds between the latest time of an entry and the earliest one behind it: how far the clock went back."""
     first: tuple[int, int] | None = None
     """Offset and sequence number of the range's first entry. The number is 0 in versions 1 and 2."""
     last_seq: int = 0
     last_kind: str = ""
+    runs: list[str] = attrs.field(factory=list)
+    """The different ids of runs that the file names: one in a sound file, none before version 4."""
 
     def add(self, found: tuple[int, JournalEntry] | Torn) -> None:
         """Add an entry, or bytes that are not an entry."""
@@ -74,11 +78,14 @@ class JournalSurvey:
             self._count_on(at, entry.seq)
         self.entries += 1
         self.kinds[entry.kind] += 1
+        self._continue_at(entry.at_millis)
         self._widen(entry.at_millis, entry.at_millis)
         if (owner := _owner(entry)) != self.process:
             self.foreign += 1
             self.foreign_of = self.foreign_of or owner
         self.last_seq, self.last_kind = entry.seq, entry.kind
+        if entry.kind == OPENED:
+            self._note_runs([str(entry.fields.get("run") or "")])
 
     def _add_torn(self, torn: Torn) -> None:
         if torn.at + torn.size == self.size:
@@ -87,6 +94,15 @@ class JournalSurvey:
         self.torn_bytes += torn.size
         if len(self.torn) < MOST_NOTED:
             self.torn.append(torn)
+
+    def _note_runs(self, runs: Iterable[str]) -> None:
+        new = [run for run in runs if run and run not in self.runs]
+        self.runs += new[: MOST_NOTED - len(self.runs)]
+
+    def _continue_at(self, earliest: int) -> None:
+        """Compare what follows with the times so far."""
+        if self.latest is not None:
+            self.went_back = max(self.went_back, self.latest - earliest)
 
     def _widen(self, earliest: int, latest: int) -> None:
         self.earliest = earliest if self.earliest is None else min(self.earliest, earliest)
@@ -101,6 +117,7 @@ class JournalSurvey:
         """Add the survey of the next range."""
         if part.first is not None:
             self._count_on(*part.first)
+            self.first = self.first or part.first
             self.last_seq, self.last_kind = part.last_seq, part.last_kind
         self.entries += part.entries
         self.kinds += part.kinds
@@ -110,13 +127,21 @@ class JournalSurvey:
         self.breaks += part.breaks
         self.foreign += part.foreign
         self.foreign_of = self.foreign_of or part.foreign_of
+        self._note_runs(part.runs)
+        self.went_back = max(self.went_back, part.went_back)
         if part.earliest is not None and part.latest is not None:
+            self._continue_at(part.earliest)
             self._widen(part.earliest, part.latest)
 
     @property
     def is_numbered(self) -> bool:
         """True if the file's entries are numbered, as they are since version 3."""
         return self.last_seq > 0
+
+    @property
+    def has_begin(self) -> bool:
+        """True if the first entry is that of a new file, or has no number."""
+        return self.first is not None and self.first[1] <= 1 and not self.torn_bytes
 
     @property
     def is_closed(self) -> bool:

@@ -81,8 +81,9 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, slots: int, max_index: int, disk: Disk, *, create: bool) -> "IndexFile":
+        """Map a file of any length, as MappedFile.init does."""
         size = _HEADER_SIZE + 4 * slots + _ENTRY_SIZE * max_index
-        file = LogFile.open(path, size, disk, create=create, is_scattered=True)
+        file = LogFile.open(path, size, disk, create=create, is_scattered=True, is_exact=False)
         index = cls(file, slots, max_index)
         if not create:
             (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,

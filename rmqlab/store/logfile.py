@@ -40,12 +40,14 @@ def offset_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
-def map_file(path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool) -> mmap.mmap:
+def map_file(
+    path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool, is_exact: bool = True
+) -> mmap.mmap:
     """Map a file, or a new one in its place, sparse and at full length.
 
     See `LogFile.open`. StoreCorrupt, OSError.
     """
-    mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk)
+    mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk, is_exact=is_exact)
     if is_scattered:
         mapped.madvise(mmap.MADV_RANDOM)
     return mapped
@@ -83,10 +85,12 @@ class LogFile:
         first_step: int = 256 * 1024,
         last_step: int = 8 * 2**20,
         is_scattered: bool = False,
+        is_exact: bool = True,
     ) -> "LogFile":
         """Map the file; create it sparse, at full length.
 
-        StoreCorrupt if it has another length.
+        StoreCorrupt if it has another length. If not `is_exact`, a shorter file is extended by zeros instead, and of a
+        longer one the first bytes are used.
 
         A new file replaces one of its name, which is a leftover: the disk had refused to delete it. On OSError there is
         no file.
@@ -94,7 +98,7 @@ class LogFile:
         A scattered file is one of many, or is accessed at random: a page fault should load one page only. Otherwise the
         system reads neighbouring pages, and the first byte of a new file costs 1 ms and 2 MB.
         """
-        mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered)
+        mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered, is_exact=is_exact)
         first_offset = int(path.name)
         return cls(path, first_offset, size, first_step, last_step, disk, mapped, memoryview(mapped))
 
@@ -235,11 +239,15 @@ class LogFile:
         self.close()
 
 
-def _existing_map(path: Path, size: int, disk: Disk) -> mmap.mmap:
+def _existing_map(path: Path, size: int, disk: Disk, *, is_exact: bool) -> mmap.mmap:
     with disk.opened(path) as descriptor:
         found = os.fstat(descriptor).st_size
-        if found != size:
+        if found != size and is_exact:
             raise wrong_length(path, found, size)
+        if found < size:
+            disk.truncate(descriptor, size)
+        if found != size:
+            logger.warning("%s has %d bytes, expected %d: it is used with this length", path, found, size)
         return disk.map(descriptor, size)
 
 

@@ -5,13 +5,14 @@ Both judges find the same gaps, because both ask `find_gaps`. A gap makes each m
 entries of another process or run, or with some twice, gives no lower bound.
 """
 
+import collections
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
 
-from rmqlab.runtime.journal import SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journal import OPENED, SUFFIX, SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import Break, JournalSurvey
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.metrics import Metric, Source
@@ -51,14 +52,19 @@ class Gap:
 
 
 def find_gaps(
-    surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry], *, are_clocks_right: bool = True
+    surveys: Iterable[JournalSurvey],
+    supervised: Iterable[JournalEntry],
+    *,
+    are_clocks_right: bool = True,
+    recorded_run: str = "",
 ) -> tuple[Gap, ...]:
     """Return the gaps in the journals of a run.
 
     `supervised` are the entries of FOLLOWED_KINDS, by time. `are_clocks_right` is False in a run with a `clock` fault:
-    times of entries prove nothing then.
+    times of entries prove nothing then. `recorded_run` is the id of the run outside of the journals; empty if unknown.
     """
     known = {survey.process: survey for survey in surveys}
+    run = _run_of(known, recorded_run)
     lives = _lives(supervised)
     outside = {name for name, one in known.items() if are_clocks_right and _is_outside(one, lives.get(name, _Life()))}
     if len(outside) > 1 and len(outside) * 2 > sum(name in lives for name in known):
@@ -67,7 +73,7 @@ def find_gaps(
     for process in sorted({*known, *lives, SUPERVISOR}):
         life = lives.get(process, _Life())
         survey = known.get(process)
-        foreign = "" if survey is None else _foreign(survey, is_outside=process in outside)
+        foreign = "" if survey is None else _foreign(survey, run, is_outside=process in outside)
         incomplete = [] if survey is None else list(_incomplete(survey, life, lives, known))
         says = _missing(process, life) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if says:
@@ -138,8 +144,12 @@ def _missing(process: str, life: _Life) -> str:
     """
     file = f"journal/{process}{SUFFIX}"
     if process == SUPERVISOR:
-        return f"{file}, the supervisor's journal, is missing"
-    return f"{file} is missing, and the supervisor started {process}" if life.was_ready or life.ended_in_order else ""
+        return f"{file}, the supervisor's journal, is missing, or no regular file"
+    return (
+        f"{file} is missing, or no regular file, and the supervisor started {process}"
+        if life.was_ready or life.ended_in_order
+        else ""
+    )
 
 
 def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
@@ -150,9 +160,25 @@ def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
     return survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
 
 
-def _foreign(survey: JournalSurvey, *, is_outside: bool) -> str:
+def _run_of(known: Mapping[str, JournalSurvey], recorded: str) -> str:
+    """Return the id of the run; empty if nothing names one, as before version 4.
+
+    It is the recorded one. Without a record it is that of most journals, and of the supervisor's if two are equal.
+    """
+    if recorded:
+        return recorded
+    votes = collections.Counter(run for survey in known.values() for run in survey.runs)
+    supervisors = known[SUPERVISOR].runs if SUPERVISOR in known else []
+    return max(sorted(votes), key=lambda run: (votes[run], run in supervisors), default="")
+
+
+def _foreign(survey: JournalSurvey, run: str, *, is_outside: bool) -> str:
     """Say that a file has entries of another process or run; empty without any."""
     file = f"journal/{survey.process}{SUFFIX}"
+    if others := [one for one in survey.runs if one != run]:
+        return f"{file}: it is of another run, {', '.join(others[:_SHOWN])}; this one is {run}"
+    if run and not survey.runs and survey.has_begin:
+        return f"{file}: it begins with no entry that names the run, {run}: it is of another run"
     if survey.foreign:
         count = f"{survey.foreign} of its {survey.entries} entries are"
         return f"{file}: {count} of another process, the first of {survey.foreign_of}"
@@ -185,8 +211,8 @@ def _incomplete(
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry, and {survey.process} was not killed"
     elif life.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
         yield f"{file}: its end is missing: {survey.process} stopped in good order, and no entry says so"
-    elif not survey.entries and Source.BROKERS in life.sources:
-        yield f"{file}: it has no entry, and {survey.process} was ready: a broker registers first"
+    elif survey.entries == survey.kinds[OPENED] and Source.BROKERS in life.sources:
+        yield f"{file}: it has no event, and {survey.process} was ready: a broker registers first"
 
 
 def _broken(found: Break) -> str:

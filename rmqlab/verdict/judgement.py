@@ -1,11 +1,11 @@
 """The end of both judges: findings and the conditions of a run in, verdict out."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
@@ -47,6 +47,8 @@ class Conditions:
     """Workloads that did not end in good order: their last sends may be in no journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets somebody reset: they move back on purpose."""
+    went_back: Mapping[str, int] = attrs.field(factory=dict)
+    """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -54,10 +56,13 @@ class Conditions:
         return {name: getattr(self, name) for name in ("role", "profile", "rate", "seed", "version")}
 
 
-def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None) -> Conditions:
+def read_conditions(
+    entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None, recorded_run: str = ""
+) -> Conditions:
     """Return a run's conditions from its entries of CONDITION_KINDS, in time order.
 
     `surveys` are of its journal files. With None, for entries that were not read from files, there are no gaps.
+    `recorded_run` is the id of the run outside of its journals (`rmqlab.verdict.runid`); empty if there is none.
     """
     known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
     starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
@@ -75,14 +80,15 @@ def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSu
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
-        gaps=() if surveys is None else _gaps(surveys, known),
+        went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
+        gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
     )
 
 
-def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry]) -> tuple[Gap, ...]:
+def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry], recorded_run: str) -> tuple[Gap, ...]:
     supervised = [one for one in entries if one.kind in FOLLOWED_KINDS]
     are_clocks_right = not any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in entries)
-    return find_gaps(surveys, supervised, are_clocks_right=are_clocks_right)
+    return find_gaps(surveys, supervised, are_clocks_right=are_clocks_right, recorded_run=recorded_run)
 
 
 def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:

@@ -57,7 +57,8 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 | garbled | bytes that are no entry, and the numbers of the entries around them; reading continues at the next entry |
 | entries removed, repeated or moved | since version 3 each entry has a number, `seq` |
 | of another process | entries of another node, or events that only the supervisor records |
-| of another run | no entry is of the time in which the supervisor saw the process run, in a run without `clock` faults |
+| of another run | since version 4 each start of a process begins with `journal_opened`, which has the id of the run |
+| of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
@@ -66,6 +67,12 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 
 `unclaimed` messages are a warning and not a gap if brokers heard of producers that are no process of the cluster
 (`producer_joined`), or if a workload was killed: its last sends are recorded nowhere.
+
+A run is one start of a cluster: `rmqlab up`, a scenario, a simulation. The supervisor makes its id, a random one, and
+writes it to `cluster.json` (member `run`). Each process of this start, and each start of the process again, writes it
+into its journal. A later `up` on the same stores is another run, with new journals. Journals are held to the id in
+`cluster.json`; without that file to the id that most of them have. If no journal has an id, the run is older, and only
+times show a journal of another run. Clients that rmqlab did not start keep no journal: their messages are `unclaimed`.
 
 A journal with entries of another process or run, or with some twice, gives no lower bounds: values that rest on it are
 unknown.
@@ -80,11 +87,15 @@ evidence.
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and
 consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what compares queues, tables
-and offsets. Offsets of a group that a request reset (`offset_reset`) only warn if they move back.
+and offsets. What was sent after the last deletion of its topic counts in `order.stored`, and what was stored after it
+in `topics_missing`; in other metrics the whole run of such a topic or group is left out, because members of the
+group may still have its old offsets and messages. Offsets of a group that a request reset (`offset_reset`) only warn
+if they move back.
 
-What cannot be seen: another run's journal in the same span of time, as of two simulations; entries whose bytes were
-changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals of
-version 1 and 2, which have no numbers.
+What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
+same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
+were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
+of version 1 and 2, which have no numbers.
 """
 
 _METRICS_HEAD: Final = """

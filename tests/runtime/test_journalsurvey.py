@@ -3,9 +3,10 @@
 import json
 import pathlib
 
+import attrs
 import pytest
 
-from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, Torn, pack_entry, scan_journal
+from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, Torn, opened, pack_entry, scan_journal
 from rmqlab.runtime.journalsurvey import Break, JournalSurvey, join_surveys, survey_journals, survey_of_fields
 
 
@@ -137,3 +138,27 @@ def test_entries_that_a_full_disk_cost_are_missing_in_the_count(
     writer.append(entry(24))
     writer.close()
     assert [(one.expected, one.found) for one in survey(path).breaks] == [(22, 24)]
+
+
+def test_a_survey_lists_the_runs_that_a_file_names_also_when_it_is_joined() -> None:
+    parts = [JournalSurvey(process="produce-1", size=100, begin=begin) for begin in (0, 50)]
+    parts[0].add((0, opened(1, "produce-1", "a1")))
+    parts[0].add((20, attrs.evolve(opened(2, "produce-1", "a1"), seq=2)))
+    parts[1].add((50, attrs.evolve(opened(3, "produce-1", "b2"), seq=3)))
+    (joined,) = join_surveys(map(survey_of_fields, [part.as_fields() for part in parts]))
+    assert joined.runs == ["a1", "b2"]
+    assert joined.has_begin
+
+
+@pytest.mark.parametrize(
+    ("times", "went_back"), [([1, 2, 3, 4], 0), ([1, 9, 3, 4], 6), ([5, 6, 2, 9], 4), ([9, 1, 2, 3], 8)]
+)
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_a_survey_measures_how_far_times_go_back_also_between_ranges(
+    times: list[int], went_back: int, cut: int
+) -> None:
+    parts = [JournalSurvey(process="produce-1", size=100, begin=begin) for begin in (0, 50)]
+    for seq, at in enumerate(times, 1):
+        parts[seq > cut].add((seq, attrs.evolve(entry(at), seq=seq)))
+    (joined,) = join_surveys(parts)
+    assert joined.went_back == went_back

@@ -124,3 +124,21 @@ def test_without_an_index_nothing_is_written_or_found(open_store: Open) -> None:
     store.put(new_message(keys="k"))
     assert store.query("orders", "k", 9, 0, 2**62).buffers == []
     assert not (store.config.store_path_root_dir / "index").exists()
+
+
+@pytest.mark.parametrize("size", [40 + 4 * 10 + 20 * 2 + 7, 100_000], ids=["too short", "too long"])
+def test_the_length_of_an_index_file_is_not_checked(tmp_path: Path, size: int) -> None:
+    """IndexService.load maps a file of any length: no start fails."""
+    index = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
+    index.put([(7, 1000, 5000)])
+    for file in index.files:
+        file.file.close()
+    (path,) = tmp_path.iterdir()
+    with path.open("r+b") as raw:
+        raw.truncate(size)
+    again = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
+    again.load()
+    assert again.files[0].find(7, 10, 0, 10_000) == [1000]
+    again.put([(8, 2000, 6000)])
+    assert again.files[0].find(8, 10, 0, 10_000) == [2000]
+    assert path.stat().st_size == max(size, 40 + 4 * 10 + 20 * 50)

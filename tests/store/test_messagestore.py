@@ -85,7 +85,7 @@ def test_abort_stays_if_dispatch_was_behind_at_the_stop(open_store: Open) -> Non
     assert (store.config.store_path_root_dir / "abort").exists()
 
 
-@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0"])
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_file_of_another_length_prevents_the_start(open_store: Open, folder: str, change: int) -> None:
     """store-ha#6: the error names file, length and expectation.

@@ -52,7 +52,11 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
 @pytest.mark.parametrize(
     ("surveys", "events", "says"),
     [
-        ([SUPERVISOR], STOPPED, "journal/produce-1.msgpack is missing, and the supervisor started produce-1"),
+        (
+            [SUPERVISOR],
+            STOPPED,
+            "journal/produce-1.msgpack is missing, or no regular file, and the supervisor started produce-1",
+        ),
         ([PRODUCER], STOPPED, "journal/cluster.msgpack, the supervisor's journal, is missing"),
         ([SUPERVISOR, journal("produce-1", "sent")], STOPPED, "its end is missing: produce-1 stopped in good order"),
         ([SUPERVISOR, journal("produce-1")], STOPPED, "its end is missing"),
@@ -73,7 +77,7 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
         (
             [SUPERVISOR, journal("broker-a", tail_bytes=3000)],
             supervised("node_spawned", "node_ready", "node_killed", node="broker-a", broker_name="broker-a"),
-            "journal/broker-a.msgpack: it has no entry, and broker-a was ready",
+            "journal/broker-a.msgpack: it has no event, and broker-a was ready",
         ),
         ([attrs.evolve(SUPERVISOR, tail_bytes=3), PRODUCER], STOPPED, "cluster.msgpack: its last 3 bytes are no entry"),
     ],

@@ -33,6 +33,7 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
@@ -122,7 +123,7 @@ def audit_run(
         senders=[row.node for row in senders],
         masters=run.roles.masters_of_slaves,
     )
-    doubtless = withdraw_doubtful(findings, clocked)
+    doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), clocked)
     judgement = conclude(weaken_by_stores(doubtless, run.incomplete), METRICS, run.conditions)
     summary = Summary(
         judgement=judgement,

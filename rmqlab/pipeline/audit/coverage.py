@@ -14,18 +14,18 @@ from rmqlab.verdict.logcover import Life, Samples, log_trouble
 
 
 def share_deletions(relations: Relations, happenings: Iterable[Happening], members: Mapping[str, Member]) -> None:
-    """Register the topics and consumer groups that brokers deleted as relations."""
+    """Register the topics and consumer groups that brokers deleted, and when."""
     for table, kind, field in (
         ("deleted_topics", "topic_deleted", "topic"),
         ("deleted_groups", "group_deleted", "group"),
     ):
-        found = {
-            (members[one.node].broker if one.node in members else one.node, str(one.fields[field]))
-            for one in happenings
+        last = {
+            (members[one.node].broker if one.node in members else one.node, str(one.fields[field])): one.at
+            for one in happenings  # by time
             if one.kind == kind
         }
-        rows = [{"broker": broker, field: name} for broker, name in sorted(found)]
-        relations.define_rows(table, rows, **{"broker": "string", field: "string"})
+        rows = [{"broker": broker, field: name, "at": at} for (broker, name), at in sorted(last.items())]
+        relations.define_rows(table, rows, **{"broker": "string", field: "string", "at": "bigint"})
 
 
 def incomplete_logs(

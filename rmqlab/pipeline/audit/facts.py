@@ -42,6 +42,7 @@ from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_condition
 from rmqlab.verdict.logcover import LIFE_KINDS, Life, Samples, last_lives
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
+from rmqlab.verdict.runid import recorded_run
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
@@ -178,7 +179,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=min((row.first_at for row in during), default=0),
         ended_at=max((row.last_at for row in during), default=0),
-        conditions=_conditions(raw),
+        conditions=_conditions(raw, directory),
         event_times=tuple(event_times),
         longest_queues=_longest_queues(relations) if scale is Scale.LARGE else {},
     )
@@ -256,13 +257,13 @@ def _happening(row: Any) -> Happening:
     return Happening(row.at, row.node, row.kind, json.loads(row.fields))
 
 
-def _conditions(raw: Sequence[Any]) -> Conditions:
-    """Return the run's conditions, from its supervisor and its journals' surveys."""
+def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
+    """Return the conditions: from supervisor, journals' surveys and record."""
     surveys = [survey_of_fields(json.loads(row.fields)) for row in raw if row.kind == SURVEY_KIND]
     entries = [
         JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in CONDITION_KINDS
     ]
-    return read_conditions(entries, join_surveys(surveys))
+    return read_conditions(entries, join_surveys(surveys), recorded_run(directory))
 
 
 def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]:

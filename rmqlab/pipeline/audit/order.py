@@ -80,7 +80,7 @@ with met as (
             and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
         left join deferred d on s.message_id = d.message_id and s.topic = d.topic
-        left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+        left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and s.began_at <= x.at
 ), placed as (
     select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
         row_number() over (partition by node, topic, queue, message_id

@@ -33,7 +33,7 @@ _FIRST_UNINDEXED = Head("unindexed_messages", "node", ("log_offset",))
 
 _TOPICS = """
 select c.node, c.topic, min_by(c.stored_at, c.log_offset) first_stored
-from copies c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic group by c.node, c.topic
+from copies c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at group by c.node, c.topic
 """
 
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"

@@ -101,6 +101,12 @@ NODES = (
     EventType("cluster_stopped", "supervisor", "All processes have ended."),
     EventType("fork_server_lost", "supervisor", "The fork server ended, and all nodes with it."),
     EventType(
+        "journal_opened",
+        "any",
+        "A process begins to write: the first entry of each of its starts (since version 4).",
+        {"run": text("id of the run, which `rmqlab up` or a scenario makes: the same in all journals of the run")},
+    ),
+    EventType(
         "journal_closed",
         "any",
         "A process stopped in order and closed its journal: the last entry of the file (since version 3).",

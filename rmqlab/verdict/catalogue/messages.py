@@ -187,4 +187,6 @@ DELIVERED_UNSTORED: Final = Metric(
     definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
     " those that their broker deleted for their age.",
     unknown_when="nothing was delivered, or a store that could hold one of the messages cannot be read",
+    rests_on=CONSUMER_JOURNALS,
+    is_floor=True,
 )

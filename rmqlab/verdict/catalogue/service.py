@@ -123,11 +123,13 @@ CLOCKS: Final = (
         name="clock_disagreement",
         target="NODE",
         unit=SECONDS,
-        says="furthest that its events contradict those of others",
+        says="furthest that its events contradict those of others, or their own order",
         definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
         " acknowledged, or an event written before the cluster's start or after the node's end. The node that disagrees"
-        " with more others is named.",
-        blind_to="differences below 1 s, and a node that is ahead by less than it lived on after its last event",
+        " with more others is named. Also a journal whose times go back from one entry to later ones: the clock of its"
+        " process was set back, or set right after it was ahead.",
+        blind_to="differences below 1 s; a node without messages that is wrong all the time, or is ahead by less than it"
+        " lived on after its last event",
         unknown_when="no event of the node can be compared with another's",
         rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
         is_floor=True,

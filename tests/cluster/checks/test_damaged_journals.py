@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
@@ -94,3 +95,67 @@ def test_a_missing_journal_of_the_supervisor_is_a_gap(tmp_path: Path) -> None:
     judgement = judge_directory(tmp_path)
     assert judgement.verdict is Verdict.UNKNOWN
     assert "the supervisor's journal, is missing" in judgement.decision.why[0]
+
+
+def exchanged(directory: Path, run: str, recorded: str | None = None) -> Path:
+    """Write a run with the producer's journal of another run of that time."""
+    own, other = MadeUpRun(), MadeUpRun()
+    for number in range(20):
+        own.send(number)
+        other.send(number + 100)
+    for made in (own, other):
+        made.add("produce-1", "node_stopped")
+    write_journals(own.entries, directory / "journal", "a1" * bool(run))
+    write_journals(other.entries, directory / "other", run)
+    (directory / "other" / "produce-1.msgpack").replace(directory / "journal" / "produce-1.msgpack")
+    if recorded is not None:
+        (directory / "cluster.json").write_text(recorded)
+    return directory
+
+
+def test_the_journal_of_another_run_in_the_same_time_is_a_gap_and_no_loss(tmp_path: Path) -> None:
+    judgement = judge_directory(exchanged(tmp_path, "b2"))
+    (gap,) = judgement.conditions.gaps
+    assert "journal/produce-1.msgpack: it is of another run, b2; this one is a1" in gap.says
+    assert judgement["lost"].value is None
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+def test_journals_are_held_to_the_record_of_their_cluster(tmp_path: Path) -> None:
+    judgement = judge_directory(exchanged(tmp_path, "b2", '{"run": "b2"}'))
+    processes = {path.stem for path in (tmp_path / "journal").iterdir()}
+    assert {gap.process for gap in judgement.conditions.gaps} == processes - {"produce-1"}
+    assert judgement.verdict is Verdict.UNKNOWN
+
+
+def test_a_journal_without_the_id_that_the_others_have_is_of_another_run(tmp_path: Path) -> None:
+    exchanged(tmp_path, "b2")
+    own, other = tmp_path / "journal" / "produce-1.msgpack", tmp_path / "without"
+    written(other)
+    (other / "journal" / "produce-1.msgpack").replace(own)
+    (gap,) = judge_directory(tmp_path).conditions.gaps
+    assert "begins with no entry that names the run, a1" in gap.says
+
+
+@pytest.mark.parametrize(
+    "record", ["", "[]", '{"run": 7}', "{", "[" * 100_000], ids=["empty", "list", "number", "cut", "deep"]
+)
+def test_a_damaged_record_leaves_the_journals_to_each_other(tmp_path: Path, record: str) -> None:
+    (gap,) = judge_directory(exchanged(tmp_path, "b2", record)).conditions.gaps
+    assert gap.process == "produce-1"
+
+
+@pytest.mark.parametrize("node", ["consume-1", "namesrv-1", "broker-a-s"])
+def test_a_clock_that_was_ahead_for_a_while_disagrees_with_itself(tmp_path: Path, node: str) -> None:
+    """No other process contradicts times of these nodes that are too late."""
+    run = MadeUpRun()
+    run.send(1)
+    for ahead in (0, 20_000, 0):
+        run.wait(1)
+        run.add(node, "events_dropped", count=1)
+        run.entries[-1] = attrs.evolve(run.entries[-1], at_millis=run.entries[-1].at_millis + ahead)
+    run.add("produce-1", "node_stopped")
+    write_journals(run.entries, tmp_path / "journal")
+    judgement = judge_directory(tmp_path)
+    assert judgement[f"clock_disagreement {node}"].value == pytest.approx(19, abs=0.1)
+    assert any(f"clock_disagreement {node}" in warning for warning in judgement.decision.warnings)

@@ -32,8 +32,11 @@ def run_with(*deletions: Deletion) -> MadeUpRun:
 
 @either
 def test_the_queues_of_a_deleted_topic_begin_anew(how: str) -> None:
-    run = run_with(*[TOPIC] * (how == ON_PURPOSE))
+    run = MadeUpRun()
     for number, offset in ((1, 5), (2, 0)):
+        if number == 2 and how == ON_PURPOSE:
+            run.add("broker-a", TOPIC[0], **TOPIC[1])
+        run.wait(0.01)
         run.send(number)
         for log in run.logs.values():
             log[-1] = attrs.evolve(log[-1], offset=offset)
@@ -43,6 +46,27 @@ def test_the_queues_of_a_deleted_topic_begin_anew(how: str) -> None:
     assert findings["order.stored"].value == (0 if how == ON_PURPOSE else 1)
     assert findings["order.delivered shop"].value == (0 if how == ON_PURPOSE else 1)
     assert findings["offset_rollbacks"].value == (0 if how == ON_PURPOSE else 1)
+
+
+def test_the_order_of_what_was_sent_after_the_last_deletion_is_judged() -> None:
+    run = run_with(TOPIC)
+    run.wait(0.01)
+    for number, offset in ((1, 5), (2, 0)):
+        run.send(number)
+        for log in run.logs.values():
+            log[-1] = attrs.evolve(log[-1], offset=offset)
+    assert run.judge()["order.stored"].value == 1
+
+
+def test_a_topic_that_was_used_after_its_deletion_must_be_in_the_table(tmp_path: Path) -> None:
+    run = made_up_run()
+    run.entries.insert(1, JournalEntry(run.entries[0].at_millis, "broker-a", *TOPIC))
+    directory = write_run(run, tmp_path / "run")
+    path = directory / "broker-a" / "store" / "config" / "topics.json"
+    topics = TopicConfigSerializeWrapper.decode(path.read_bytes())
+    del topics.topic_config_table["orders"]
+    path.write_bytes(topics.encode_pretty())
+    assert judge_directory(directory)["topics_missing broker-a"].value == 1
 
 
 @either

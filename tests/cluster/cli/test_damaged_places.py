@@ -2,14 +2,20 @@
 
 import json
 import os
+import stat
 import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.ownmodules import module_command
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.verdict.verdict import Verdict
 
 RECORDS = {
     "empty": b"",
@@ -146,3 +152,48 @@ def test_a_pipe_in_the_place_of_settings_or_of_a_scenario_is_one_line(tmp_path: 
     assert done.returncode != 0
     (line,) = done.stderr.splitlines()
     assert str(pipe) in line
+
+
+def make_socket(path: Path) -> None:
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+
+
+ODD: Mapping[str, Callable[[Path], object]] = {
+    "pipe": os.mkfifo,
+    "directory": Path.mkdir,
+    "socket": make_socket,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "loop": lambda path: path.symlink_to(path.name),
+}
+each_odd = pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+
+
+@each_odd
+def test_a_lock_that_is_no_file_costs_only_the_line_of_its_cluster(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    for name in ("odd", "sound"):
+        ClusterDirectory(tmp_path / name).create()
+        spec = ClusterSpec(name=name)
+        ClusterDirectory(tmp_path / name).write_record(Record(spec=spec, placement=place(spec, Placement())))
+    make(tmp_path / "odd" / "supervisor.lock")
+    done = CliRunner(env={"RMQLAB_HOME": str(tmp_path)}).invoke(app, ["ls", "--json"], prog_name="rmqlab")
+    assert {one["name"]: one["state"] for one in json.loads(done.stdout)} == {"odd": "unknown", "sound": "stopped"}
+    assert done.stderr.startswith(f"rmqlab: {tmp_path}/odd/supervisor.lock: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.exit_code == 0
+
+
+@each_odd
+def test_a_journal_that_is_no_file_is_a_gap_and_a_line(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.add("produce-1", "node_stopped")
+    write_journals(run.entries, tmp_path / "run" / "journal")
+    odd = tmp_path / "run" / "journal" / "produce-1.msgpack"
+    odd.unlink()
+    make(odd)
+    done = CliRunner().invoke(app, ["check", str(tmp_path / "run"), "--json"], prog_name="rmqlab")
+    assert done.stderr == f"rmqlab: {odd}: not a regular file: expected the journal of produce-1\n"
+    assert "journal/produce-1.msgpack is missing, or no regular file" in json.loads(done.stdout)["why"][0]
+    assert done.exit_code == Verdict.UNKNOWN.exit_status

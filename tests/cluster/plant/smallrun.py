@@ -21,6 +21,7 @@ QUEUES = 2
 SENDS = 40
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there at once."""
+RUN = "5a11"
 LOG_END = 10_000
 """A log's end that brokers record: records of the run are there before it, and behind it."""
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
@@ -62,7 +63,7 @@ def _sample_logs(run: MadeUpRun, max_offset: int = 0) -> None:
 
 def write_run(run: MadeUpRun, directory: Path) -> Path:
     """Write a made-up run as a directory."""
-    write_journals(run.entries, directory / "journal")
+    write_journals(run.entries, directory / "journal", RUN)
     for node, copies in run.logs.items():
         clock = ManualClock()
         store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)

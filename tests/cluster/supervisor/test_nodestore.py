@@ -139,6 +139,13 @@ def test_a_link_out_of_the_nodes_directory_is_not_followed(
     assert files(precious) == before
 
 
+def test_a_link_that_leads_to_itself_is_named(directory: ClusterDirectory) -> None:
+    log = directory.log_path("broker-a")
+    log.symlink_to(log.name)
+    with pytest.raises(OutsideError, match=f"{log} is a link that leads to itself"):
+        check_startable(directory, BROKER)
+
+
 def test_links_within_the_directory_and_a_home_that_is_one_are_as_before(
     directory: ClusterDirectory, tmp_path: pathlib.Path
 ) -> None:

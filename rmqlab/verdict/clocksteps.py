@@ -1,0 +1,41 @@
+"""Steps of clocks, as the journal of one process alone shows them.
+
+A process appends its entries as things happen. An entry dated before the one in front of it shows that the wall clock
+of the process went back: a clock that was set back, or set right again after it was ahead. No other process is needed
+for that, so it also shows the steps of consumers, nameservers and slaves, whose times contradict nobody's.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from rmqlab.verdict.findings import Evidence, Finding
+
+TOLERANCE: Final = 1000
+"""Milliseconds, as for the clocks of two nodes."""
+_METRIC: Final = "clock_disagreement"
+
+
+def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield the findings, those about the clock of a node with the step of that clock.
+
+    `went_back` are milliseconds by process. A larger difference to another node remains.
+    """
+    steps = {f"{_METRIC} {process}": millis for process, millis in went_back.items() if millis > TOLERANCE}
+    for finding in findings:
+        millis = steps.pop(finding.metric, 0)
+        yield _with_step(finding, millis) if millis else finding
+    for metric, millis in sorted(steps.items()):
+        yield _with_step(Finding(metric=metric, unit="s", value=0.0), millis)
+
+
+def _with_step(finding: Finding, millis: int) -> Finding:
+    node = finding.metric.partition(" ")[2]
+    says = f"the journal of {node} goes back by {millis / 1000:.2f} s from one entry to the next ones"
+    return attrs.evolve(
+        finding,
+        value=max(finding.value or 0.0, millis / 1000),
+        is_at_least=True,
+        evidence=(*finding.evidence, Evidence(says=says)),
+    )
