@@ -46,7 +46,7 @@ for _family in FAULTS.families.values():
 def random_faults(
     every: float, of: str, on: str, heal_after: float, seed: int, count: int, name: str, *, as_json: bool
 ) -> None:
-    """Inject faults into random nodes until Ctrl-C or SIGTERM, which then undoes those in force."""
+    """Inject faults into random nodes until Ctrl-C, which undoes those in force."""
     values = {
         "every": every,
         "of": [action for action in of.split(",") if action.strip()],
