@@ -17,8 +17,8 @@ import attrs
 from rmqlab.remoting.message import IPV6_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.consumequeue import ENTRY
-from rmqlab.store.index import IndexEntry
 from rmqlab.store.indexing import DIGITS, hashes_of_digits, key_digits, topic_parts_of
+from rmqlab.store.indexkeys import IndexEntry
 from rmqlab.store.tagscodes import tags_code_in
 
 LEAST: Final = 8

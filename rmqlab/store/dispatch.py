@@ -17,7 +17,8 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.alikeruns import LEAST, RUN_PATIENCE, AlikeRun, RunReader
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.index import Index, IndexEntry
+from rmqlab.store.index import Index
+from rmqlab.store.indexkeys import IndexEntry
 from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.queues import Queues, can_have_queues

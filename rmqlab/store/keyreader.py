@@ -16,7 +16,6 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.store.alikeruns import LEAST, RUN_PATIENCE, RunReader
 from rmqlab.store.commitlog import physical_offset_of
-from rmqlab.store.index import IndexEntry
 from rmqlab.store.indexing import (
     ABOVE_0,
     DIGITS,
@@ -26,6 +25,7 @@ from rmqlab.store.indexing import (
     topic_parts_of,
     unique_key_hash,
 )
+from rmqlab.store.indexkeys import IndexEntry
 from rmqlab.store.logfile import LogFile
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
