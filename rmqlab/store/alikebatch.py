@@ -5,7 +5,6 @@ writes what they have in common between the bodies; numbers and digits are colum
 a batch is like that shows by the same way: joined again, its bodies and digits must be the bytes that were received.
 """
 
-import functools
 import struct
 import zlib
 from collections.abc import Sequence
@@ -15,9 +14,9 @@ import attrs
 
 from rmqlab.remoting.message import MESSAGE_MAGIC, NewMessage
 from rmqlab.store.batchrecords import BATCH_HEADS, HOSTLESS_SIZE, properties_tail
-from rmqlab.store.columns import MOST, Steps, big_endian, write_column
+from rmqlab.store.columns import DIGITS, MOST, Digits, Steps, big_endian, bodies_of, differing_digits
 from rmqlab.store.consumequeue import ENTRY
-from rmqlab.store.indexing import DIGITS, hash_column, key_digits, topic_parts_of
+from rmqlab.store.indexing import hash_column, key_digits, topic_parts_of
 from rmqlab.store.indexkeys import IndexKeys
 from rmqlab.store.tagscodes import tags_code_in
 
@@ -26,7 +25,6 @@ _SHORT: Final = struct.Struct(">h")
 _MAX_TEXT: Final = 32767
 _MAX_SHAPES: Final = 256
 _CRC_AT, _QUEUE_OFFSET_AT, _PHYSICAL_AT = 8, 20, 28  # in a record
-_BLANK: Final = bytes(DIGITS)
 _LOW_7_BITS: Final = bytes(byte & 0x7F for byte in range(256))
 
 
@@ -51,44 +49,35 @@ class _Shape:
     """The hash contribution of all characters of the key before the digits."""
     tags_code: int
 
-    def bodies_and_digits(self, encoded: bytes) -> tuple[tuple[bytes, ...], list[bytes]] | None:
-        """Return the bodies of a batch and the columns of its digits.
-
-        None if its messages do not have this shape.
-        """
+    def parts_of(self, encoded: bytes) -> tuple[tuple[bytes, ...], Digits] | None:
+        """Return the bodies and the digits of a batch; None if its messages do not have this shape."""
         size, count = self.item_size, len(encoded) // self.item_size
         if count > MOST or count * size != len(encoded):
             return None
-        digits_at = len(self.head) + self.body_size + len(self.before)
-        bodies = _bodies_of(count, len(self.head), self.body_size, size).unpack(encoded)
-        columns = [encoded[at::size] for at in range(digits_at, digits_at + DIGITS)]
-        between = self.before + _BLANK + self.after + self.head
-        start = len(between) - len(self.head)
-        again = bytearray(between).join((b"", *bodies, b""))
-        for at, column in enumerate(columns, start + digits_at):
-            write_column(again, at, size, column)
-        return (bodies, columns) if again.startswith(encoded, start) else None
+        at = len(self.head) + self.body_size + len(self.before)
+        bodies = bodies_of(encoded, len(self.head), self.body_size, size)
+        for count in (differing_digits(encoded, at, size), DIGITS):
+            digits = Digits.of(encoded, at, size, count)
+            between = bytearray(self.before + digits.first + self.after + self.head)
+            start = len(between) - len(self.head)
+            again = between.join((b"", *bodies, b""))
+            digits.write(again, start + at, size)
+            if again.startswith(encoded, start):
+                return bodies, digits
+        return None
 
 
-@functools.lru_cache(64)
-def _bodies_of(count: int, before: int, body: int, item: int) -> struct.Struct:
-    return struct.Struct(f">{f'{before}x{body}s{item - before - body}x' * count}")
-
-
-@attrs.frozen
+@attrs.define(eq=False)
 class AlikeRecords:
-    """The records of such a batch, before their offsets in the log are known.
-
-    As `rmqlab.store.batchrecords.BatchRecords`.
-    """
+    """The records of such a batch. As `rmqlab.store.batchrecords.BatchRecords`."""
 
     stored_topic: bytes
     size: int
     """Bytes of each record."""
     bodies: tuple[bytes, ...]
-    digits: list[bytes]
-    """The first digits of all messages, then the second ones, and so on."""
+    digits: Digits
     _shape: _Shape
+    _physicals: Steps = attrs.field(init=False)
 
     def __len__(self) -> int:
         return len(self.bodies)
@@ -110,6 +99,7 @@ class AlikeRecords:
 
     def offsets_from(self, physical: int) -> Sequence[int]:
         """Return the offsets of the records. The first record is at `physical`."""
+        self._physicals = Steps.of(physical, self.size, len(self.bodies))
         return range(physical, physical + self.total, self.size)
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> memoryview:
@@ -118,37 +108,32 @@ class AlikeRecords:
         head = BATCH_HEADS[len(shared)].pack(
             size, MESSAGE_MAGIC, 0, message.queue_id, shape.flag, queue_offset, offsets[0], shared, shape.body_size
         )
-        after = shape.stored_before + _BLANK + shape.stored_after
+        after = shape.stored_before + self.digits.first + shape.stored_after
         out, start = bytearray(after + head).join((b"", *self.bodies, b"")), len(after)
+        end = start + (count - 1) * size + 1
         checksums = big_endian("I", map(zlib.crc32, self.bodies)).tobytes()
-        write_column(out, start + _CRC_AT, size, checksums[0::4].translate(_LOW_7_BITS))
-        for place in range(1, 4):
-            write_column(out, start + _CRC_AT + place, size, checksums[place::4])
+        out[start + _CRC_AT : end + _CRC_AT : size] = checksums[0::4].translate(_LOW_7_BITS)
+        for place in (1, 2, 3):
+            out[start + _CRC_AT + place : end + _CRC_AT + place : size] = checksums[place::4]
         Steps.of(queue_offset, 1, count).write(out, start + _QUEUE_OFFSET_AT, size)
-        Steps.of(offsets[0], size, count).write(out, start + _PHYSICAL_AT, size)
-        digits_at = start + len(head) + shape.body_size + len(shape.stored_before)
-        for at, column in enumerate(self.digits, digits_at):
-            write_column(out, at, size, column)
-        return memoryview(out)[start : start + self.total]
+        self._physicals.write(out, start + _PHYSICAL_AT, size)
+        self.digits.write(out, start + len(head) + shape.body_size + len(shape.stored_before), size)
+        return memoryview(out)[start : start + size * count]
 
     def queue_entries(self, offsets: Sequence[int]) -> bytes:
         """Return the entries of the records in their queue."""
-        first, count = offsets[0], len(self.bodies)
-        out = bytearray(ENTRY.pack(first, self.size, self._shape.tags_code) * count)
-        Steps.of(first, self.size, count).write(out, 0, ENTRY.size)
+        out = bytearray(ENTRY.pack(offsets[0], self.size, self._shape.tags_code) * len(self.bodies))
+        self._physicals.write(out, 0, ENTRY.size)
         return bytes(out)
 
     def tags_codes(self) -> list[int]:
         """Return a tags code for each record."""
         return [self._shape.tags_code] * len(self.bodies)
 
-    def index_keys(self, offsets: Sequence[int], stored_at: int) -> IndexKeys:
+    def index_keys(self, _offsets: Sequence[int], stored_at: int) -> IndexKeys:
         """Return the index entries of the records."""
-        digits, count = bytearray(DIGITS * len(self.bodies)), len(self.bodies)
-        for place, column in enumerate(self.digits):
-            digits[place::DIGITS] = column
-        hashes = hash_column(digits, self._shape.base)
-        return IndexKeys.of_one_time(hashes, Steps.of(offsets[0], self.size, count).raw, stored_at)
+        hashes = hash_column(self.digits.joined(len(self.bodies)), self._shape.base)
+        return IndexKeys.of_one_time(hashes, self._physicals.raw, stored_at)
 
 
 @attrs.define(eq=False)
@@ -166,16 +151,16 @@ class AlikeReader:
         """
         key = (encoded[: _ITEM_HEAD.size], stored_topic, shared_properties)
         shape = self._shapes.get(key)
-        found = shape.bodies_and_digits(encoded) if shape is not None else None
+        found = shape.parts_of(encoded) if shape is not None else None
         if found is None:
             shape = _shape_of(encoded, stored_topic, shared_properties)
-            found = shape.bodies_and_digits(encoded) if shape is not None else None
+            found = shape.parts_of(encoded) if shape is not None else None
             if shape is None or found is None:
                 return None
             if len(self._shapes) >= _MAX_SHAPES:
                 self._shapes.clear()
             self._shapes[key] = shape
-        if shape is None or not b"".join(found[1]).isalnum():
+        if shape is None or not found[1].are_alphanumeric:
             return None
         size = HOSTLESS_SIZE + hosts_size + shape.body_size + len(stored_topic) + shape.properties_size
         return AlikeRecords(stored_topic, size, *found, shape)

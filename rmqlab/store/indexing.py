@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlab.remoting.message import Buffer, java_hash
-from rmqlab.store.columns import from_little_endian
+from rmqlab.store.columns import DIGITS, from_little_endian
 from rmqlab.store.index import key_hash
 
-DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
 # Masks for a number of so many lanes of 64 bits.

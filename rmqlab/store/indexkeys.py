@@ -80,6 +80,36 @@ class IndexKeys(Sequence[IndexEntry]):
         return words.tobytes()
 
 
+@attrs.define(eq=False)
+class KeyCollector:
+    """Collects index entries of single records and of runs, in the order of the log."""
+
+    singles: list[IndexEntry] = attrs.field(factory=list)
+    """Entries after those of the last run: a place to append to."""
+    _runs: IndexKeys | None = attrs.field(default=None, init=False)
+
+    def add_run(self, keys: IndexKeys) -> None:
+        """Append the entries of a run."""
+        if self.singles:
+            before, self.singles = IndexKeys.of(self.singles), []
+            if self._runs is None:
+                self._runs = before
+            else:
+                self._runs.add(before)
+        if self._runs is None:
+            self._runs = keys
+        else:
+            self._runs.add(keys)
+
+    def entries(self) -> Sequence[IndexEntry]:
+        """Return all entries."""
+        if self._runs is None:
+            return self.singles
+        if self.singles:
+            self.add_run(IndexKeys())
+        return self._runs
+
+
 def _seconds(stored_at: int, begin: int) -> int:
     seconds = (stored_at - begin) // 1000 if begin > 0 else 0
     return min(max(seconds, 0), 0x7FFFFFFF)
