@@ -1,4 +1,4 @@
-"""Records of a batch whose messages are alike, made without a step for each message.
+"""Records of a batch whose messages are alike, all made at once.
 
 The messages of one producer mostly differ in their bodies and in the last digits of their unique keys only. `bytes.join`
 writes what they have in common between the bodies; numbers and digits are columns (see `rmqlab.store.columns`). Whether
@@ -50,7 +50,10 @@ class _Shape:
     tags_code: int
 
     def parts_of(self, encoded: bytes) -> tuple[tuple[bytes, ...], Digits] | None:
-        """Return the bodies and the digits of a batch; None if its messages do not have this shape."""
+        """Return the bodies and the digits of a batch.
+
+        None if its messages do not have this shape.
+        """
         size, count = self.item_size, len(encoded) // self.item_size
         if count > MOST or count * size != len(encoded):
             return None
@@ -167,7 +170,10 @@ class AlikeReader:
 
 
 def _shape_of(encoded: bytes, stored_topic: bytes, shared_properties: bytes) -> _Shape | None:
-    """Return the shape of the first message; None if its only key is not a client's unique key."""
+    """Return the shape of the first message.
+
+    None if its only key is not a client's unique key.
+    """
     if len(encoded) < _ITEM_HEAD.size:
         return None
     item_size, _, _, flag, body_size = _ITEM_HEAD.unpack_from(encoded)

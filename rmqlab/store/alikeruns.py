@@ -17,11 +17,11 @@ import attrs
 
 from rmqlab.remoting.message import IPV6_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.batchruns import LEAST, BatchRun, BatchRunReader, RecordShape
+from rmqlab.store.batchruns import LEAST, LEAST_OF_BATCH, BatchRun, BatchRunReader, RecordShape
 from rmqlab.store.columns import DIGITS
 from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.indexing import hash_column, key_digits, topic_parts_of
-from rmqlab.store.indexkeys import IndexKeys
+from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 from rmqlab.store.tagscodes import tags_code_in
 
 RUN_PATIENCE: Final = 32
@@ -63,13 +63,19 @@ class AlikeRun:
         """Store time of the last record, in ms."""
         return self.times[-1]
 
-    def index_keys(self) -> IndexKeys:
-        """Return the index entries: each record has one key."""
+    def add_keys(self, keys: KeyCollector) -> None:
+        """Add the index entries: each record has one key."""
         hashes = hash_column(b"".join(self.digits), self.base)
-        return IndexKeys(hashes, array("q", self.physicals), array("q", self.times))
+        if len(hashes) < LEAST_OF_BATCH:
+            keys.singles += zip(hashes, self.physicals, self.times, strict=True)
+        else:
+            keys.add_run(IndexKeys(hashes, array("q", self.physicals), array("q", self.times)))
 
     def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
-        """Return what observers of queues receive: queue id, queue offset, tags codes, store time."""
+        """Return what observers of queues receive.
+
+        These are queue id, queue offset, tags codes, store time.
+        """
         return zip(self.queue_ids, self.queue_offsets, repeat((self.tags_code,)), self.times)
 
     def by_queue(self) -> dict[int, tuple[int, bytes]] | None:

@@ -1,4 +1,4 @@
-"""Runs of records of one batch, read from the commit log without a step for each record.
+"""Runs of records of one batch, read from the commit log at once.
 
 Such records have one store time and successive queue offsets. `RecordShape` and the first record predict all bytes but
 bodies, checksums and the last digits of unique keys; the prediction is compared with the log (see
@@ -16,7 +16,7 @@ import attrs
 from rmqlab.store.columns import MOST, Digits, Steps, bodies_of, differing_digits
 from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.indexing import hash_column
-from rmqlab.store.indexkeys import IndexKeys
+from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 
 LEAST: Final = 8
 """Number of records from which on a run of alike records is quicker than one record after the other."""
@@ -44,7 +44,10 @@ class RecordShape:
 
 @attrs.define(eq=False)
 class BatchRun:
-    """Consecutive records of one queue, one size and one store time. As `rmqlab.store.alikeruns.AlikeRun`."""
+    """Consecutive records of one queue, one size and one store time.
+
+    As `rmqlab.store.alikeruns.AlikeRun`.
+    """
 
     count: int
     size: int
@@ -61,13 +64,13 @@ class BatchRun:
         """Their topic."""
         return self._shape.topic
 
-    def index_keys(self) -> IndexKeys:
-        """Return the index entries: each record has one key."""
+    def add_keys(self, keys: KeyCollector) -> None:
+        """Add the index entries: each record has one key."""
         hashes = hash_column(self._digits.joined(self.count), self._shape.base)
-        return IndexKeys.of_one_time(hashes, self._physicals.raw, self.last_stored_at)
+        keys.add_run(IndexKeys.of_one_time(hashes, self._physicals.raw, self.last_stored_at))
 
     def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
-        """Return what observers of queues receive: queue id, queue offset, tags codes, store time."""
+        """Return what observers of queues receive, as of `AlikeRun`."""
         yield self.queue_id, self.queue_offset, [self._shape.tags_code] * self.count, self.last_stored_at
 
     def by_queue(self) -> dict[int, tuple[int, bytes]]:
@@ -84,9 +87,9 @@ class BatchRunReader:
     _last_count: int = attrs.field(default=LEAST_OF_BATCH, init=False)
 
     def read(self, mapped: mmap.mmap | bytearray, at: int, size: int, shape: RecordShape, most: int) -> BatchRun | None:
-        """Return the run that begins with the record at a position, of at most `most` records.
+        """Return the run that begins with the record at a position.
 
-        None if fewer than LEAST_OF_BATCH are a run. The bytes of all must be there.
+        It has at most `most` records. None if fewer than LEAST_OF_BATCH are a run. The bytes of all must be there.
         """
         mark, queue_id, queue_offset, physical, stored_at = _PLACE.unpack_from(mapped, at)
 

@@ -1,6 +1,6 @@
 """Numbers of many records as columns of bytes.
 
-Packing a number for each record costs a step of the interpreter each. A number of 64-bit lanes holds the numbers of all
+To pack a number for each record costs a step of the interpreter each. A number of 64-bit lanes holds the numbers of all
 records, and an assignment to every n-th byte writes one byte of each.
 """
 
@@ -68,7 +68,10 @@ class Digits:
 
     @classmethod
     def of(cls, raw: bytes, at: int, stride: int, count: int) -> Self:
-        """Read the digits at `at` and each `stride` bytes after, of which the last `count` differ."""
+        """Read the digits at `at` and each `stride` bytes after.
+
+        Only the last `count` digits differ.
+        """
         return cls(raw[at : at + DIGITS], [raw[place::stride] for place in range(at + DIGITS - count, at + DIGITS)])
 
     @property
@@ -93,9 +96,9 @@ class Digits:
 
 
 def differing_digits(raw: bytes, at: int, stride: int) -> int:
-    """Return how many of the last digits differ, if those of successive messages count up.
+    """Return how many of the last digits differ.
 
-    `at` is the position of the first message's digits.
+    This assumes that those of successive messages count up. `at` is the position of the first message's digits.
     """
     last_at = len(raw) - stride + at
     first, last = raw[at : at + DIGITS], raw[last_at : last_at + DIGITS]

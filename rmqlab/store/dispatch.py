@@ -335,7 +335,7 @@ class Dispatcher:
             queue.append_joined(queue_offset, entries)
             self.entered += len(entries) // ENTRY.size
         if keys is not None and found:
-            keys.add_run(run.index_keys())
+            run.add_keys(keys)
         if self.is_observed:
             for queue_id, queue_offset, codes, stored_at in run.events():
                 self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, codes, stored_at))

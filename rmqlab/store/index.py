@@ -19,7 +19,7 @@ import attrs
 from rmqlab.remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
 from rmqlab.store.columns import big_endian
 from rmqlab.store.disk import Disk
-from rmqlab.store.indexkeys import IndexEntry, IndexKeys
+from rmqlab.store.indexkeys import IndexEntry, IndexKeys, packed
 from rmqlab.store.logfile import LogFile, populate
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class IndexFile:
         if len(entries) < _MANY or self.index_count == 1:  # the first of all sets the times of the file
             self._put_each(entries)
         else:
-            self._put_many(IndexKeys.of(entries))
+            self._put_many(entries)
 
     def _put_each(self, entries: Sequence[IndexEntry]) -> None:
         mapped, count, slots, entries_at = self._map, self.index_count, self.slots, self._entries_at
@@ -167,10 +167,11 @@ class IndexFile:
                 self.end_timestamp, self.end_physical = stored_at, physical_offset
                 self._write_header()
 
-    def _put_many(self, keys: IndexKeys) -> None:
+    def _put_many(self, entries: Sequence[IndexEntry]) -> None:
         """The same by columns, all or none."""
-        count, slots, size = self.index_count, self.slots, len(keys)
-        places = [hashed % slots for hashed in keys.hashes]
+        count, slots, size = self.index_count, self.slots, len(entries)
+        hashes = entries.hashes if isinstance(entries, IndexKeys) else [entry[0] for entry in entries]
+        places = [hashed % slots for hashed in hashes]
         entries_at = self._entries_at + _ENTRY_SIZE * count
         entries_end = entries_at + _ENTRY_SIZE * size
         self._secure(places, entries_at, entries_end)
@@ -188,9 +189,9 @@ class IndexFile:
             found = enumerate(big_endian("i", chained), count)
             previous = array("I", [one if 0 < one <= number else 0 for number, one in found])
             self.slot_count += previous.count(0)
-        self._map[entries_at:entries_end] = keys.packed(self.begin_timestamp, previous)
+        self._map[entries_at:entries_end] = packed(entries, self.begin_timestamp, previous)
         self.index_count = count + size
-        self.end_timestamp, self.end_physical = keys.times[-1], keys.physicals[-1]
+        _, self.end_physical, self.end_timestamp = entries[-1]
         self._write_header()
 
     def _write_header(self) -> None:

@@ -1,5 +1,6 @@
 """Keys to be entered in the index, as columns."""
 
+import struct
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from rmqlab.store.columns import from_little_endian
 
 IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
 
+_ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
 _WORDS: Final = 5  # of 32 bits in an entry of an index file: hash, offset (2), seconds, previous
 
 
@@ -108,6 +110,18 @@ class KeyCollector:
         if self.singles:
             self.add_run(IndexKeys())
         return self._runs
+
+
+def packed(entries: Sequence[IndexEntry], begin: int, previous: "array[int]") -> bytes:
+    """Return the bytes of entries in an index file that begins at this time."""
+    if isinstance(entries, IndexKeys):
+        return entries.packed(begin, previous)
+    seconds = {stored_at: _seconds(stored_at, begin) for _, _, stored_at in entries}
+    pack = _ENTRY.pack
+    return b"".join([
+        pack(hashed, physical, seconds[stored_at], before)
+        for (hashed, physical, stored_at), before in zip(entries, previous, strict=True)
+    ])  # fmt: skip
 
 
 def _seconds(stored_at: int, begin: int) -> int:

@@ -86,7 +86,7 @@ class KeyReader:
                 most = min((limit - at - 1) // size + 1, (file.wrote - at) // size)
                 run = self._runs.read(mapped, at, sys_flag, body_size, most)
                 if run is not None:
-                    keys.add_run(run.index_keys())
+                    run.add_keys(keys)
                     at += run.count * size
                     continue
                 run_at = at + RUN_PATIENCE * size

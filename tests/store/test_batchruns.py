@@ -1,4 +1,4 @@
-"""Records of a batch, read from the log at once, make the same queues and index as one by one."""
+"""Records of a batch are entered at once as they would be one by one."""
 
 import tempfile
 from collections.abc import Sequence
@@ -63,7 +63,10 @@ class Observer:
 
 
 def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str, list[bytes]], list[object]]:
-    """Return queues and index that a slave makes of a log, received in pieces of `step` bytes."""
+    """Return the queues and the index of a slave.
+
+    It receives the log in pieces of `step` bytes.
+    """
     observer, config = Observer(), small_config(root, mapped_file_size_commit_log=FILE, max_index_num=1000)
     store = MessageStore.open(config, now_millis=ManualClock(), is_slave=True, observer=observer)
     with patch("rmqlab.store.dispatch.LEAST", least), patch("rmqlab.store.keyreader.LEAST", least):
@@ -85,7 +88,7 @@ def replica(root: Path, log: bytes, step: int, *, least: int) -> tuple[dict[str,
 def test_batches_make_the_same_queues_and_index(
     batches: list[tuple[int, int, int, str]], step: int, damages: list[tuple[int, int]]
 ) -> None:
-    """Also after damage of hosts, times and properties, but not of numbers that place a record."""
+    """Also after damage of hosts, times and properties."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         log = bytearray(log_of(root / "master", batches))
