@@ -91,14 +91,16 @@ class BatchRunReader:
 
         It has at most `most` records. None if fewer than LEAST_OF_BATCH are a run. The bytes of all must be there.
         """
+        most = min(most, MOST)
+        if most < LEAST_OF_BATCH:
+            return None
         mark, queue_id, queue_offset, physical, stored_at = _PLACE.unpack_from(mapped, at)
 
         def has_ended(number: int) -> bool:
             expected = mark, queue_id, queue_offset + number, physical + number * size, stored_at
             return bool(_PLACE.unpack_from(mapped, at + number * size) != expected)
 
-        most = min(most, MOST)
-        if most < LEAST_OF_BATCH or queue_offset < 0 or physical < 0 or has_ended(LEAST_OF_BATCH - 1):
+        if queue_offset < 0 or physical < 0 or has_ended(LEAST_OF_BATCH - 1):
             return None
         count = self._last_count
         if count > most or has_ended(count - 1) or (count < most and not has_ended(count)):

@@ -170,7 +170,7 @@ class IndexFile:
     def _put_many(self, entries: Sequence[IndexEntry]) -> None:
         """The same by columns, all or none."""
         count, slots, size = self.index_count, self.slots, len(entries)
-        hashes = entries.hashes if isinstance(entries, IndexKeys) else [entry[0] for entry in entries]
+        hashes = entries.hashes if type(entries) is IndexKeys else [entry[0] for entry in entries]
         places = [hashed % slots for hashed in hashes]
         entries_at = self._entries_at + _ENTRY_SIZE * count
         entries_end = entries_at + _ENTRY_SIZE * size
