@@ -327,6 +327,8 @@ class Dispatcher:
             if queue.files.files and queue.end_offset + len(queue.pending) != queue_offset:
                 return False
             found.append((queue, queue_offset, entries))
+        if not found:
+            return False
         for queue, queue_offset, entries in found:
             if queue.pending:
                 self.entered += len(queue.pending)
@@ -334,12 +336,12 @@ class Dispatcher:
             queue.pending_offset = -1
             queue.append_joined(queue_offset, entries)
             self.entered += len(entries) // ENTRY.size
-        if keys is not None and found:
+        if keys is not None:
             run.add_keys(keys)
         if self.is_observed:
             for queue_id, queue_offset, codes, stored_at in run.events():
                 self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, codes, stored_at))
-        return bool(found)
+        return True
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
         """Open a queue.

@@ -105,6 +105,17 @@ def test_batches_make_the_same_queues_and_index(
         assert replica(root / "runs", bytes(log), step, least=8) == one_by_one
 
 
+@pytest.mark.parametrize("least_of_batch", [LEAST_OF_BATCH, NEVER])
+@pytest.mark.parametrize("record", [0, 1, 60])
+def test_a_queue_offset_that_does_not_follow_is_entered_once(tmp_path: Path, least_of_batch: int, record: int) -> None:
+    """Observers receive each record once, too, when a run is not entered as one."""
+    log = bytearray(log_of(tmp_path / "master", [(100, 5, 0)]))
+    log[record * int.from_bytes(log[:4], "big") + 27] ^= 0x80
+    one_by_one = replica(tmp_path / "each", bytes(log), FILE, least=NEVER)
+    with patch("rmqlab.store.batchruns.LEAST_OF_BATCH", least_of_batch):
+        assert replica(tmp_path / "runs", bytes(log), FILE, least=8) == one_by_one
+
+
 @pytest.mark.parametrize("count", [LEAST_OF_BATCH, 100])
 def test_a_batch_is_read_at_once(tmp_path: Path, count: int) -> None:
     """Else the test above would prove nothing."""
