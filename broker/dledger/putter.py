@@ -10,7 +10,7 @@ from rmqlab.broker.dledger.entrylog import EntryLog
 from rmqlab.dledger.bodies import AppendEntryResponse
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import BODY_OFFSET, MAX_ENTRY, Entry
-from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
 from rmqlab.store.put import Putter
 from rmqlab.store.results import Decision, PutResult, PutStatus
@@ -38,7 +38,7 @@ class GroupPutter(Putter):
             return result
         return self._append(message, result, [self.log.buffer.map])
 
-    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+    def append_batch(self, message: NewMessage, batch: Batch | ReceivedBatch) -> PutResult:
         """Append one entry per message; the last one's outcome counts for all."""
         result = Putter.append_batch(self, message, batch)
         self._batches.clear()  # only committed entries go to the queues

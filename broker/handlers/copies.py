@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
-from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.batch import ReceivedBatch
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import PROPERTY_WAIT, parse_properties
 from rmqlab.remoting.min_copies import PROPERTY_MIN_COPIES, min_copies_of
@@ -49,7 +49,7 @@ def stored_demand(broker: Broker, properties: Mapping[str, str]) -> int:
         return 0
 
 
-def copies_demanded_by_batch(broker: Broker, properties: Mapping[str, str], batch: Batch) -> int:
+def copies_demanded_by_batch(broker: Broker, properties: Mapping[str, str], batch: ReceivedBatch) -> int:
     """Return the greatest demand of a batch's messages and of its own properties.
 
     Its own properties become those of each message. A batch has one outcome, so the message with the greatest demand
@@ -57,7 +57,7 @@ def copies_demanded_by_batch(broker: Broker, properties: Mapping[str, str], batc
     """
     if not broker.config.obey_min_copies:
         return 0
-    texts = [text.decode("utf-8", "replace") for text in batch.properties if _BATCH_NEEDLE in text]
+    texts = [text.decode("utf-8", "replace") for text in batch.decoded().properties if _BATCH_NEEDLE in text]
     return max(demanded_copies(broker, each) for each in (properties, *map(parse_properties, texts)))
 
 

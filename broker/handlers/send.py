@@ -18,7 +18,7 @@ from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.broker.topics import PERM_READ, PERM_WRITE
 from rmqlab.remoting import names
-from rmqlab.remoting.batch import decode_batch
+from rmqlab.remoting.batch import ReceivedBatch
 from rmqlab.remoting.bodies.topic import TopicConfig
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -263,7 +263,7 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
     )
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
-    batch = decode_batch(request.command.body)
+    batch = ReceivedBatch(request.command.body)
     min_copies = copies_demanded_by_batch(broker, properties, batch)
     began = stopwatch.wall()
     result = broker.store.append_batch(shared, batch)

@@ -67,6 +67,20 @@ class Batch:
         return map(BatchItem, self.bodies, self.properties, self.flags)
 
 
+@attrs.define(slots=True, eq=False)
+class ReceivedBatch:
+    """The body of a batch send, decoded when its columns are needed."""
+
+    encoded: bytes
+    _decoded: Batch | None = attrs.field(default=None, init=False)
+
+    def decoded(self) -> Batch:
+        """Return the messages. RecordError as `decode_batch`."""
+        if self._decoded is None:
+            self._decoded = decode_batch(self.encoded)
+        return self._decoded
+
+
 def encode_batch(items: Sequence[BatchItem]) -> bytes:
     """Return the body of a batch send. Magic and CRC are 0."""
     pieces: list[Buffer] = []

@@ -8,6 +8,7 @@ all of them.
 import functools
 import mmap
 import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Final
@@ -16,13 +17,13 @@ import attrs
 
 from rmqlab.remoting.message import IPV6_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.batchruns import LEAST, LEAST_OF_BATCH, BatchRun, BatchRunReader, RecordShape
+from rmqlab.store.columns import DIGITS
 from rmqlab.store.consumequeue import ENTRY
-from rmqlab.store.index import IndexEntry
-from rmqlab.store.indexing import DIGITS, hashes_of_digits, key_digits, topic_parts_of
+from rmqlab.store.indexing import hash_column, key_digits, topic_parts_of
+from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 from rmqlab.store.tagscodes import tags_code_in
 
-LEAST: Final = 8
-"""Number of records from which on a run is quicker."""
 RUN_PATIENCE: Final = 32
 """Number of records from one that begins no run to the next that may."""
 _MOST: Final = 512
@@ -31,21 +32,6 @@ _HEAD_SIZE: Final = 88  # with IPv4 hosts, up to the body
 _HEAD: Final = ">8s4xi4xqq4s8x8xq8x4x8x4s"
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _SEPARATOR: Final = b"\x02"
-
-
-@attrs.frozen
-class _Shape:
-    """The end of a record, from its topic on, without the digits that differ."""
-
-    body_size: int
-    head: bytes
-    """The bytes before the digits."""
-    rest: bytes
-    """The bytes after them."""
-    base: int
-    """The hash contribution of all characters before the digits."""
-    topic: bytes
-    tags_code: int
 
 
 @attrs.frozen
@@ -67,11 +53,32 @@ class AlikeRun:
         """Number of records."""
         return len(self.times)
 
-    def index_entries(self) -> Iterator[IndexEntry]:
-        """Return the index entries: each record has one key."""
-        return zip(hashes_of_digits(b"".join(self.digits), self.base), self.physicals, self.times, strict=True)
+    @property
+    def first_physical(self) -> int:
+        """Log offset of the first record."""
+        return self.physicals[0]
 
-    def by_queue(self) -> dict[int, tuple[int, list[bytes]]] | None:
+    @property
+    def last_stored_at(self) -> int:
+        """Store time of the last record, in ms."""
+        return self.times[-1]
+
+    def add_keys(self, keys: KeyCollector) -> None:
+        """Add the index entries: each record has one key."""
+        hashes = hash_column(b"".join(self.digits), self.base)
+        if len(hashes) < LEAST_OF_BATCH:
+            keys.singles += zip(hashes, self.physicals, self.times, strict=True)
+        else:
+            keys.add_run(IndexKeys(hashes, array("q", self.physicals), array("q", self.times)))
+
+    def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
+        """Return what observers of queues receive.
+
+        These are queue id, queue offset, tags codes, store time.
+        """
+        return zip(self.queue_ids, self.queue_offsets, repeat((self.tags_code,)), self.times)
+
+    def by_queue(self) -> dict[int, tuple[int, bytes]] | None:
         """Return first queue offset and entries, by queue id.
 
         None if the records of a queue do not follow one another.
@@ -80,7 +87,7 @@ class AlikeRun:
         first, ids, offsets = self.queue_offsets[0], self.queue_ids, self.queue_offsets
         if ids.count(ids[0]) == len(ids):
             is_in_order = offsets == tuple(range(first, first + len(ids)))
-            return {ids[0]: (first, entries)} if is_in_order else None
+            return {ids[0]: (first, b"".join(entries))} if is_in_order else None
         groups: dict[int, tuple[int, list[bytes]]] = {}
         for queue_id, queue_offset, entry in zip(ids, offsets, entries, strict=True):
             group = groups.get(queue_id)
@@ -90,16 +97,19 @@ class AlikeRun:
                 group[1].append(entry)
             else:
                 return None
-        return groups
+        return {queue_id: (first, b"".join(group)) for queue_id, (first, group) in groups.items()}
 
 
 @attrs.define(eq=False)
 class RunReader:
     """Finds runs of records that are alike. It remembers the shape of the last one."""
 
-    _shape: _Shape | None = attrs.field(default=None, init=False)
+    _shape: RecordShape | None = attrs.field(default=None, init=False)
+    _batches: BatchRunReader = attrs.field(factory=BatchRunReader, init=False)
 
-    def read(self, mapped: mmap.mmap | bytearray, at: int, sys_flag: int, body_size: int, most: int) -> AlikeRun | None:
+    def read(
+        self, mapped: mmap.mmap | bytearray, at: int, sys_flag: int, body_size: int, most: int
+    ) -> AlikeRun | BatchRun | None:
         """Return the run that begins with the record at a position.
 
         None if fewer than LEAST of the next `most` records are alike. The caller has checked the size and the magic of
@@ -112,6 +122,9 @@ class RunReader:
         if shape is None:
             return None
         count = min(most, _MOST)
+        batch = self._batches.read(mapped, at, size, shape, count)
+        if batch is not None:
+            return batch
         layout = _layout(body_size, len(shape.head), len(shape.rest))
         with memoryview(mapped) as whole, whole[at : at + count * size] as view:
             columns = zip(*layout.iter_unpack(view), strict=True)
@@ -131,7 +144,7 @@ class RunReader:
             times[:count], digits[:count], shape.base,
         )  # fmt: skip
 
-    def _shape_of(self, tail: bytes, body_size: int) -> _Shape | None:
+    def _shape_of(self, tail: bytes, body_size: int) -> RecordShape | None:
         shape = self._shape
         is_known = (
             shape is not None
@@ -146,7 +159,7 @@ class RunReader:
         return shape
 
 
-def _find_shape(tail: bytes, body_size: int) -> _Shape | None:
+def _find_shape(tail: bytes, body_size: int) -> RecordShape | None:
     """Return the shape of a record whose only key is a client's unique key; else None."""
     if not 3 <= len(tail) <= 0x10000:
         return None
@@ -156,7 +169,7 @@ def _find_shape(tail: bytes, body_size: int) -> _Shape | None:
         return None
     at = len(tail) - len(text) + found.at
     tags_code = tags_code_in(_SEPARATOR + text + _SEPARATOR)
-    return _Shape(body_size, tail[:at], tail[at + DIGITS :], found.base, topic, tags_code)
+    return RecordShape(body_size, tail[:at], tail[at + DIGITS :], found.base, topic, tags_code)
 
 
 @functools.lru_cache(64)

@@ -4,7 +4,6 @@ Message by message, each record needs a dozen steps of the interpreter. By colum
 shared fields are packed once, and the others go through `map`.
 """
 
-import functools
 import struct
 import zlib
 from collections.abc import Sequence
@@ -16,12 +15,13 @@ import attrs
 
 from rmqlab.remoting.batch import Batch
 from rmqlab.remoting.message import MESSAGE_MAGIC, NewMessage
-from rmqlab.store.indexing import hashes_of_alike, topic_parts_of
+from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.indexkeys import IndexEntry, IndexKeys
+from rmqlab.store.tagscodes import tags_code_in
 
 HOSTLESS_SIZE: Final = 74  # a record without hosts, body, topic and properties, but with the latter's length
 _SHORT: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _SEPARATOR: Final = b"\x02"
 _SEPARATOR_CODE: Final = _SEPARATOR[0]
 # sysFlag, born time, born host, store time, store host, reconsume times, prepared offset: the same in all records
@@ -31,7 +31,7 @@ _SHARED: Final = {
     for len_store in (8, 20)
 }
 # size, magic, CRC, queue id, flag, queue offset, physical offset, shared fields, body size; by the size of the shared fields
-_HEADS: Final = {shared.size: struct.Struct(f">iiiiiqq{shared.size}si") for shared in _SHARED.values()}
+BATCH_HEADS: Final = {shared.size: struct.Struct(f">iiiiiqq{shared.size}si") for shared in _SHARED.values()}
 
 
 @attrs.define(slots=True, eq=False)
@@ -55,27 +55,42 @@ class BatchRecords:
         The batch's properties follow each message's own, with a separator if it lacks one (store-ha#17).
         """
         own, body_sizes = batch.properties, list(map(len, batch.bodies))
-        tail = _tail(own[0], shared_properties) if own else b""
+        tail = properties_tail(own[0], shared_properties) if own else b""
         hashes = hashes_of_alike(own, tail, topic_parts_of(stored_topic[1:] + b"#")) if own else None
         fixed_size = HOSTLESS_SIZE + hosts_size + len(stored_topic)
         if hashes is None:
-            tails = [_tail(text, shared_properties) for text in own]
+            tails = [properties_tail(text, shared_properties) for text in own]
             properties_sizes = list(map(add, map(len, own), map(len, tails)))
         else:
             tails, properties_sizes = [tail] * len(own), [len(own[0]) + len(tail)] * len(own)
         sizes = [fixed_size + body + properties for body, properties in zip(body_sizes, properties_sizes, strict=True)]
         return cls(batch, stored_topic, tails, hashes, properties_sizes, body_sizes, sizes)
 
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def total(self) -> int:
+        """Bytes of all records."""
+        return sum(self.sizes)
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of the largest body."""
+        return max(self.body_sizes, default=0)
+
+    @property
+    def largest_properties(self) -> int:
+        """Bytes of the largest properties."""
+        return max(self.properties_sizes, default=0)
+
     def texts(self) -> list[bytes]:
         """The properties as stored."""
         return list(map(add, self.batch.properties, self.tails))
 
-    def offsets_from(self, physical: int) -> list[int]:
-        """Return the offsets of the records and of the end of the last.
-
-        The first record is at `physical`.
-        """
-        return list(accumulate(self.sizes, initial=physical))
+    def offsets_from(self, physical: int) -> Sequence[int]:
+        """Return the offsets of the records. The first record is at `physical`."""
+        return list(accumulate(self.sizes[:-1], initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:
         """The bytes of all records.
@@ -84,10 +99,8 @@ class BatchRecords:
         """
         batch, sizes = self.batch, self.sizes
         checksums = [crc & 0x7FFFFFFF for crc in map(zlib.crc32, batch.bodies)]
-        if self.hashes is not None and sizes.count(sizes[0]) == len(sizes):
-            return self._encode_alike(message, shared, queue_offset, offsets, checksums)
         heads = map(
-            _HEADS[len(shared)].pack,
+            BATCH_HEADS[len(shared)].pack,
             sizes, repeat(MESSAGE_MAGIC), checksums, repeat(message.queue_id), batch.flags, count(queue_offset),
             offsets, repeat(shared), self.body_sizes,
         )  # fmt: skip
@@ -98,33 +111,28 @@ class BatchRecords:
         )  # fmt: skip
         return b"".join(chain.from_iterable(parts))
 
-    def _encode_alike(
-        self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int], checksums: Sequence[int]
-    ) -> bytes:
-        """Encode records whose parts all have the sizes of the first one's.
+    def queue_entries(self, offsets: Sequence[int]) -> bytes:
+        """Return the entries of the records in their queue."""
+        return b"".join(map(ENTRY.pack, offsets, self.sizes, self.tags_codes()))
 
-        That needs only one call for each record.
-        """
-        batch, size, tail = self.batch, self.sizes[0], self.tails[0]
-        before_body = shared + _INT.pack(self.body_sizes[0])
-        after_body = self.stored_topic + _SHORT.pack(self.properties_sizes[0])
-        record = _record_of(len(before_body), self.body_sizes[0], len(after_body), len(batch.properties[0]), len(tail))
-        records = map(
-            record.pack,
-            repeat(_SIZE_AND_MAGIC.pack(size, MESSAGE_MAGIC)), checksums, repeat(message.queue_id), batch.flags,
-            count(queue_offset), offsets, repeat(before_body), batch.bodies, repeat(after_body), batch.properties,
-            repeat(tail),
-        )  # fmt: skip
-        return b"".join(records)
+    def tags_codes(self) -> list[int]:
+        """Return a tags code for each record."""
+        texts = self.texts() if self.hashes is None else [self.batch.properties[0] + self.tails[0]]
+        codes = [tags_code_in(_SEPARATOR + text + _SEPARATOR) for text in texts]
+        return codes if self.hashes is None else codes * len(self)
 
-
-@functools.lru_cache(256)
-def _record_of(before_body: int, body: int, after_body: int, properties: int, tail: int) -> struct.Struct:
-    """Return the layout of a record whose parts have these sizes.
-
-    Size and magic together, CRC, queue id, flag, queue offset, log offset; then the parts.
-    """
-    return struct.Struct(f">8siiiqq{before_body}s{body}s{after_body}s{properties}s{tail}s")
+    def index_keys(self, offsets: Sequence[int], stored_at: int) -> IndexKeys:
+        """Return the index entries of the records."""
+        if self.hashes is not None:
+            return IndexKeys.of(list(zip(self.hashes, offsets, repeat(stored_at))))
+        prefix, keys = self.stored_topic[1:] + b"#", list[IndexEntry]()
+        topic_parts = topic_parts_of(prefix)
+        for text, physical in zip(self.texts(), offsets, strict=True):
+            fenced = _SEPARATOR + text + _SEPARATOR
+            hashed = unique_key_hash(fenced, topic_parts)
+            several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
+            keys += [(one, physical, stored_at) for one in several]
+        return IndexKeys.of(keys)
 
 
 def shared_fields(message: NewMessage, sys_flag: int, born: bytes, stored_at: int, store: bytes) -> bytes:
@@ -133,5 +141,5 @@ def shared_fields(message: NewMessage, sys_flag: int, born: bytes, stored_at: in
     return pack(sys_flag, message.born_timestamp, born, stored_at, store, message.reconsume_times, 0)
 
 
-def _tail(own: bytes, shared: bytes) -> bytes:
+def properties_tail(own: bytes, shared: bytes) -> bytes:
     return _SEPARATOR + shared if own and shared and own[-1] != _SEPARATOR_CODE else shared

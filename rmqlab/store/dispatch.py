@@ -14,10 +14,12 @@ import attrs
 
 from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.alikeruns import LEAST, RUN_PATIENCE, AlikeRun, RunReader
+from rmqlab.store.alikeruns import RUN_PATIENCE, AlikeRun, RunReader
+from rmqlab.store.batchruns import LEAST, BatchRun
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
-from rmqlab.store.index import Index, IndexEntry
+from rmqlab.store.index import Index
+from rmqlab.store.indexkeys import KeyCollector
 from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.queues import Queues, can_have_queues
@@ -78,7 +80,7 @@ class Dispatcher:
     _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
     _is_warned: bool = attrs.field(default=False, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
-    _events: list[tuple[str, int, int, tuple[int], int]] = attrs.field(factory=list, init=False)
+    _events: list[tuple[str, int, int, Sequence[int], int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
     _runs: RunReader = attrs.field(factory=RunReader, init=False)
 
@@ -180,7 +182,7 @@ class Dispatcher:
             file = self.log.file_at(self.offset)
             if file is None:
                 break
-            keys: list[IndexEntry] | None = [] if may_index and self.index and self.indexed == self.offset else None
+            keys = KeyCollector() if may_index and self.index and self.indexed == self.offset else None
             try:
                 reached = self._collect(file, min(limit, self.offset + _CHUNK), keys)
                 for queue in self._touched:
@@ -202,8 +204,8 @@ class Dispatcher:
                 for event in events:
                     self.observer.messages_dispatched(*event)
             if self.index is not None and keys is not None:
-                if keys:
-                    self.index.put(keys)
+                if entries := keys.entries():
+                    self.index.put(entries)
                 self.indexed = reached
         self._unindexed = self._unindexed + self.entered - entered if self.is_index_behind else 0
         return self.offset - start
@@ -221,11 +223,11 @@ class Dispatcher:
             if self.index is None or file is None:  # nothing to do, at a start with the index off
                 self.indexed = self.offset
                 break
-            entries: list[IndexEntry] = []
+            keys = KeyCollector()
             reached = self._keys.read(
-                file, self.indexed, min(limit, self.indexed + _CHUNK), entries, self.log.lead_in(file)
+                file, self.indexed, min(limit, self.indexed + _CHUNK), keys, self.log.lead_in(file)
             )
-            if entries:
+            if entries := keys.entries():
                 self.index.put(entries)
             self.indexed = min(reached, self.offset)
         self._unindexed = self._unindexed * (self.offset - self.indexed) // behind if behind > 0 else 0
@@ -235,7 +237,7 @@ class Dispatcher:
         """Queues were deleted."""
         self._known.clear()
 
-    def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
+    def _collect(self, file: LogFile, limit: int, keys: KeyCollector | None) -> int:
         """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
         lead = self.log.lead_in(file)
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
@@ -259,7 +261,7 @@ class Dispatcher:
                     mapped, at, sys_flag, body_size, min((limit - at - 1) // size + 1, (wrote - at) // size)
                 )
                 if run is not None and self._enter_run(run, keys):
-                    at, last_stored_at = at + run.count * size, run.times[-1]
+                    at, last_stored_at = at + run.count * size, run.last_stored_at
                     continue
                 run_at = at + RUN_PATIENCE * size
             at += lead
@@ -311,7 +313,7 @@ class Dispatcher:
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
 
-    def _enter_run(self, run: AlikeRun, keys: list[IndexEntry] | None) -> bool:
+    def _enter_run(self, run: AlikeRun | BatchRun, keys: KeyCollector | None) -> bool:
         """Enter a run in its queues, and collect its keys. OSError as `enter_queues`.
 
         False, and nothing is done, if they do not follow the last entries of their queues, or have no queue.
@@ -319,11 +321,11 @@ class Dispatcher:
         groups = run.by_queue()
         if groups is None:
             return False
-        found: list[tuple[ConsumeQueue, int, list[bytes]]] = []
+        found: list[tuple[ConsumeQueue, int, bytes]] = []
         for queue_id, (queue_offset, entries) in groups.items():
             key = (run.topic, queue_id)
             queue = self._known.get(key) or self._open(key)
-            if queue is None or run.physicals[0] < queue.max_physical:
+            if queue is None or run.first_physical < queue.max_physical:
                 return False
             if queue.files.files and queue.end_offset + len(queue.pending) != queue_offset:
                 return False
@@ -333,14 +335,13 @@ class Dispatcher:
                 self.entered += len(queue.pending)
                 queue.append_pending()
             queue.pending_offset = -1
-            queue.append_joined(queue_offset, b"".join(entries))
-            self.entered += len(entries)
+            queue.append_joined(queue_offset, entries)
+            self.entered += len(entries) // ENTRY.size
         if keys is not None:
-            keys += run.index_entries()
+            run.add_keys(keys)
         if self.is_observed:
-            code = (run.tags_code,)
-            for queue_id, queue_offset, stored_at in zip(run.queue_ids, run.queue_offsets, run.times, strict=True):
-                self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, code, stored_at))
+            for queue_id, queue_offset, codes, stored_at in run.events():
+                self._events.append((self._known[run.topic, queue_id].topic, queue_id, queue_offset, codes, stored_at))
         return True
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:

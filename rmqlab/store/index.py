@@ -8,9 +8,8 @@ import contextlib
 import logging
 import mmap
 import struct
-import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -18,7 +17,9 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
+from rmqlab.store.columns import big_endian
 from rmqlab.store.disk import Disk
+from rmqlab.store.indexkeys import IndexEntry, IndexKeys, packed
 from rmqlab.store.logfile import LogFile, populate
 
 logger = logging.getLogger(__name__)
@@ -36,9 +37,6 @@ _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64
 _ENTRY_STEP: Final = 256 * 1024
 _MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
 _MANY: Final = 8  # entries from which on columns are quicker
-
-
-IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
 
 
 def key_hash(key: bytes) -> int:
@@ -172,31 +170,30 @@ class IndexFile:
 
     def _put_many(self, entries: Sequence[IndexEntry]) -> None:
         """The same by columns, all or none."""
-        count, slots = self.index_count, self.slots
-        hashes, offsets, times = zip(*entries, strict=True)
+        count, slots, size = self.index_count, self.slots, len(entries)
+        hashes = entries.hashes if type(entries) is IndexKeys else [entry[0] for entry in entries]
         places = [hashed % slots for hashed in hashes]
         entries_at = self._entries_at + _ENTRY_SIZE * count
-        entries_end = entries_at + _ENTRY_SIZE * len(entries)
+        entries_end = entries_at + _ENTRY_SIZE * size
         self._secure(places, entries_at, entries_end)
 
-        numbers, chained = _big_endian(range(count, count + len(entries))), array("i")
+        chained = array("i")
         table = self.file.view[_HEADER_SIZE : self._entries_at].cast("i")
-        for place, number in zip(places, numbers, strict=True):
+        for place, number in zip(places, big_endian("i", range(count, count + size)), strict=True):
             chained.append(table[place])
             table[place] = number
         table.release()
-        previous = [found if 0 < found <= number else 0 for number, found in enumerate(_big_endian(chained), count)]
-        seconds = {stored_at: self._seconds(stored_at) for stored_at in set(times)}
-        packed = map(_ENTRY.pack, hashes, offsets, map(seconds.__getitem__, times), previous)
-        self._map[entries_at:entries_end] = b"".join(packed)
-        self.slot_count += previous.count(0)
-        self.index_count = count + len(entries)
-        self.end_timestamp, self.end_physical = times[-1], offsets[-1]
+        previous = array("I", bytes(4 * size))
+        if chained.tobytes() == previous.tobytes():  # nothing to swap or to check
+            self.slot_count += size
+        else:
+            found = enumerate(big_endian("i", chained), count)
+            previous = array("I", [one if 0 < one <= number else 0 for number, one in found])
+            self.slot_count += previous.count(0)
+        self._map[entries_at:entries_end] = packed(entries, self.begin_timestamp, previous)
+        self.index_count = count + size
+        _, self.end_physical, self.end_timestamp = entries[-1]
         self._write_header()
-
-    def _seconds(self, stored_at: int) -> int:
-        seconds = (stored_at - self.begin_timestamp) // 1000 if self.begin_timestamp > 0 else 0
-        return min(max(seconds, 0), 0x7FFFFFFF)
 
     def _write_header(self) -> None:
         _PACK_HEADER(
@@ -204,15 +201,17 @@ class IndexFile:
             self.slot_count, self.index_count,
         )  # fmt: skip
 
-    def _secure(self, places: Iterable[int], entries_at: int, entries_end: int) -> None:
+    def _secure(self, places: Sequence[int], entries_at: int, entries_end: int) -> None:
         """Allocate blocks for these slots and entries.
 
         OSError if there is no room; nothing is changed then.
         """
         if self._has_holes:
-            for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
-                if not self._slot_units[unit]:
-                    self._allocate_slots(unit)
+            first, last = [_HEADER_SIZE + 4 * place >> _UNIT_BITS for place in (min(places), max(places))]
+            if 0 in self._slot_units[first : last + 1]:
+                for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
+                    if not self._slot_units[unit]:
+                        self._allocate_slots(unit)
         if entries_end > self._entry_room:
             self._allocate_entries(max(entries_at, self._entry_room), entries_end)
 
@@ -382,14 +381,6 @@ class Index:
     def close(self) -> None:
         for file in self.files:
             file.file.close()
-
-
-def _big_endian(numbers: Iterable[int]) -> "array[int]":
-    """Numbers of 32 bits as they are in the file; and back."""
-    swapped = array("i", numbers)
-    if sys.byteorder == "little":
-        swapped.byteswap()
-    return swapped
 
 
 def _name(moment: int) -> str:

@@ -1,15 +1,15 @@
 """Index hashes of a record: its unique key and each of its keys (section 3.3)."""
 
 import functools
-import struct
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rmqlab.remoting.message import java_hash
+from rmqlab.remoting.message import Buffer, java_hash
+from rmqlab.store.columns import DIGITS, from_little_endian
 from rmqlab.store.index import key_hash
 from rmqlab.store.tagscodes import property_of
 
-DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
 # Masks for a number of so many lanes of 64 bits.
@@ -84,17 +84,25 @@ def hashes_of_digits(digits: bytes, base: int) -> list[int]:
     `base` is the hash contribution of all before them. A number of 64-bit lanes holds many keys: three steps of its
     arithmetic make one hash of each lane's eight characters.
     """
-    hashes: list[int] = []
+    return hash_column(digits, base).tolist()
+
+
+def hash_column(digits: Buffer, base: int) -> "array[int]":
+    """Return the same as a column."""
+    hashes = array("I")
     for start in range(0, len(digits), DIGITS * _LANES):
         part = digits[start : start + DIGITS * _LANES]
         count = len(part) // DIGITS
+        ones = _ONES >> 64 * (_LANES - count)
         lanes = int.from_bytes(part, "little")
         lanes = (lanes & _LOW_8) * 31 + (lanes >> 8 & _LOW_8)
         lanes = (lanes & _LOW_16) * 31**2 + (lanes >> 16 & _LOW_16)
         lanes = (lanes & _LOW_32) * 31**4 + (lanes >> 32 & _LOW_32)
-        lanes += ((base - _ZEROS) & 0xFFFFFFFF) * (_ONES >> 64 * (_LANES - count))
-        signed = struct.unpack(f"<{'i4x' * count}", lanes.to_bytes(len(part), "little"))
-        hashes += [abs(hashed) & 0x7FFF_FFFF for hashed in signed]  # as in `key_hash`
+        lanes += ((base - _ZEROS) & 0xFFFFFFFF) * ones
+        # As in `key_hash`: the absolute value of the low 32 bits, as a signed number.
+        signs = lanes >> 31 & ones
+        lanes = ((lanes & _LOW_32 ^ signs * 0xFFFFFFFF) + signs) & ones * 0x7FFF_FFFF
+        hashes += from_little_endian("I", lanes.to_bytes(len(part), "little"))[0::2]
     return hashes
 
 

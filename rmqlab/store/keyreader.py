@@ -14,18 +14,19 @@ from rmqlab.remoting.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from rmqlab.store.alikeruns import LEAST, RUN_PATIENCE, RunReader
+from rmqlab.store.alikeruns import RUN_PATIENCE, RunReader
+from rmqlab.store.batchruns import LEAST
+from rmqlab.store.columns import DIGITS
 from rmqlab.store.commitlog import physical_offset_of
-from rmqlab.store.index import IndexEntry
 from rmqlab.store.indexing import (
     ABOVE_0,
-    DIGITS,
     PAIR_END,
     index_hashes,
     key_digits,
     topic_parts_of,
     unique_key_hash,
 )
+from rmqlab.store.indexkeys import KeyCollector
 from rmqlab.store.logfile import LogFile
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
@@ -66,8 +67,8 @@ class KeyReader:
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
     _runs: RunReader = attrs.field(factory=RunReader, init=False)
 
-    def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry], lead: int = 0) -> int:
-        """Add entries of records that start in [start, limit); return the next offset.
+    def read(self, file: LogFile, start: int, limit: int, keys: KeyCollector, lead: int = 0) -> int:
+        """Add the keys of records that start in [start, limit); return the next offset.
 
         `start` and `limit` are offsets of the log. The queues' dispatch has read these records, so they are whole. At
         bytes that are no record, the next offset is the end of the file. `lead` bytes before each record are skipped.
@@ -85,7 +86,7 @@ class KeyReader:
                 most = min((limit - at - 1) // size + 1, (file.wrote - at) // size)
                 run = self._runs.read(mapped, at, sys_flag, body_size, most)
                 if run is not None:
-                    entries += run.index_entries()
+                    run.add_keys(keys)
                     at += run.count * size
                     continue
                 run_at = at + RUN_PATIENCE * size
@@ -101,10 +102,10 @@ class KeyReader:
                 tail = mapped[at + 88 + body_size : end]
             at = end
             if 3 <= len(tail) <= 0x10000 and body_size >= 0:
-                add(tail, sys_flag, physical, stored_at, entries)
+                add(tail, sys_flag, physical, stored_at, keys)
         return first + at
 
-    def add(self, tail: bytes, sys_flag: int, physical: int, stored_at: int, entries: list[IndexEntry]) -> None:
+    def add(self, tail: bytes, sys_flag: int, physical: int, stored_at: int, keys: KeyCollector) -> None:
         """Add the entries of one record, known by its end: from its topic on."""
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
@@ -120,9 +121,9 @@ class KeyReader:
             hashed = (alike.base + int(digits, 31)) & 0xFFFFFFFF
             if hashed >= 0x8000_0000:  # as in `key_hash`
                 hashed = (0x1_0000_0000 - hashed) & 0x7FFF_FFFF
-            entries.append((hashed, physical, stored_at))
+            keys.singles.append((hashed, physical, stored_at))
         else:
-            entries += [(hashed, physical, stored_at) for hashed in self._hashes(tail)]
+            keys.singles += [(hashed, physical, stored_at) for hashed in self._hashes(tail)]
 
     def _hashes(self, tail: bytes) -> list[int]:
         stored_topic, text = tail[: tail[0] + 1], tail[tail[0] + 3 :]
@@ -156,12 +157,12 @@ def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:
 
 def _record_hashes(record: bytes) -> list[int]:
     """Return the index hashes of a record; empty for bytes that are no record."""
-    entries: list[IndexEntry] = []
+    keys = KeyCollector()
     sys_flag: int = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)[0]
     head = HEADS[(sys_flag & IPV6_MASK) >> 4]
     if len(record) > head.size:
         fields = head.unpack_from(record)
         tail = record[head.size + fields[14] :]
         if fields[14] >= 0 and 3 <= len(tail) <= 0x10000:
-            KeyReader().add(tail, sys_flag, fields[6], fields[10], entries)
-    return [hashed for hashed, _, _ in entries]
+            KeyReader().add(tail, sys_flag, fields[6], fields[10], keys)
+    return [hashed for hashed, _, _ in keys.singles]

@@ -13,7 +13,7 @@ from typing import Self
 
 import attrs
 
-from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import NewMessage
 from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.cleaner import Cleaner
@@ -246,7 +246,7 @@ class MessageStore:
         """Append one message to the log only; `enter_appended` must follow."""
         return self.putter.append(message)
 
-    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+    def append_batch(self, message: NewMessage, batch: Batch | ReceivedBatch) -> PutResult:
         """Append all of several messages or none; `message` has shared fields."""
         return self.putter.append_batch(message, batch)
 
@@ -257,7 +257,7 @@ class MessageStore:
         """
         self.putter.catch_up()
 
-    def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+    def put_batch(self, message: NewMessage, batch: Batch | ReceivedBatch) -> PutResult:
         """Append and enter all of several messages, or none."""
         result = self.putter.append_batch(message, batch)
         self.enter_appended()

@@ -7,12 +7,11 @@ import logging
 import struct
 import zlib
 from collections.abc import Callable
-from itertools import repeat
 from typing import Final
 
 import attrs
 
-from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.batch import Batch, ReceivedBatch
 from rmqlab.remoting.message import (
     BLANK_SIZE,
     BORN_HOST_IPV6,
@@ -27,16 +26,16 @@ from rmqlab.remoting.message import (
     pack_host,
 )
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.alikebatch import AlikeReader, AlikeRecords
 from rmqlab.store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
-from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.dispatch import Dispatcher
-from rmqlab.store.index import Index, IndexEntry
-from rmqlab.store.indexing import index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.index import Index
+from rmqlab.store.indexkeys import IndexKeys
 from rmqlab.store.queues import Queues, can_have_queues
 from rmqlab.store.results import PutResult, PutStatus
-from rmqlab.store.tagscodes import tags_code_in
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +61,10 @@ class Putter:
     refusal: str | None = None  # why puts are refused now
     last_stored_at: int = 0
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
-    _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
+    _batches: list[tuple[ConsumeQueue, PutResult, AlikeRecords | BatchRecords]] = attrs.field(factory=list, init=False)
     """Appended batches that are not entered yet: their fields are known and need not be read from the log."""
 
+    _alike: AlikeReader = attrs.field(factory=AlikeReader, init=False)
     _max_body: int = attrs.field(init=False)
     _max_record: int = attrs.field(init=False)
 
@@ -118,90 +118,79 @@ class Putter:
 
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
-    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+    def append_batch(self, message: NewMessage, batch: Batch | ReceivedBatch) -> PutResult:
         """Append the messages of a batch, all in one file or not at all.
 
         Section 2.8, store-ha#17. `message` has their shared fields; its properties are the batch's and follow each
-        message's own.
+        message's own. RecordError if a received batch is invalid.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
         stored_topic = self._topics.get(message.topic) or self._stored_topic(message.topic)
         born, store = pack_host(message.born_host), pack_host(message.store_host)
-        records = BatchRecords.of(batch, stored_topic, message.properties.encode(), len(born) + len(store))
-        total = sum(records.sizes)
-        if (illegal := self._why_illegal_batch(message, records, total)) is not None:
+        records = self._records_of(batch, stored_topic, message.properties.encode(), len(born) + len(store))
+        if (illegal := self._why_illegal_batch(message, records)) is not None:
             return illegal
         try:
-            file = self.log.space_for(total, mapped=False)
+            file = self.log.space_for(records.total, mapped=False)
         except OSError as problem:
             return self.no_room(problem)
 
         queue = self.queues.open(message.topic, message.queue_id)
         stored_at = self.last_stored_at = self.now_millis()
         first, queue_offset = file.first_offset + file.wrote, queue.next_offset
-        *offsets, end = records.offsets_from(first)
+        offsets = records.offsets_from(first)
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
         shared = shared_fields(message, sys_flag, born, stored_at, store)
         try:
             file.append(records.encode(message, shared, queue_offset, offsets))
         except OSError as problem:
             return self.no_room(problem)
-        queue.next_offset = queue_offset + len(batch)
-        result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
+        queue.next_offset = queue_offset + len(records)
+        result = PutResult(PutStatus.PUT_OK, first, first + records.total, queue_offset, stored_at, offsets)
         if message.topic != SCHEDULE_TOPIC:  # its entries have times of delivery instead of tags codes
             self._batches.append((queue, result, records))
         return result
 
-    def _why_illegal_batch(self, message: NewMessage, records: BatchRecords, total: int) -> PutResult | None:
-        if max(records.properties_sizes, default=0) > _MAX_TEXT:
+    def _records_of(
+        self, batch: Batch | ReceivedBatch, stored_topic: bytes, properties: bytes, hosts_size: int
+    ) -> AlikeRecords | BatchRecords:
+        if isinstance(batch, ReceivedBatch):
+            alike = self._alike.read(batch.encoded, stored_topic, properties, hosts_size)
+            if alike is not None:
+                return alike
+            batch = batch.decoded()
+        return BatchRecords.of(batch, stored_topic, properties, hosts_size)
+
+    def _why_illegal_batch(self, message: NewMessage, records: AlikeRecords | BatchRecords) -> PutResult | None:
+        if records.largest_properties > _MAX_TEXT:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
-        if max(records.body_sizes, default=0) > self._max_body:
+        if records.largest_body > self._max_body:
             return _illegal(f"a body exceeds {self._max_body} bytes")
-        if (
-            not 1 < len(records.stored_topic) <= _MAX_TOPIC + 1
-            or message.sys_flag & TRANSACTION_MASK
-            or not records.sizes
-        ):
+        if not 1 < len(records.stored_topic) <= _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not records:
             return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
-        if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
-            return _illegal(f"a batch of {total} bytes exceeds a commit log file")
+        if records.total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
+            return _illegal(f"a batch of {records.total} bytes exceeds a commit log file")
         return None
 
-    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> list[IndexEntry]:
+    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: AlikeRecords | BatchRecords) -> IndexKeys:
         """Enter a batch in its queue from its known fields, without reading the log.
 
         Return its index entries.
         """
-        dispatcher, hashes = self.dispatcher, records.hashes
-        offsets, stored_at = put.physical_offsets or [], put.store_timestamp
-        if hashes is not None:
-            text = b"\x02" + records.batch.properties[0] + records.tails[0] + b"\x02"
-            tags_codes = [tags_code_in(text)] * len(offsets)
-            keys: list[IndexEntry] = list(zip(hashes, offsets, repeat(stored_at)))
-        else:
-            prefix = f"{queue.topic}#".encode()
-            topic_parts, tags_codes, keys = topic_parts_of(prefix), [], []
-            for text, physical in zip(records.texts(), offsets, strict=True):
-                fenced = b"\x02" + text + b"\x02"
-                tags_codes.append(tags_code_in(fenced))
-                hashed = unique_key_hash(fenced, topic_parts)
-                several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
-                keys += [(one, physical, stored_at) for one in several]
-        queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
+        dispatcher, offsets, stored_at = self.dispatcher, put.physical_offsets or (), put.store_timestamp
+        queue.append_joined(put.queue_offset, records.queue_entries(offsets))
         dispatcher.offset = put.end_offset
-        dispatcher.last_stored_at = put.store_timestamp
+        dispatcher.last_stored_at = stored_at
         if dispatcher.observer is not None and dispatcher.is_observed:
-            dispatcher.observer.messages_dispatched(
-                queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at
-            )
-        return keys
+            codes = records.tags_codes()
+            dispatcher.observer.messages_dispatched(queue.topic, queue.queue_id, put.queue_offset, codes, stored_at)
+        return records.index_keys(offsets, stored_at)
 
-    def _index(self, keys: list[IndexEntry]) -> None:
-        """Enter the keys of batches up to the last one in its queue, and clear the list."""
-        if self.index is not None and keys:
+    def _index(self, keys: IndexKeys) -> None:
+        """Enter the keys of batches up to the last one in its queue."""
+        if self.index is not None and len(keys):
             self.index.put(keys)
-        keys.clear()
         self.dispatcher.indexed = self.dispatcher.offset
 
     def catch_up(self) -> None:
@@ -209,17 +198,18 @@ class Putter:
 
         If the disk has no room for them, later puts are refused.
         """
-        dispatcher, keys, batches, self._batches = self.dispatcher, list[IndexEntry](), self._batches, []
+        dispatcher, keys, batches, self._batches = self.dispatcher, IndexKeys(), self._batches, []
         indexed = dispatcher.indexed  # or more, while the keys of batches wait to be indexed together
         try:
             for queue, put, records in batches:
                 if put.physical_offset > dispatcher.offset:
                     if indexed > dispatcher.indexed:
                         self._index(keys)
+                        keys = IndexKeys()
                     dispatcher.enter_queues(put.physical_offset - dispatcher.offset, may_index=True)
                     indexed = dispatcher.indexed
                 if indexed == put.physical_offset == dispatcher.offset:
-                    keys += self._enter_batch(queue, put, records)
+                    keys.add(self._enter_batch(queue, put, records))
                     indexed = dispatcher.offset
             if indexed > dispatcher.indexed:
                 self._index(keys)

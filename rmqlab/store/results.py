@@ -1,7 +1,7 @@
 """Results of the store: RocketMQ's status names, with offsets and bytes."""
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 import msgspec
@@ -69,7 +69,7 @@ class PutResult(msgspec.Struct, eq=False):
     end_offset: int = 0
     queue_offset: int = 0
     store_timestamp: int = 0
-    physical_offsets: list[int] | None = None  # batch only: of every record
+    physical_offsets: Sequence[int] | None = None  # batch only: of every record
     reason: str = ""  # why it was refused
     decision: Decision | None = None  # of a group, which may still undo what is stored
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.remoting.batch import Batch, BatchItem, ReceivedBatch, encode_batch
 from rmqlab.remoting.message import NewMessage
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.messagestore import MessageStore
@@ -94,28 +94,31 @@ def test_a_batch_leaves_what_its_messages_would_have_left_one_by_one(
     Also mixed within a pass, and on a slave.
     """
     root, shared = tmp_path_factory.mktemp("batches"), shared_message(properties, host)
-    paths = [root / name for name in ("batch", "singles", "mixed", "slave")]
-    by_batch, by_one, mixed, slave = (
+    paths = [root / name for name in ("batch", "received", "singles", "mixed", "slave")]
+    by_batch, received, by_one, mixed, slave = (
         MessageStore.open(small_config(path, max_index_num=40), now_millis=ManualClock(), is_slave=path.name == "slave")
         for path in paths
     )
     for items in sent:
         assert by_batch.put_batch(shared, Batch.of(items)).is_stored
         assert by_batch.put_batch(shared, Batch.of(items)).is_stored
+        assert received.put_batch(shared, ReceivedBatch(encode_batch(items))).is_stored
+        assert received.put_batch(shared, ReceivedBatch(encode_batch(items))).is_stored
         for number, message in enumerate(one_by_one(shared, items)):
             by_one.put(message)
             mixed.append_batch(shared, Batch.of([items[number]])) if number % 3 == 1 else mixed.append(message)
-        mixed.append_batch(shared, Batch.of(items))
+        mixed.append_batch(shared, ReceivedBatch(encode_batch(items)))
         for message in one_by_one(shared, items):
             by_one.put(message)
         end = slave.max_commit_log_offset
         slave.append_raw(end, by_batch.read_log(end, 1 << 20))
         slave.dispatch(1 << 20)
     mixed.enter_appended()
-    stores = (by_batch, by_one, mixed, slave)
+    stores = (by_batch, received, by_one, mixed, slave)
     assert {store.dispatch_behind_bytes for store in stores} == {0}
-    batch_files, one_files, mixed_files, slave_files = [content(store.config) for store in stores]
+    batch_files, received_files, one_files, mixed_files, slave_files = [content(store.config) for store in stores]
     assert batch_files == one_files
+    assert received_files == one_files
     assert mixed_files == one_files
     assert slave_files == one_files
     for store in stores:

@@ -16,6 +16,7 @@ import rmqlab.store.dispatch
 from rmqlab.remoting.message import BORN_HOST_IPV6, IPV6_MASK
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.indexing import index_hashes
+from rmqlab.store.indexkeys import KeyCollector
 from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import new_message
@@ -259,11 +260,11 @@ def test_keys_read_from_a_record_are_those_of_its_properties(
     )  # fmt: skip
     opened = MessageStore.open(config, now_millis=lambda: 5)
     opened.put(msgspec.structs.replace(new_message(topic=topic), properties=text))
-    entries: list[tuple[int, int, int]] = []
-    KeyReader().read(opened.log.files.files[0], 0, opened.max_commit_log_offset, entries)
+    keys = KeyCollector()
+    KeyReader().read(opened.log.files.files[0], 0, opened.max_commit_log_offset, keys)
     opened.close()
     expected = index_hashes(b"\x02" + text.encode() + b"\x02", topic.encode() + b"#")
-    assert entries == [(hashed, 0, 5) for hashed in expected]
+    assert list(keys.entries()) == [(hashed, 0, 5) for hashed in expected]
 
 
 @pytest.mark.parametrize("topic", ["../outside", "/tmp/outside", "a/b", "..", ".", "nul\0"])

@@ -7,7 +7,7 @@ each record on its own, with the parsers of a client.
 import contextlib
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.batch import Batch, BatchItem, decode_batch, encode_batch
 from rmqlab.remoting.message import NewMessage, parse_properties
-from rmqlab.store.index import Index, IndexEntry
+from rmqlab.store.index import Index
+from rmqlab.store.indexkeys import IndexEntry
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, small_config
 
@@ -67,7 +68,7 @@ def indexed_entries() -> Iterator[list[IndexEntry]]:
     seen: list[IndexEntry] = []
     put = Index.put
 
-    def spy(index: Index, entries: list[IndexEntry]) -> None:
+    def spy(index: Index, entries: Sequence[IndexEntry]) -> None:
         seen.extend(entries)
         put(index, entries)
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlab.store.columns import DIGITS
 from rmqlab.store.indexing import (
-    DIGITS,
     hashes_of_alike,
     hashes_of_digits,
     index_hashes,

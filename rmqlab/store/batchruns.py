@@ -1,0 +1,126 @@
+"""Runs of records of one batch, read from the commit log at once.
+
+Such records have one store time and successive queue offsets. `RecordShape` and the first record predict all bytes but
+bodies, checksums and the last digits of unique keys; the prediction is compared with the log (see
+`rmqlab.store.alikebatch`, which writes such records).
+"""
+
+import mmap
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from rmqlab.store.columns import MOST, Digits, Steps, bodies_of, differing_digits
+from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.indexing import hash_column
+from rmqlab.store.indexkeys import IndexKeys, KeyCollector
+
+LEAST: Final = 8
+"""Number of records from which on a run of alike records is quicker than one record after the other."""
+LEAST_OF_BATCH: Final = 48
+"""Number of records of one batch from which on this is quicker than any run of alike records."""
+_HEAD_SIZE: Final = 88  # with IPv4 hosts, up to the body
+_CRC_AT, _QUEUE_OFFSET_AT, _PHYSICAL_AT = 8, 20, 28
+_PLACE: Final = struct.Struct(">8s4xi4xqq20xq")  # size and magic, queue id, queue offset, physical offset, store time
+
+
+@attrs.frozen
+class RecordShape:
+    """The end of a record, from its topic on, without the digits that differ."""
+
+    body_size: int
+    head: bytes
+    """The bytes before the digits."""
+    rest: bytes
+    """The bytes after them."""
+    base: int
+    """The hash contribution of all characters before the digits."""
+    topic: bytes
+    tags_code: int
+
+
+@attrs.define(eq=False)
+class BatchRun:
+    """Consecutive records of one queue, one size and one store time.
+
+    As `rmqlab.store.alikeruns.AlikeRun`.
+    """
+
+    count: int
+    size: int
+    queue_id: int
+    queue_offset: int
+    first_physical: int
+    last_stored_at: int
+    _physicals: Steps
+    _digits: Digits
+    _shape: RecordShape
+
+    @property
+    def topic(self) -> bytes:
+        """Their topic."""
+        return self._shape.topic
+
+    def add_keys(self, keys: KeyCollector) -> None:
+        """Add the index entries: each record has one key."""
+        hashes = hash_column(self._digits.joined(self.count), self._shape.base)
+        keys.add_run(IndexKeys.of_one_time(hashes, self._physicals.raw, self.last_stored_at))
+
+    def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
+        """Return what observers of queues receive, as of `AlikeRun`."""
+        yield self.queue_id, self.queue_offset, [self._shape.tags_code] * self.count, self.last_stored_at
+
+    def by_queue(self) -> dict[int, tuple[int, bytes]]:
+        """Return first queue offset and entries, by queue id."""
+        entries = bytearray(ENTRY.pack(self.first_physical, self.size, self._shape.tags_code) * self.count)
+        self._physicals.write(entries, 0, ENTRY.size)
+        return {self.queue_id: (self.queue_offset, bytes(entries))}
+
+
+@attrs.define(eq=False)
+class BatchRunReader:
+    """Finds such runs. It remembers the length of the last one."""
+
+    _last_count: int = attrs.field(default=LEAST_OF_BATCH, init=False)
+
+    def read(self, mapped: mmap.mmap | bytearray, at: int, size: int, shape: RecordShape, most: int) -> BatchRun | None:
+        """Return the run that begins with the record at a position.
+
+        It has at most `most` records. None if fewer than LEAST_OF_BATCH are a run. The bytes of all must be there.
+        """
+        most = min(most, MOST)
+        if most < LEAST_OF_BATCH:
+            return None
+        mark, queue_id, queue_offset, physical, stored_at = _PLACE.unpack_from(mapped, at)
+
+        def has_ended(number: int) -> bool:
+            expected = mark, queue_id, queue_offset + number, physical + number * size, stored_at
+            return bool(_PLACE.unpack_from(mapped, at + number * size) != expected)
+
+        if queue_offset < 0 or physical < 0 or has_ended(LEAST_OF_BATCH - 1):
+            return None
+        count = self._last_count
+        if count > most or has_ended(count - 1) or (count < most and not has_ended(count)):
+            count = bisect_left(range(most), 1, LEAST_OF_BATCH, key=has_ended)
+        self._last_count = count
+
+        raw = bytes(mapped[at : at + count * size])
+        tail_at = _HEAD_SIZE + shape.body_size
+        digits_at = tail_at + len(shape.head)
+        digits = Digits.of(raw, digits_at, size, differing_digits(raw, digits_at, size))
+        physicals = Steps.of(physical, size, count)
+        between = bytearray(raw[tail_at:size] + raw[:_HEAD_SIZE])
+        again = between.join((b"", *bodies_of(raw, _HEAD_SIZE, shape.body_size, size), b""))
+        start = len(between) - _HEAD_SIZE
+        end = start + (count - 1) * size + 1
+        for place in range(_CRC_AT, _CRC_AT + 4):
+            again[start + place : end + place : size] = raw[place::size]
+        Steps.of(queue_offset, 1, count).write(again, start + _QUEUE_OFFSET_AT, size)
+        physicals.write(again, start + _PHYSICAL_AT, size)
+        digits.write(again, start + digits_at, size)
+        if not again.startswith(raw, start) or not digits.are_alphanumeric:
+            return None
+        return BatchRun(count, size, queue_id, queue_offset, physical, stored_at, physicals, digits, shape)
