@@ -72,6 +72,11 @@ logger.inbox.level = off
 """The disabled loggers print stacks of a hundred lines for errors that the caller receives as exceptions."""
 
 
+_KEY_LENGTH = 16
+_UNUSED_DAYS = 2
+"""Days after which an unused archive is removed when another is written: its modification is its last use."""
+
+
 @attrs.frozen(kw_only=True)
 class Machine:
     """Settings of a local run's JVM."""
@@ -108,8 +113,8 @@ def make_overlay(spark_home: Path, java: Java, cache: Path | None = None) -> Pat
     programs = {"spark-submit": _submit(java), "python": _python()}
     installed = [str(path.stat().st_mtime_ns) for path in (jars, java.program)]
     content = "\n".join([str(jars), *installed, _QUIET, *programs.values()])
-    key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:16]
-    made = (cache or _cache()) / f"spark-{key}"
+    key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:_KEY_LENGTH]
+    made = (cache or _cache()) / f"spark-{key}"  # the name that _submit removes archives by
     if not (made / "bin" / "spark-submit").exists():
         _make(made, jars, programs)
     return made
@@ -182,7 +187,8 @@ def _submit(java: Java) -> str:
     """Return a script that starts Java with the class-data archive, or makes it.
 
     Java ignores an archive of another Java or of other jars. What a killed JVM left of one is removed later: other JVMs
-    may be writing theirs now.
+    may be writing theirs now. A new archive removes those that no session has used for some days: they are mostly of
+    former versions, but two installations may share the cache.
     """
     program = shlex.quote(str(java.program))
     making = _MAKING_ON_BASE if has_base_archive(java) else _MAKING_WHOLE
@@ -192,9 +198,11 @@ set -- ${{{JAVA_OPTIONS_VARIABLE}-{" ".join(java_options(java, Machine()))}}} -X
     -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
     -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
 if [ -f "$here/classes.jsa" ]; then
+    touch -c "$here/classes.jsa" 2>/dev/null
     exec {program} -XX:SharedArchiveFile="$here/classes.jsa" "$@"
 fi
 find "$here" -maxdepth 1 -name "classes.new.*" -mmin +60 -exec rm -f {{}} +
+(cd "$here/.." && find . -maxdepth 2 -path "./spark-{"[0-9a-f]" * _KEY_LENGTH}/classes.jsa" -mmin +{_UNUSED_DAYS * 24 * 60} -exec rm -f {{}} +)
 {making.format(java=program)}exit $status
 """
 

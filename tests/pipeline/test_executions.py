@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EACH_SCALE = (Scale.SMALL, *(pytest.param(scale, marks=pytest.mark.long) for scale in (Scale.MEDIUM, Scale.LARGE)))
-FEW = {Scale.SMALL: (8, 90), Scale.MEDIUM: (25, 120), Scale.LARGE: (24, 560)}
+FEW = {Scale.SMALL: (12, 90), Scale.MEDIUM: (25, 120), Scale.LARGE: (24, 560)}
 """The executions and stages that an audit may take. Issue 15 permits 25 executions."""
 
 

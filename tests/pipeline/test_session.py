@@ -126,6 +126,25 @@ def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_pa
     assert "--add-opens=java.base/java.nio=ALL-UNNAMED" in others
 
 
+def test_a_new_archive_removes_those_that_no_session_used_for_days(tmp_path: pathlib.Path) -> None:
+    home = FakeHome(tmp_path, 17, has_base=True)
+    cache = home.made.parent
+    old, used = "spark-00112233445566aa", "spark-00112233445566bb"
+    for name, days in ((old, 4), (used, 0), ("spark-theirs", 4), ("other-00112233445566aa", 4)):
+        archive = cache / name / "classes.jsa"
+        archive.parent.mkdir()
+        archive.touch()
+        then = time.time() - days * 86_400
+        os.utime(archive, (then, then))
+    home.submit()
+    kept = {path.parent.name for path in cache.glob("*/classes.jsa")}
+    assert kept == {home.made.name, used, "spark-theirs", "other-00112233445566aa"}
+    mine = home.made / "classes.jsa"
+    os.utime(mine, (0, 0))
+    home.submit()
+    assert mine.stat().st_mtime > 0  # its use keeps it
+
+
 def test_of_a_trimmed_runtime_a_second_jvm_makes_the_archive(tmp_path: pathlib.Path) -> None:
     home = FakeHome(tmp_path, 25, has_base=False)
     listing, dumping = home.submit()

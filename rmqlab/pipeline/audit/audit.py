@@ -174,6 +174,7 @@ def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collect
         "spark.sql.adaptive.enabled": str(is_large).lower(),
         "spark.sql.autoBroadcastJoinThreshold": "10MB" if is_large else "-1",
         "spark.sql.shuffle.partitions": str(partitions) if is_large else "1",
+        "spark.sql.constraintPropagation.enabled": str(is_large).lower(),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
     }

@@ -6,6 +6,7 @@ view.
 
 The queries of a batch are collected together: each is a scalar subquery of one row, with its rows as an array. Spark
 plans subqueries one by one, so the time to plan a batch is the sum of theirs. In a union it grows with their square.
+In a small run two executions with half of the queries each are planned at the same time.
 """
 
 import json
@@ -27,9 +28,11 @@ from rmqlab.pipeline.audit.heads import rows_of
 from rmqlab.pipeline.audit.size import Scale
 
 _SHORT = 500
-"""Rows below which a table shares its view with others."""
+"""Rows below which a table shares its view with others, and this process holds it at any size of the run."""
 _AT_ONCE = 2
-"""Queries to analyze at once, and tables to write at once."""
+"""Queries to analyze at once, tables to write at once, and executions that collect a batch."""
+_WORTH_SPLITTING = 6
+"""Queries of a small run's batch from which on several executions collect it: each plans its queries one by one."""
 
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
@@ -101,6 +104,9 @@ class Relations:
 
         Queries with a name define it. In a large run only written tables are computed once: each is written by its own
         execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once.
+
+        A table with less than _SHORT rows is held by this process, so that plans do not contain its query. Most tables
+        of evidence are empty, and Spark removes from a plan what depends on an empty table.
         """
         for query in queries:
             if query.name:
@@ -110,13 +116,20 @@ class Relations:
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
             frames = list(threads.map(self._write, written))
         for query, frame in zip(written, frames, strict=True):
-            self._view(query.name, frame)
+            self._hold_short(query.name, frame)
+        cached = []
         if self.scale is Scale.MEDIUM:
-            for query in queries:
-                if query.name and not query.is_written:
-                    self._cache(query)
+            cached = [query for query in queries if query.name and not query.is_written]
+            self._give([query.text for query in cached])
+            for query in cached:
+                self._cache(query)
         collected = [query for query in queries if self._is_collected(query)]
-        contents = dict(zip(collected, self._collect(collected), strict=True))
+        first_rows = {query.name: Query(f"select * from {query.name} limit {_SHORT}") for query in cached}
+        asked = [*collected, *first_rows.values()]
+        contents = dict(zip(asked, self._collect(asked), strict=True))
+        for name, query in first_rows.items():
+            if (content := contents.pop(query)).num_rows < _SHORT:
+                self._hold(name, content)
         for query, content in contents.items():
             if query.name:
                 self._hold(query.name, content)
@@ -152,6 +165,17 @@ class Relations:
         frame.write.mode("overwrite").parquet(path)
         return self.spark.read.schema(frame.schema).parquet(path)  # without the schema Spark starts a job to find it
 
+    def _hold_short(self, name: str, frame: DataFrame) -> None:
+        """Define a relation by the files that were written.
+
+        This process holds its rows if they are few.
+        """
+        files = sorted((self.out / name).glob("*.parquet"))
+        if files and sum(pq.read_metadata(path).num_rows for path in files) < _SHORT:
+            self._hold(name, pa.concat_tables(pq.ParquetFile(path).read() for path in files))
+        else:
+            self._view(name, frame)
+
     def _cache(self, query: Query) -> None:
         """Let Spark hold a relation, once a query has computed it."""
         # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
@@ -167,14 +191,30 @@ class Relations:
         self._texts.pop(name, None)
 
     def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
-        """Return a table for each query, from one execution."""
+        """Return a table for each query.
+
+        Of one execution, which reads once what several of them use, or of two in a small run.
+        """
         if not queries:
             return []
         self._give([query.text for query in queries])
-        with ThreadPoolExecutor(_AT_ONCE) as threads:  # analysis is a third of a small run's time
+        parts = _AT_ONCE if len(queries) >= _WORTH_SPLITTING and self.scale is Scale.SMALL else 1
+        by_length = sorted(range(len(queries)), key=lambda place: len(queries[place].text))
+        shares = [by_length[nth::parts] for nth in range(parts)]  # about equally long to plan
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # planning is most of a small run's time
             arrays = list(
                 threads.map(self._sql, (f"select collect_list(struct(*)) from ({query.text})" for query in queries))
             )
+            found = threads.map(self._collect_arrays, ([arrays[place] for place in share] for share in shares))
+            tables = {
+                place: table
+                for share, part in zip(shares, found, strict=True)
+                for place, table in zip(share, part, strict=True)
+            }
+        return [tables[place] for place in range(len(queries))]
+
+    def _collect_arrays(self, arrays: Sequence[DataFrame]) -> list[pa.Table]:
+        """Return a table for each query of one row and array, from one execution."""
         columns = [
             array.scalar().cast(_nullable(array.schema[0].dataType)).alias(f"query_{nth}")
             for nth, array in enumerate(arrays)
