@@ -1,6 +1,6 @@
 """What a cluster is promised in a case: conditions of claims. Pure."""
 
-from rmqlab.cluster.hunt.case import ORDERLY, Case
+from rmqlab.cluster.hunt.case import DELAYED, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import end_label_of, label_of
 from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Move
 
@@ -62,10 +62,14 @@ def is_started_again(case: Case) -> bool:
 def keeps_what_was_read(case: Case) -> bool:
     """False if a power loss may take messages that a consumer has read.
 
-    They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed.
+    They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed. The
+    broker's own copy of a delayed message never waits for a sync (store-and-ha, section 7.1).
     """
     is_late = case.uses("slow-sync") or case.uses("failing-sync")
-    return keeps_disks(case) and not (case.uses("power-loss") and is_late)
+    has_unsynced_copies = case.load == DELAYED and any(
+        KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves
+    )
+    return keeps_disks(case) and not (case.uses("power-loss") and is_late) and not has_unsynced_copies
 
 
 def commits_in_time(case: Case) -> bool:

@@ -82,6 +82,7 @@ def test_a_load_reaches_the_end_of_its_case(load: str) -> None:
     [
         ("corrupt-properties", 1, "divergence broker-a-s"),
         ("last-commits-lost", 4841, "offset_rollbacks"),
+        ("delayed-copy-lost", 12472, "all is consumed: reached"),
     ],
 )
 def test_a_limit_of_the_hardened_profile_is_as_documented(name: str, seed: int, broken: str) -> None:
