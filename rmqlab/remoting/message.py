@@ -226,7 +226,9 @@ def _head(born: int, store: int) -> struct.Struct:
 
 # Fields from totalSize to the body length, by (sysFlag & IPV6_MASK) >> 4. Hosts stay packed.
 HEADS: Final = (_head(8, 8), _head(20, 8), _head(8, 20), _head(20, 20))
-SYS_FLAG_AT: Final = 36
+# Positions in a record.
+CRC_AT, QUEUE_OFFSET_AT, PHYSICAL_OFFSET_AT, SYS_FLAG_AT = 8, 20, 28, 36
+IPV4_HEAD_SIZE: Final = HEADS[0].size
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.remoting.message import MESSAGE_MAGIC, NewMessage
+from rmqlab.remoting.message import CRC_AT, MESSAGE_MAGIC, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT, NewMessage
 from rmqlab.store.batchrecords import BATCH_HEADS, HOSTLESS_SIZE, properties_tail
 from rmqlab.store.columns import DIGITS, MOST, Digits, Steps, big_endian, bodies_of, differing_digits
 from rmqlab.store.consumequeue import ENTRY
@@ -24,7 +24,6 @@ _ITEM_HEAD: Final = struct.Struct(">iiiii")  # size, magic, CRC, flag, body size
 _SHORT: Final = struct.Struct(">h")
 _MAX_TEXT: Final = 32767
 _MAX_SHAPES: Final = 256
-_CRC_AT, _QUEUE_OFFSET_AT, _PHYSICAL_AT = 8, 20, 28  # in a record
 _LOW_7_BITS: Final = bytes(byte & 0x7F for byte in range(256))
 
 
@@ -115,11 +114,11 @@ class AlikeRecords:
         out, start = bytearray(after + head).join((b"", *self.bodies, b"")), len(after)
         end = start + (count - 1) * size + 1
         checksums = big_endian("I", map(zlib.crc32, self.bodies)).tobytes()
-        out[start + _CRC_AT : end + _CRC_AT : size] = checksums[0::4].translate(_LOW_7_BITS)
+        out[start + CRC_AT : end + CRC_AT : size] = checksums[0::4].translate(_LOW_7_BITS)
         for place in (1, 2, 3):
-            out[start + _CRC_AT + place : end + _CRC_AT + place : size] = checksums[place::4]
-        Steps.of(queue_offset, 1, count).write(out, start + _QUEUE_OFFSET_AT, size)
-        self._physicals.write(out, start + _PHYSICAL_AT, size)
+            out[start + CRC_AT + place : end + CRC_AT + place : size] = checksums[place::4]
+        Steps.of(queue_offset, 1, count).write(out, start + QUEUE_OFFSET_AT, size)
+        self._physicals.write(out, start + PHYSICAL_OFFSET_AT, size)
         self.digits.write(out, start + len(head) + shape.body_size + len(shape.stored_before), size)
         return memoryview(out)[start : start + size * count]
 

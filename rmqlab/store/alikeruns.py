@@ -15,7 +15,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.remoting.message import IPV6_MASK, TRANSACTION_PREPARED
+from rmqlab.remoting.message import IPV4_HEAD_SIZE, IPV6_MASK, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.batchruns import LEAST, LEAST_OF_BATCH, BatchRun, BatchRunReader, RecordShape
 from rmqlab.store.columns import DIGITS
@@ -27,7 +27,6 @@ from rmqlab.store.tagscodes import tags_code_in
 RUN_PATIENCE: Final = 32
 """Number of records from one that begins no run to the next that may."""
 _MOST: Final = 512
-_HEAD_SIZE: Final = 88  # with IPv4 hosts, up to the body
 # size and magic, queue id, queue offset, physical offset, sysFlag, store time, body length
 _HEAD: Final = ">8s4xi4xqq4s8x8xq8x4x8x4s"
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
@@ -118,7 +117,7 @@ class RunReader:
         if sys_flag & (IPV6_MASK | TRANSACTION_PREPARED) or body_size < 0:
             return None
         size = int.from_bytes(mapped[at : at + 4], "big")
-        shape = self._shape_of(bytes(mapped[at + _HEAD_SIZE + body_size : at + size]), body_size)
+        shape = self._shape_of(bytes(mapped[at + IPV4_HEAD_SIZE + body_size : at + size]), body_size)
         if shape is None:
             return None
         count = min(most, _MOST)

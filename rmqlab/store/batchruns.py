@@ -13,6 +13,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.remoting.message import CRC_AT, IPV4_HEAD_SIZE, PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
 from rmqlab.store.columns import MOST, Digits, Steps, bodies_of, differing_digits
 from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.indexing import hash_column
@@ -22,8 +23,6 @@ LEAST: Final = 8
 """Number of records from which on a run of alike records is quicker than one record after the other."""
 LEAST_OF_BATCH: Final = 48
 """Number of records of one batch from which on this is quicker than any run of alike records."""
-_HEAD_SIZE: Final = 88  # with IPv4 hosts, up to the body
-_CRC_AT, _QUEUE_OFFSET_AT, _PHYSICAL_AT = 8, 20, 28
 _PLACE: Final = struct.Struct(">8s4xi4xqq20xq")  # size and magic, queue id, queue offset, physical offset, store time
 
 
@@ -108,18 +107,18 @@ class BatchRunReader:
         self._last_count = count
 
         raw = bytes(mapped[at : at + count * size])
-        tail_at = _HEAD_SIZE + shape.body_size
+        tail_at = IPV4_HEAD_SIZE + shape.body_size
         digits_at = tail_at + len(shape.head)
         digits = Digits.of(raw, digits_at, size, differing_digits(raw, digits_at, size))
         physicals = Steps.of(physical, size, count)
-        between = bytearray(raw[tail_at:size] + raw[:_HEAD_SIZE])
-        again = between.join((b"", *bodies_of(raw, _HEAD_SIZE, shape.body_size, size), b""))
-        start = len(between) - _HEAD_SIZE
+        between = bytearray(raw[tail_at:size] + raw[:IPV4_HEAD_SIZE])
+        again = between.join((b"", *bodies_of(raw, IPV4_HEAD_SIZE, shape.body_size, size), b""))
+        start = len(between) - IPV4_HEAD_SIZE
         end = start + (count - 1) * size + 1
-        for place in range(_CRC_AT, _CRC_AT + 4):
+        for place in range(CRC_AT, CRC_AT + 4):
             again[start + place : end + place : size] = raw[place::size]
-        Steps.of(queue_offset, 1, count).write(again, start + _QUEUE_OFFSET_AT, size)
-        physicals.write(again, start + _PHYSICAL_AT, size)
+        Steps.of(queue_offset, 1, count).write(again, start + QUEUE_OFFSET_AT, size)
+        physicals.write(again, start + PHYSICAL_OFFSET_AT, size)
         digits.write(again, start + digits_at, size)
         if not again.startswith(raw, start) or not digits.are_alphanumeric:
             return None

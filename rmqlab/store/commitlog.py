@@ -9,7 +9,15 @@ from typing import Final, Protocol
 
 import attrs
 
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, BORN_HOST_IPV6, HEADS, MESSAGE_MAGIC, SYS_FLAG_AT
+from rmqlab.remoting.message import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    BORN_HOST_IPV6,
+    HEADS,
+    MESSAGE_MAGIC,
+    PHYSICAL_OFFSET_AT,
+    SYS_FLAG_AT,
+)
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.recovery import Walk, walk_records
@@ -18,13 +26,12 @@ _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _PLAIN_SIZE: Final = HEADS[0].size
-_PHYSICAL_AT: Final = 28
 _ZEROED_AT_ONCE: Final = 1 << 20
 
 
 def physical_offset_of(record: memoryview) -> int:
     """The commit log offset that a record bears."""
-    offset: int = _LONG.unpack_from(record, _PHYSICAL_AT)[0]
+    offset: int = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)[0]
     return offset
 
 

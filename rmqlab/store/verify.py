@@ -9,14 +9,13 @@ from typing import Final
 
 import attrs
 
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, HEADS, MESSAGE_MAGIC
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, HEADS, MESSAGE_MAGIC, PHYSICAL_OFFSET_AT
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.recovery import record_size
 
 _PREFIX: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
-_PHYSICAL_AT: Final = 28
 _LEAST: Final = HEADS[0].size + 3
 
 
@@ -54,7 +53,7 @@ class LogVerifier:
 
 
 def _is_record(file: LogFile, at: int, size: int) -> bool:
-    stands_at: int = _LONG.unpack_from(file.map, at + _PHYSICAL_AT)[0]
+    stands_at: int = _LONG.unpack_from(file.map, at + PHYSICAL_OFFSET_AT)[0]
     if stands_at != file.first_offset + at:
         return False
     view = file.view[: file.wrote]
