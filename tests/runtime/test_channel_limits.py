@@ -49,6 +49,15 @@ async def _all_quiet(reactor: Reactor) -> None:
         await trio.lowlevel.checkpoint()
 
 
+async def _wait_for_ten_parked(peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait until ten requests are parked, which is the limit from now on."""
+    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
+    while len(peer.parked) < 10:
+        await trio.lowlevel.checkpoint()
+    await _all_quiet(reactor)
+
+
 async def test_replies_written_in_one_pass_count_at_once(peer: Peer, reactor: Reactor) -> None:
     """Requests that arrive together wait while the first replies are not read."""
     requests = 60
@@ -92,12 +101,8 @@ async def test_one_peer_with_long_requests_does_not_hold_up_another(
 async def test_requests_with_outstanding_replies_are_limited(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
-    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
     with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
-        while len(peer.parked) < 10:
-            await trio.lowlevel.checkpoint()
-        await _all_quiet(reactor)
+        await _wait_for_ten_parked(peer, reactor, monkeypatch)
         assert len(peer.parked) == 10
         answered = 0
         while answered < 30:
@@ -113,12 +118,8 @@ async def test_a_peer_that_is_not_read_and_resets_its_connection_leaves_no_busy_
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epoll reports a reset in each pass, whatever events are watched."""
-    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
-    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
     with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
-        while len(peer.parked) < 10:
-            await trio.lowlevel.checkpoint()
-        await _all_quiet(reactor)
+        await _wait_for_ten_parked(peer, reactor, monkeypatch)
         (channel,) = peer.server.channels
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert reactor.run_pass(wait=5)

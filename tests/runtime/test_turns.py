@@ -1,8 +1,11 @@
 """When the event loop waits for sockets itself, and when trio has its turn."""
 
+import functools
 import math
 import socket
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -33,6 +36,17 @@ def idle_turns() -> Turns:
     turns = Turns()
     turns.before_io_wait(FAR)
     return turns
+
+
+@asynccontextmanager
+async def running(reactor: Reactor, *, lingers: bool) -> AsyncIterator[None]:
+    """Run an event loop during the block, and close it then."""
+    with trio.fail_after(FAR):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(functools.partial(reactor.run_forever, lingers=lingers))
+            yield
+            nursery.cancel_scope.cancel()
+    reactor.close()
 
 
 def test_after_two_passes_in_quick_succession_there_is_a_moment_to_spare() -> None:
@@ -98,18 +112,11 @@ async def test_a_server_that_lingers_runs_the_task_that_a_pass_wakes() -> None:
         if passes == 100:
             woken.set()
 
-    with near, far, trio.fail_after(FAR):
+    with near, far:
         reactor.register(near, READ, ping)
         far.send(b"x")
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                await reactor.run_forever(lingers=True)
-
-            nursery.start_soon(run)
+        async with running(reactor, lingers=True):
             await woken.wait()
-            nursery.cancel_scope.cancel()
-        reactor.close()
     assert passes >= 100
 
 
@@ -127,20 +134,13 @@ async def test_long_passes_do_not_follow_one_another_without_a_turn_of_trio(
         nonlocal passes
         passes += 1
 
-    with near, far, trio.fail_after(FAR):
+    with near, far:
         reactor.register(near, READ, ping)
         far.send(b"x")
-        async with trio.open_nursery() as nursery:
-
-            async def run() -> None:
-                await reactor.run_forever(lingers=lingers)
-
-            nursery.start_soon(run)
+        async with running(reactor, lingers=lingers):
             while not passes:
                 await trio.lowlevel.checkpoint()
             assert passes <= 2  # of two turns: the task of this test may be the later one of a turn
-            nursery.cancel_scope.cancel()
-        reactor.close()
 
 
 async def test_the_observer_is_removed_with_its_event_loop() -> None:
