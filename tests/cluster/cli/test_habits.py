@@ -129,7 +129,10 @@ def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: sign
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait(60) == 0
-    assert rest.splitlines()[-1].startswith("sent ")
+    last = rest.splitlines()[-1]
+    assert last.startswith("sent ")
+    (produced,) = (line for line in rest.splitlines() if " produced " in line)
+    assert f"sent={last.split()[1]} " in produced, "the counts are those of the journal"
 
 
 def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
