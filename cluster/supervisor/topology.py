@@ -37,6 +37,7 @@ FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 PROFILES = ("4.9", "hardened")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME_RULE = "expected at most 64 letters, digits, '_', '.' and '-', beginning with a letter or digit"
 _BROKER_NAME = re.compile(r"(?P<group>broker-[a-z]+)(?:-s(?P<slave>[0-9]*)|-n(?P<member>[0-9]+))?")
 
 
@@ -65,7 +66,7 @@ MOST_COUNTED: Final = 2000
 
 def _is_name(_instance: object, _attribute: object, value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise ValueError(f"cluster name {shown(value)}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"cluster name {shown(value)}: {_NAME_RULE}")
 
 
 @attrs.frozen(kw_only=True)
@@ -178,7 +179,7 @@ def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
     The files are the node's directory and its journal.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"workload name {shown(name)}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"workload name {shown(name)}: {_NAME_RULE}")
     if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
         raise ValueError(
             f"workload name {name!r}: taken; expected a name that is not yet used in the cluster's directory"
