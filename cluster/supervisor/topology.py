@@ -213,12 +213,12 @@ def member_id(number: int) -> str:
     return f"n{number}"
 
 
-def starting_id(member: str) -> int:
+def follower_id(member: str) -> int:
     """Return the broker id of a member that does not lead: its number plus 1."""
     return int(member[1:]) + 1
 
 
-def seat_of(broker: str) -> tuple[str, int]:
+def place_in_group(broker: str) -> tuple[str, int]:
     """Return the group of a broker, and its number there; 0 is the planned master."""
     found = _BROKER_NAME.fullmatch(broker)
     if found is None:
@@ -252,8 +252,8 @@ def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
         names = brokers if _BROKER_NAME.fullmatch(name) else nameservers
         if name not in names:
             names.append(name)
-    groups = list(dict.fromkeys(seat_of(name)[0] for name in brokers))
-    brokers.sort(key=lambda name: (groups.index(seat_of(name)[0]), seat_of(name)[1]))
+    groups = list(dict.fromkeys(place_in_group(name)[0] for name in brokers))
+    brokers.sort(key=lambda name: (groups.index(place_in_group(name)[0]), place_in_group(name)[1]))
     return [name for name in nameservers if name not in spec.removed], [
         name for name in brokers if name not in spec.removed
     ]
@@ -291,16 +291,16 @@ def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
     """Return all nodes in start order: nameservers, masters, slaves."""
     namesrvs, brokers = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
-    in_order = sorted(brokers, key=lambda name: seat_of(name)[1])
+    in_order = sorted(brokers, key=lambda name: place_in_group(name)[1])
     return nodes + [_place_node(_broker(spec, name), placement) for name in in_order]
 
 
 def _broker(spec: ClusterSpec, name: str) -> Node:
-    group, number = seat_of(name)
+    group, number = place_in_group(name)
     node = Node(name=name, kind=NodeKind.BROKER, host="", group=group)
     if spec.mode == DLEDGER:  # a slave until its group elects it
         member = member_id(number)
-        return attrs.evolve(node, role="SLAVE", broker_id=starting_id(member), member_id=member)
+        return attrs.evolve(node, role="SLAVE", broker_id=follower_id(member), member_id=member)
     return attrs.evolve(node, role="SLAVE" if number else spec.role, broker_id=number)
 
 

@@ -156,7 +156,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("topics status ordrs", "unknown topic 'ordrs'; did you mean orders?"),
         ("groups update shp --retries 1", "unknown group 'shp'; there are: "),
         ("groups update shop", "nothing to change at group shop: give a setting"),
-        ("groups lag nobody", "unknown group 'nobody'; there is"),
+        ("groups lag nobody", "unknown group 'nobody'; there are"),
         ("groups delete CID_ONSAPI_PULL", "CID_ONSAPI_PULL is a group of RocketMQ's own"),
         ("offsets reset nobody orders --time now", "unknown group 'nobody'"),
         ("offsets reset nobody orders", "expected either --time or --offset"),
