@@ -105,7 +105,7 @@ def test_an_option_that_two_kinds_have_is_explained_for_both() -> None:
     table = FaultTable((*FAULTS.kinds, Stall))
     app = family_command(table.families["link"], lambda *_values, **_more: None)
     shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "--millis NUMBER latency: So much later. In ms. stall: Length of the stall. In ms." in shown
+    assert "--millis NUMBER latency: Delay added to all bytes. In ms. stall: Length of the stall. In ms." in shown
 
 
 def test_the_documents_have_its_rows() -> None:
