@@ -52,7 +52,7 @@ PURPOSES: dict[str, dict[str, Entry]] = {
         "logs": Entry(f"{_CLI}.show:logs", "Show the logs of nodes, also of a stopped cluster."),
         "mark": Entry(
             f"{_CLI}.mark:mark",
-            "Write a line into every node's log, and record an event, to align logs and events in time.",
+            "Write a line into every node's log, and an event, to align them in time.",
         ),
         "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
     },

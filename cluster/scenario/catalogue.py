@@ -67,7 +67,9 @@ def find_scenario(word: str) -> Path:
 
 
 def find_by_source(source: str) -> list[Listed]:
-    """Return the scenarios that reproduce an issue: `rmq#1094`, `rmq1094`, `#1094` or `1094`; `ali#400`, `ali400`.
+    """Return the scenarios that reproduce an issue, such as `rmq#1094`.
+
+    `rmq1094`, `#1094` and `1094` are the same issue; `ali#400` and `ali400` are one of the older tracker.
 
     NoScenarioError if there is none.
     """

@@ -49,12 +49,12 @@ of that metric. What the other rows find is printed as warnings.
 _GAPS: Final = """
 ## Missing evidence
 
-A journal that is incomplete is a gap. A gap makes each metric unknown that rests on this journal, or a lower bound if
-missing entries can only make the value too low. It also makes the verdict `unknown`, unless a violation is proven.
+An incomplete journal is a gap. Each metric that rests on this journal is then unknown, or a lower bound if missing
+entries can only lower its value. A gap also makes the verdict `unknown`, unless a violation is proven.
 
-| what happened to a journal | how it is noticed |
+| damage of a journal | how it is detected |
 |---|---|
-| garbled | bytes that are no entry, and the numbers of the entries around them; reading continues at the next entry |
+| damaged bytes | they are not a valid entry, and the numbers of the entries around them have a gap; reading continues at the next valid entry |
 | entries removed, repeated or moved | since version 3 each entry has a number, `seq` |
 | of another process | entries of another node, or events that only the supervisor records |
 | of another run | since version 4 each start of a process begins with `journal_opened`, which has the id of the run |
@@ -63,26 +63,26 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
 | the supervisor's journal deleted or cut | it is missing, or processes closed their journals which it does not mention |
-| a whole producer left out | `unclaimed`: messages in the stores that no journal names |
+| journal of a producer missing | `unclaimed`: messages in the stores that no journal names |
 
-`unclaimed` messages are a warning and not a gap if brokers heard of producers that are no process of the cluster
-(`producer_joined`), or if a workload was killed: its last sends are recorded nowhere.
+`unclaimed` messages are a warning, not a gap, if brokers had producers from outside the cluster (`producer_joined`), or
+if a workload was killed: its last sends are not recorded.
 
-A run is one start of a cluster: `rmqlab up`, a scenario, a simulation. The supervisor makes its id, a random one, and
-writes it to `cluster.json` (member `run`). Each process of this start, and each start of the process again, writes it
-into its journal. A later `up` on the same stores is another run, with new journals. Journals are held to the id in
-`cluster.json`; without that file to the id that most of them have. If no journal has an id, the run is older, and only
-times show a journal of another run. Clients that rmqlab did not start keep no journal: their messages are `unclaimed`.
+A run is one start of a cluster: by `rmqlab up`, a scenario or a simulation. The supervisor gives it a random id and
+writes the id to `cluster.json` (member `run`). Each process writes it into its journal, each time that it starts. A
+later `up` on the same stores is another run, with new journals. Each journal must have the id of `cluster.json`;
+without that file, the id that most journals have. If no journal has an id, an older version made the run, and only
+times show that a journal is of another run. Clients that rmqlab did not start have no journal: their messages are
+`unclaimed`.
 
-A journal with entries of another process or run, or with some twice, gives no lower bounds: values that rest on it are
-unknown.
+A journal with entries of another process or run, or with repeated entries, allows no lower bounds: metrics that rest
+on it are unknown.
 
 A store without some files of its log is incomplete if its broker recorded a later end of the log (`log_sampled`), and
 no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
 lost then: `lost`, `delivered_unstored`, `divergence`, `dangling` and others are unknown, and the reason has the bytes.
-`missing NODE` counts what the store lacks all the same. If a configuration file is missing, its older `.bak` does not
-replace it. What is in a file counts as what the broker left: zeroed or exchanged bytes are damage, not missing
-evidence.
+`missing NODE` still counts the messages that the store lacks. If a configuration file is missing, its older `.bak` does
+not replace it. Zeroed or exchanged bytes in a file are damage, not missing evidence.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and
