@@ -179,9 +179,9 @@ class BrokerConfig:
     keep_newer_consumer_offsets: bool = False
     """A slave keeps offsets committed to it, and those a restarted master lost; 4.9 overwrites them (#69)."""
     hand_back_consumer_offsets: bool = False
-    """A slave commits such offsets to its returning master; in 4.9 there is no way back."""
+    """A slave commits such offsets to its returning master; in 4.9 they stay on the slave."""
     obey_min_copies: bool = False
-    """A message with the property MIN_COPIES waits for so many logs, the master's included; 4.9 ignores it."""
+    """A message with the property MIN_COPIES waits for that many logs, the master's included; 4.9 ignores it."""
     wake_held_pulls_on_slave: bool = False
     """A slave wakes a held pull when its message arrives; in 4.9 only the sweep every 5 s does (store-ha#70)."""
 

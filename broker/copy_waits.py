@@ -20,10 +20,10 @@ class CopyCounter(Protocol):
     """
 
     def copied_offset(self, copies: int, /) -> int:
-        """Return the offset before which so many logs have all bytes; -1 if fewer."""
+        """Return the end of the bytes that `copies` logs have; -1 with fewer logs."""
 
     def has_enough(self, copies: int, /) -> bool:
-        """Return True while so many logs are there, with the master's."""
+        """Return True while there are `copies` logs, the master's included."""
 
     def explain(self, record_end: int, copies: int, /) -> str | None:
         """Return why a record has too few copies; None where 4.9 reports no cause."""
@@ -50,7 +50,7 @@ class CopyWaits:
             queue.timeout = seconds
 
     def add(self, end_offset: int, send: WaitingSend, counter: CopyCounter, copies: int, *, now: float) -> None:
-        """Wait until so many logs have the byte before `end_offset`."""
+        """Wait until `copies` logs have all bytes before `end_offset`."""
         queue = self._queues.get(copies)
         if queue is None:
             reached = max(counter.copied_offset(copies), 0)

@@ -63,7 +63,7 @@ class CheckLimits:
 def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAction:
     """Decide by age and by the number of checks (store-ha#72).
 
-    An age below 0 is another clock's: ask.
+    An age below 0 comes from another clock: check.
     """
     age = now - half.born_timestamp
     if check_times(half) >= limits.check_max or age > limits.reserved_time:

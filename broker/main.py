@@ -59,7 +59,7 @@ GOODBYE_TIMEOUT = 9.0
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
     """Run one broker until cancelled.
 
-    StartError, also in groups, for a reason that an operator can mend.
+    StartError, also in groups, for a reason that an operator can remove.
     """
     access = _open_access(settings)
     with contextlib.closing(Ports.open(settings)) as ports, open_faulty_disk(link.faults) as disk:

@@ -2,7 +2,7 @@
 
 Source: store-and-ha section 5.3; class SlaveSynchronize. The offsets are those of consumers and of delayed messages.
 Nothing is copied to the master, and the master's consumer offsets overwrite the slave's, older or newer: that is 4.9,
-and the reason why progress made on a slave is lost. Two switches mend it with requests that any master serves (see
+and the reason why progress made on a slave is lost. Two switches correct this with requests that any master serves (see
 rmqlab.broker.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, changes nothing and is
 logged once.
 """

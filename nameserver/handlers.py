@@ -110,7 +110,7 @@ def _body_key(header: headers.RegisterBrokerRequestHeader, command: Command) -> 
     """Return what an equal body is recognized by: its form, size and hash.
 
     The hash has 64 bits and a secret of the process. The key counts for one address, so a broker that forges one
-    deceives nobody but itself.
+    harms only its own registration.
     """
     return command.version, bool(header.compressed), len(command.body), hash(command.body)
 

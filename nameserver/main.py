@@ -26,7 +26,7 @@ PRINT_FIRST_AFTER, PRINT_PERIOD = 60.0, 600.0
 async def main(config: NameserverConfig, link: ControlLink) -> None:
     """Run one nameserver until cancelled.
 
-    StartError for a reason that an operator can mend.
+    StartError for a reason that an operator can remove.
     """
     nameserver = Nameserver(config, _load_kv(config), trio.current_time, link.emit)
     try:

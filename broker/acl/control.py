@@ -109,7 +109,7 @@ class AccessControl:
                     self._modified[path] = at
                     self._load(path)
         except (AclDenied, OSError) as exc:
-            log.warning("the ACL files are not read anew: %s", exc)
+            log.warning("the changed ACL files are not used: %s", exc)
 
     def _modified_now(self) -> dict[pathlib.Path, int]:
         return {path: path.stat().st_mtime_ns for path in find_acl_files(self.home)}

@@ -79,7 +79,7 @@ def recover(
             log.continue_plain()
         return found
     queues.recover(crashed=crashed, on_recovered=on_recovered)
-    if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began anew: see `LogFollower`
+    if not log.all_files or queues.max_physical <= log.min_offset:  # a log that began again: see `LogFollower`
         queues.delete_all()
         return Restart()
     end = log.max_offset

@@ -210,7 +210,9 @@ class HaConnection:
         )
         is_starving = wanted < first or wanted > end
         if wanted < first and self._settings.ha_restart_expired_slave:
-            self.close(f"it wants bytes from {wanted} on, our log begins at {first}: it has to start anew")
+            self.close(
+                f"it wants bytes from {wanted} on, our log begins at {first}: it must start again with an empty log"
+            )
             return
         if is_starving and not self._is_starving:
             log.warning(

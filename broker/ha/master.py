@@ -107,7 +107,7 @@ class HaMaster:
             connection.push()
 
     def copied_offset(self, copies: int) -> int:
-        """Return the offset before which so many logs have all bytes; -1 if fewer.
+        """Return the end of the bytes that `copies` logs have; -1 with fewer logs.
 
         `copies` is 2 or more, this broker's log included, or 0 for 4.9's rule: the highest offset that any slave ever
         reported.
@@ -223,7 +223,7 @@ class HaMaster:
         return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
 
     def has_enough(self, copies: int) -> bool:
-        """Return True while so many logs are there, this broker's included.
+        """Return True while there are `copies` logs, this broker's included.
 
         A slave counts from its first report on; by 4.9's rule, 0, from accept on.
         """

@@ -81,7 +81,7 @@ class TroubleObserver(Protocol):
     """Gets what stops replication on a slave (see rmqlab.broker.ha.trouble_report)."""
 
     async def report(self, text: str, ha_port: int, /) -> None:
-        """Return when the master knows it, or cannot be told.
+        """Return when the master has the report, or cannot be reached.
 
         `ha_port` is the local port of the connection that ended.
         """

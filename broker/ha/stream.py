@@ -105,7 +105,9 @@ class MasterStream:
                     f"it reported {report}, but from {max_servable_offset} on our bytes are new and were never sent: its log differs"
                 )
         if self.settings.ha_restart_expired_slave and 0 < report < log_first:
-            raise StreamError(f"it wants bytes from {report} on, our log begins at {log_first}: it has to start anew")
+            raise StreamError(
+                f"it wants bytes from {report} on, our log begins at {log_first}: it must start again with an empty log"
+            )
 
     def _check_later(self, report: int, log_end: int) -> None:
         if report > log_end:

@@ -13,7 +13,7 @@ from rmqlab.cluster.hunt import hunt as hunting
 
 @contextmanager
 def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) -> Iterator[Callable[[], object]]:
-    """Show a bar on a terminal. Yield the function that draws it anew.
+    """Show a bar on a terminal. Yield the function that redraws it.
 
     Ctrl-C and SIGTERM end the block.
     """
@@ -55,7 +55,7 @@ def extent_document(progress: hunting.Progress, extent: hunting.Extent) -> dict[
 
 
 def summary(progress: hunting.Progress, found: int, what: str) -> str:
-    """Return the last line of a hunt that found so many of these."""
+    """Return the last line of a hunt, with its counts."""
     broke = f"{found} {what}" if found else "nothing broke"
     unknown = f", {progress.unknown} with a claim that could not be judged" if progress.unknown else ""
     return f"{broke}; {progress.seeds} schedules in {progress.seconds:.0f} s, {_speed(progress)}{unknown}"

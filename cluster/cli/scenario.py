@@ -117,7 +117,7 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
     type=NumberRange(min=0.0),
     help="Seconds after which an operator promotes a slave of a master that is away.",
 )
-@click.option("--mode", help="dledger: on groups that elect their master, whatever the scenario says.")
+@click.option("--mode", help="dledger: use groups that elect their master instead of those of the scenario.")
 @simulated_option
 @click.option("--allow-commands", is_flag=True, help="Let steps run external commands, with your rights.")
 @click.option("--keep-stores", is_flag=True, help="Keep the stores even if the claim holds.")

@@ -283,7 +283,7 @@ def _render_replication(document: Document) -> Text:
 def _entries(member: Document) -> str:
     """Return what a member of a DLedger group knows."""
     return (
-        f"{member['role'].lower()} of {member['leader'] or 'nobody'} in term {member['term']}"
+        f"{member['role'].lower()} of {member['leader'] or 'no leader'} in term {member['term']}"
         f"  entries {member['begin_index']}..{member['end_index']}  committed {member['committed_index']}"
     )
 

@@ -36,7 +36,7 @@ def near(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean x?`, or the list of all known words."""
     names = sorted(known)
     if not names:
-        return "; there is none"
+        return "; there are none"
     close = difflib.get_close_matches(word, names, 1)
     return f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
 

@@ -55,7 +55,7 @@ def try_settings(settings: Mapping[str, Any], members: int = 0) -> list[str]:
 
 
 def _membership(members: int) -> dict[str, Any]:
-    """Return the settings of the first of so many members of a DLedger group."""
+    """Return the settings of the first member of a DLedger group of this size."""
     if not members:
         return {}
     return {

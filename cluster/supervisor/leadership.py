@@ -1,4 +1,4 @@
-"""Leadership transfer in a DLedger group, at the wish of an operator.
+"""Leadership transfer in a DLedger group, requested by an operator.
 
 DLedger's own command line asks for it in the same way. Source: request 51005, classes LeadershipTransferCommand and DLedgerClient (section 4.5 of docs/protocol/dledger.md).
 RocketMQ's mqadmin has no command for it.

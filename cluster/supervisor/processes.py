@@ -133,7 +133,7 @@ class Processes:
         """Record that a control message was invalid, or that handling it failed."""
         is_ours = not isinstance(exc, ControlError)
         if is_ours:
-            self.errors.caught("control message", exc, f"of {name or 'a stranger'}")
+            self.errors.caught("control message", exc, f"of {name or 'an unknown process'}")
         self.record(name, "control_error", reason=repr(exc) if is_ours else str(exc))
 
     def _on_message(self, link: NodeLink, message: Ready | Event | Stopping) -> None:

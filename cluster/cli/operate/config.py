@@ -41,6 +41,6 @@ async def get(operator: Operator, target: str, keys: tuple[str, ...]) -> list[se
 async def set_config(operator: Operator, target: str, changes: tuple[str, ...]) -> list[settings.ChangedSetting]:
     """Change settings at once, and in the server's settings file.
 
-    `rmqlab up` writes the files of its cluster anew: what must last is set with `up --set`.
+    `rmqlab up` rewrites the files of its cluster: use `up --set` for settings that must stay.
     """
     return await settings.set_settings(operator, target, parse_settings(changes))

@@ -352,7 +352,7 @@ def test_no_secret_stands_in_what_is_said_of_a_bad_file(
     control = open_control()
     rewrite(plain_file(tmp_path), text)
     control.poll()
-    assert "not read anew" in caplog.text
+    assert "the changed ACL files are not used" in caplog.text
     assert "geheim" not in caplog.text
 
 
