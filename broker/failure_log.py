@@ -22,7 +22,7 @@ class FailureLog:
     log: logging.Logger
     _last: dict[str, str] = attrs.field(factory=dict, init=False)
 
-    def failed(self, subject: str, text: str) -> None:
+    def add(self, subject: str, text: str) -> None:
         """Log a warning, unless it is the same as the last one about this subject."""
         if self._last.get(subject) != text:
             self._last[subject] = text

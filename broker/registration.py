@@ -111,7 +111,7 @@ class Registration:
     """Set once every nameserver that can be reached has our route, and there is at least one."""
     _due: Due | None = attrs.field(default=None, init=False)
     """The content of the next registration out of turn, while its task has not begun."""
-    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
+    _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """About each nameserver, and about each address that one sent."""
     _whole_again_at: float = attrs.field(default=float("-inf"), init=False)
 
@@ -237,15 +237,13 @@ class Registration:
             reply = await self.client.request(address, command, self.config.register_broker_timeout_mills / 1000)
             if reply.code == ResponseCode.SUCCESS:
                 answers[address] = _read(reply)
-                self._failure_log.recovered(address)
+                self._failures.recovered(address)
             else:
-                self._failure_log.failed(
-                    address, f"not registered with {address}: code {reply.code}, {short(reply.remark)}"
-                )
+                self._failures.add(address, f"not registered with {address}: code {reply.code}, {short(reply.remark)}")
         except RemotingError as exc:
-            self._failure_log.failed(address, f"not registered: {exc}")
+            self._failures.add(address, f"not registered: {exc}")
         except (HeaderError, BodyError) as exc:
-            self._failure_log.failed(address, f"not registered: the reply of {address} does not parse: {short(exc)}")
+            self._failures.add(address, f"not registered: the reply of {address} does not parse: {short(exc)}")
         except Exception as exc:  # noqa: BLE001 - a boundary: one nameserver may not keep us from the others
             self.errors.caught("registration", exc, address)
 
@@ -292,9 +290,9 @@ class Registration:
         if fault is None and address == own and self.config.is_slave:
             fault = f"{address} is this slave itself"
         if fault is None:
-            self._failure_log.recovered(whose)
+            self._failures.recovered(whose)
             return address
-        self._failure_log.failed(whose, f"a nameserver sent an invalid address of the {whose}: {fault}")
+        self._failures.add(whose, f"a nameserver sent an invalid address of the {whose}: {fault}")
         return None
 
     async def _is_needed(self) -> bool:
@@ -317,13 +315,11 @@ class Registration:
                 changed = reply.header(QueryDataVersionResponseHeader).changed
                 same = not reply.body or DataVersion.decode(reply.body) == self.topics.data_version
                 needed.append(bool(changed) or not same)
-                self._failure_log.recovered(f"version {address}")
+                self._failures.recovered(f"version {address}")
             except RemotingError:
                 needed.append(True)
             except (HeaderError, BodyError) as exc:
-                self._failure_log.failed(
-                    f"version {address}", f"the data version of {address} does not parse: {short(exc)}"
-                )
+                self._failures.add(f"version {address}", f"the data version of {address} does not parse: {short(exc)}")
                 needed.append(True)
 
         async with trio.open_nursery() as nursery:

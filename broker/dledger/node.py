@@ -71,7 +71,7 @@ class GroupNode:
     """Called after inputs, when the log may have grown, been cut, or been committed."""
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _is_deferred: bool = attrs.field(default=False, init=False)
-    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
+    _failures: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
     """About the list of peers of each member."""
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -198,9 +198,9 @@ class GroupNode:
     def _complain(self, peer: str) -> None:
         """Log that a peer has another list of peers, once."""
         if fault := self.server.peer_lists.faults.get(peer):
-            self._failure_log.failed(peer, fault)
+            self._failures.add(peer, fault)
         else:
-            self._failure_log.recovered(peer)
+            self._failures.recovered(peer)
 
     def _expire_calls(self, now: int) -> None:
         for peer in self._peers.values():

@@ -39,7 +39,7 @@ class TroubleReporter:
     known_master: KnownMaster
     now: Callable[[], float]
     _reported_at: float = attrs.field(default=-float("inf"), init=False)
-    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
+    _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
 
     async def report(self, text: str, ha_port: int) -> None:
         """Send a report, and return when the master has replied or has had its time.
@@ -61,11 +61,11 @@ class TroubleReporter:
         try:
             reply = await self.client.request(address, request(RequestCode.REPORT_SLAVE_TROUBLE, header), TIMEOUT)
         except RemotingError as exc:
-            self._failure_log.failed(address, f"trouble not reported: {exc}")
+            self._failures.add(address, f"trouble not reported: {exc}")
             return
         if reply.code in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-            self._failure_log.recovered(address)
+            self._failures.recovered(address)
         else:
-            self._failure_log.failed(
+            self._failures.add(
                 address, f"trouble not reported: {address} replied code {reply.code}, {short(reply.remark)}"
             )

@@ -63,7 +63,8 @@ def random_faults(
                 if isinstance(message, Item):
                     print_json(message.value) if as_json else console.print(_strike_line(message.value))
     except KeyboardInterrupt:
-        console.print("what is in force is undone")
+        if not as_json:
+            console.print("the faults in force are undone")
     except CommandUsageError as exc:
         misused(str(exc))
     except (CommandFailedError, NoClusterError) as exc:

@@ -170,6 +170,7 @@ def down(name: str, *, purge: bool) -> None:
                 shutil.rmtree(directory.path)
     except AlreadyUpError as exc:
         fail(str(exc))
+    click.echo(f"cluster {directory.path.name} is {'deleted' if purge else 'stopped'}")
 
 
 def build_spec(
