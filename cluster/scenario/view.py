@@ -5,6 +5,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -88,21 +89,22 @@ def _seconds(at_millis: int, began_at: int) -> str:
     return f"{(at_millis - began_at) / 1000:+9.3f} s"
 
 
-def render_catalogue(listed: Iterable[Listed]) -> Table:
-    """One row for each scenario."""
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    table.add_column("scenario", no_wrap=True)
-    table.add_column("claim")
-    table.add_column("sources")
+def render_catalogue(listed: Iterable[Listed]) -> Group:
+    """Render each scenario: name and issues, then its claims, indented.
+
+    A table would leave 20 of 80 columns for the claims.
+    """
+    parts: list[RenderableType] = []
     for it in listed:
         scenario = it.scenario
-        claim = Text(scenario.claim)
+        claim = Text(scenario.claim, no_wrap=False, overflow="fold")
         if scenario.differs_hardened and scenario.hardened:
             claim.append(f"\nhardened: {scenario.hardened.claim}", "dim")
         if it.path.parent.name == large_dir().name:
             claim.append("\nlarge: played by its name only", "dim")
-        table.add_row(scenario.name, claim, " ".join(scenario.sources))
-    return table
+        head = Text(scenario.name, "bold").append("  " + " ".join(scenario.sources), "not bold dim")
+        parts += [head, Padding(claim, (0, 0, 0, 4), expand=False)]
+    return Group(*parts)
 
 
 def render_summary(rows: Iterable[Mapping[str, Any]]) -> Table:
