@@ -112,7 +112,7 @@ class Workload:
         """Wait until it ends by itself; return its exit status. WaitTimeoutError."""
         if not await self._supervisor.processes.wait_life(self.name, lambda life: not life.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
-        await self._supervisor.processes.wait_told(self.name)
+        await self._supervisor.processes.wait_ends_recorded(self.name)
         return self.life.exit_status or 0
 
     async def stop(self) -> None:

@@ -222,7 +222,7 @@ class Processes:
                 await self.events.wait_changed()
         return holds(self.life(name))
 
-    async def wait_told(self, *names: str) -> None:
+    async def wait_ends_recorded(self, *names: str) -> None:
         """Wait until the ends of processes are recorded and their last messages handled.
 
         The fork server's report of an end can arrive before the last messages on the control channel.

@@ -191,7 +191,7 @@ class Supervisor:
             )
         if self.life(name).is_alive:
             return
-        await self.processes.wait_told(name)  # its Ready can arrive after the report of its end
+        await self.processes.wait_ends_recorded(name)  # its Ready can arrive after the report of its end
         life = self.life(name)
         is_workload = self.nodes[name].kind is NodeKind.WORKLOAD
         if not is_workload or (life.ready is None and life.exit_status != 0):
@@ -200,7 +200,7 @@ class Supervisor:
     async def kill(self, *names: str) -> None:
         """Kill nodes with SIGKILL, and wait until they have ended."""
         await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
-        await self.processes.wait_told(*names)
+        await self.processes.wait_ends_recorded(*names)
 
     async def stop(self, *names: str) -> None:
         """Stop nodes with SIGTERM, and wait until they have ended.
@@ -216,7 +216,7 @@ class Supervisor:
         except NodeFailedError:
             await self.kill(*(name for name in names if self.life(name).is_alive))
             raise
-        await self.processes.wait_told(*names)
+        await self.processes.wait_ends_recorded(*names)
 
     async def pause(self, *names: str) -> None:
         """Pause nodes with SIGSTOP, and wait until the kernel reports it."""
@@ -337,7 +337,7 @@ class Supervisor:
                 await self.stop(*(name for name in alive if self.life(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
-        await self.processes.wait_told(*self.nodes)  # includes processes that have just ended by themselves
+        await self.processes.wait_ends_recorded(*self.nodes)  # includes processes that have just ended by themselves
 
     async def kill_all(self) -> None:
         """Kill all processes, without waiting for their ends."""
