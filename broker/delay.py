@@ -164,7 +164,9 @@ class DelayedDelivery:
         return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
 
     def _deliver_level(self, level: int, until: float) -> int:
-        """Deliver in order until one is not due or cannot be stored now, or until a time is over.
+        """Deliver in order until one is not due or cannot be stored now.
+
+        Also until `until`, by stopwatch.wall.
 
         Returns the number of entries that are done.
         """
@@ -173,7 +175,9 @@ class DelayedDelivery:
             return 0
         done, position = 0, self._position(level)
         for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):
-            if self._due(level, due, now) > now or (done and stopwatch.wall() > until):
+            if self._due(level, due, now) > now:
+                break
+            if done and stopwatch.wall() > until:
                 break
             try:
                 if not self._deliver_or_skip(level, physical_offset, size):

@@ -214,7 +214,10 @@ async def test_many_transactions_are_checked_in_pieces(producer: Producer) -> No
 async def test_large_half_messages_leave_sockets_their_turn(
     producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """200 of 4 MB stopped a broker for half a minute: each is stored again and sent to its producer."""
+    """200 of 4 MB stopped a broker for half a minute.
+
+    Each is stored again, and sent to its producer.
+    """
     monkeypatch.setattr("rmqlab.broker.transactions.SECONDS_AT_ONCE", 0.0)
     for _ in range(8):
         producer.send()
@@ -224,7 +227,7 @@ async def test_large_half_messages_leave_sockets_their_turn(
 
 
 async def _turns_in_a_round(producer: Producer) -> tuple[list[Command], int]:
-    """Return what the producer is asked in a round, and how often other tasks had their turn."""
+    """Return what the producer is asked in a round, and the turns of other tasks."""
     turns = 0
 
     async def count_turns() -> None:
