@@ -15,7 +15,7 @@ import attrs
 
 from rmqlab.broker.dledger.settings import DLedgerConfig
 from rmqlab.broker.ha.settings import HaSettings
-from rmqlab.broker.ignored_settings import UnusedConfig, set_in_vain
+from rmqlab.broker.ignored_settings import UnusedConfig, ineffective_settings
 from rmqlab.broker.profiles import PROFILES
 from rmqlab.remoting.names import MASTER_ID, TRACE_TOPIC
 from rmqlab.runtime.settings import Settings, SettingsError, change_settings, read_settings, settings_text
@@ -266,7 +266,7 @@ def load_config(path: str | pathlib.Path) -> BrokerSettings:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     elif broker.broker_id != MASTER_ID:  # a master always has id 0 (store-and-ha section 5.1)
         settings = attrs.evolve(settings, broker=attrs.evolve(broker, broker_id=MASTER_ID))
-    if in_vain := set_in_vain(settings.source.values) + settings.dledger.has_no_effect():
+    if in_vain := ineffective_settings(settings.source.values) + settings.dledger.has_no_effect():
         log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
     return settings
 

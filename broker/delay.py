@@ -14,7 +14,7 @@ import attrs
 import trio
 
 from rmqlab.broker.message_copy import copy_of, destination, is_final
-from rmqlab.broker.skipped import Skipped
+from rmqlab.broker.skipped import SkippedMessages
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
@@ -81,7 +81,7 @@ class DelayedDelivery:
     """Stores a message for which no client waits."""
     now_millis: Callable[[], int]
     alarm: DueAlarm
-    skipped: Skipped = attrs.field(factory=Skipped)
+    skipped: SkippedMessages = attrs.field(factory=SkippedMessages)
     offsets: dict[int, int] = attrs.field(factory=dict, init=False)
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)

@@ -42,13 +42,13 @@ _OFFSET: Final = re.compile(rb"[0-9]{1,19}")
 MILLIS_PER_HOUR = 3_600_000
 
 
-class Verdict(enum.Enum):
+class CheckAction(enum.Enum):
     """The action of a check on an unresolved half message."""
 
-    ASK = "ask its producer"
-    LEAVE = "it is too young, and so is all that follows"
-    POSTPONE = "it wants to be left alone for longer: put it at the end of the queue"
-    GIVE_UP = "asked about too often, or too old"
+    CHECK = "ask its producer for the state of its transaction"
+    WAIT = "too young, as are all half messages behind it"
+    POSTPONE = "its immunity time is not over: append it again at the end of the queue"
+    DISCARD = "checked too often, or too old"
 
 
 @attrs.frozen
@@ -60,17 +60,17 @@ class CheckLimits:
     reserved_time: int
 
 
-def judge(half: StoredMessage, limits: CheckLimits, now: int) -> Verdict:
+def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAction:
     """Decide by age and by the number of checks (store-ha#72).
 
     An age below 0 is another clock's: ask.
     """
     age = now - half.born_timestamp
     if check_times(half) >= limits.check_max or age > limits.reserved_time:
-        return Verdict.GIVE_UP
+        return CheckAction.DISCARD
     if PROPERTY_CHECK_IMMUNITY_TIME in half.properties:
-        return Verdict.POSTPONE if age < _immunity_millis(half, limits) else Verdict.ASK
-    return Verdict.LEAVE if 0 <= age < limits.timeout else Verdict.ASK
+        return CheckAction.POSTPONE if age < _immunity_millis(half, limits) else CheckAction.CHECK
+    return CheckAction.WAIT if 0 <= age < limits.timeout else CheckAction.CHECK
 
 
 def check_times(half: StoredMessage) -> int:
@@ -144,7 +144,7 @@ def postponed(half: StoredMessage) -> NewMessage:
     return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
 
 
-def given_up(half: StoredMessage) -> NewMessage:
+def discarded_copy(half: StoredMessage) -> NewMessage:
     """The half message as it is kept for an operator (request 323 brings it back)."""
     return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
 

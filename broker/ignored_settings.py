@@ -157,7 +157,7 @@ UnusedConfig: Any = attrs.make_class(
 _DEFAULTS_BY_OUR_NAMES = {snake(key): value for key, value in DEFAULTS.items()}
 
 
-def set_in_vain(values: Mapping[str, Any]) -> list[str]:
+def ineffective_settings(values: Mapping[str, Any]) -> list[str]:
     """Return the explicit settings, by our names, that have no effect here."""
     return [
         name

@@ -15,7 +15,7 @@ from typing import NoReturn
 import attrs
 import trio
 
-from rmqlab.broker.complaints import Complaints, short
+from rmqlab.broker.failure_log import FailureLog, short
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.offset_handback import kept_offsets
 from rmqlab.broker.offsets import MAX_KEYS, ConsumerOffsetTable
@@ -61,7 +61,7 @@ class MetadataSync:
     hands_back: bool = False
     """Keep offsets committed here, and commit them to the master."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
-    _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
+    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """About each kind of request."""
     _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
     _has_forgotten: bool = attrs.field(default=False, init=False)
@@ -116,13 +116,15 @@ class MetadataSync:
             reply = await self.client.request(address, request(code), TIMEOUT)
             if reply.code == ResponseCode.SUCCESS:
                 take(reply.body)
-                self._complaints.clear(code.name)
+                self._failure_log.recovered(code.name)
             else:
-                self._complaints.say(code.name, f"{code.name} from {address}: code {reply.code}, {short(reply.remark)}")
+                self._failure_log.failed(
+                    code.name, f"{code.name} from {address}: code {reply.code}, {short(reply.remark)}"
+                )
         except RemotingError as exc:
-            self._complaints.say(code.name, f"{code.name}: {exc}")
+            self._failure_log.failed(code.name, f"{code.name}: {exc}")
         except (BodyError, UnicodeError) as exc:
-            self._complaints.say(code.name, f"{code.name} from {address} does not parse: {short(exc)}")
+            self._failure_log.failed(code.name, f"{code.name} from {address} does not parse: {short(exc)}")
         except Exception as exc:  # noqa: BLE001 - a boundary: the other kinds are copied all the same
             self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
@@ -178,15 +180,15 @@ class MetadataSync:
                         master, request(RequestCode.UPDATE_CONSUMER_OFFSET, header), TIMEOUT
                     )
                 except RemotingError as exc:
-                    self._complaints.say("hand back", f"offsets of {short(key)} not handed back: {exc}")
+                    self._failure_log.failed("hand back", f"offsets of {short(key)} not handed back: {exc}")
                     return
                 if reply.code != ResponseCode.SUCCESS:
-                    self._complaints.say(
+                    self._failure_log.failed(
                         "hand back",
                         f"offsets of {short(key)} not handed back: code {reply.code}, {short(reply.remark)}",
                     )
                     return
-            self._complaints.clear("hand back")
+            self._failure_log.recovered("hand back")
             self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
     def _take_delay_offsets(self, body: bytes) -> None:

@@ -14,8 +14,8 @@ from typing import NoReturn, Protocol
 import attrs
 import trio
 
-from rmqlab.broker.complaints import Complaints, short
 from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.failure_log import FailureLog, short
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
@@ -51,7 +51,7 @@ _LONGEST_ADDRESS = 300
 
 
 @attrs.frozen
-class Answer:
+class RegistrationReply:
     """The reply of a nameserver to a registration."""
 
     master_address: str | None
@@ -111,7 +111,7 @@ class Registration:
     """Set once every nameserver that can be reached has our route, and there is at least one."""
     _due: Due | None = attrs.field(default=None, init=False)
     """The content of the next registration out of turn, while its task has not begun."""
-    _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
+    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """About each nameserver, and about each address that one sent."""
     _whole_again_at: float = attrs.field(default=float("-inf"), init=False)
 
@@ -210,7 +210,7 @@ class Registration:
             compressed=JavaBoolean(config.compressed_register),
             body_crc32=body_crc32(body),
         )
-        answers: dict[str, Answer] = {}
+        answers: dict[str, RegistrationReply] = {}
         async with trio.open_nursery() as nursery:
             for address in config.namesrv_addrs:
                 nursery.start_soon(self._register_with, address, header, body, oneway, answers)
@@ -227,7 +227,7 @@ class Registration:
         header: RegisterBrokerRequestHeader,
         body: bytes,
         oneway: bool,  # noqa: FBT001 - a nursery starts it by position
-        answers: dict[str, Answer],
+        answers: dict[str, RegistrationReply],
     ) -> None:
         command = request(RequestCode.REGISTER_BROKER, header, body)
         try:
@@ -237,15 +237,15 @@ class Registration:
             reply = await self.client.request(address, command, self.config.register_broker_timeout_mills / 1000)
             if reply.code == ResponseCode.SUCCESS:
                 answers[address] = _read(reply)
-                self._complaints.clear(address)
+                self._failure_log.recovered(address)
             else:
-                self._complaints.say(
+                self._failure_log.failed(
                     address, f"not registered with {address}: code {reply.code}, {short(reply.remark)}"
                 )
         except RemotingError as exc:
-            self._complaints.say(address, f"not registered: {exc}")
+            self._failure_log.failed(address, f"not registered: {exc}")
         except (HeaderError, BodyError) as exc:
-            self._complaints.say(address, f"not registered: the reply of {address} does not parse: {short(exc)}")
+            self._failure_log.failed(address, f"not registered: the reply of {address} does not parse: {short(exc)}")
         except Exception as exc:  # noqa: BLE001 - a boundary: one nameserver may not keep us from the others
             self.errors.caught("registration", exc, address)
 
@@ -267,7 +267,7 @@ class Registration:
         body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
         return encode_compressed(body) if config.compressed_register else body.encode()
 
-    def _note(self, addresses: tuple[str, ...], answers: Mapping[str, Answer]) -> None:
+    def _note(self, addresses: tuple[str, ...], answers: Mapping[str, RegistrationReply]) -> None:
         for address in addresses:
             if (address in answers) != (address in self.registered):
                 self.emit("registered" if address in answers else "registration_failed", nameserver=address)
@@ -275,7 +275,7 @@ class Registration:
         if self.registered:
             self.all_registered.set()
 
-    def _use(self, answer: Answer) -> None:
+    def _use(self, answer: RegistrationReply) -> None:
         """Apply the master's addresses and the order topics of a reply (section 5.5)."""
         address = self._usable("master", answer.master_address, self.config.address)
         ha_address = self._usable("master's HA service", answer.ha_address, self.ha_address)
@@ -292,9 +292,9 @@ class Registration:
         if fault is None and address == own and self.config.is_slave:
             fault = f"{address} is this slave itself"
         if fault is None:
-            self._complaints.clear(whose)
+            self._failure_log.recovered(whose)
             return address
-        self._complaints.say(whose, f"a nameserver sent an invalid address of the {whose}: {fault}")
+        self._failure_log.failed(whose, f"a nameserver sent an invalid address of the {whose}: {fault}")
         return None
 
     async def _is_needed(self) -> bool:
@@ -317,11 +317,11 @@ class Registration:
                 changed = reply.header(QueryDataVersionResponseHeader).changed
                 same = not reply.body or DataVersion.decode(reply.body) == self.topics.data_version
                 needed.append(bool(changed) or not same)
-                self._complaints.clear(f"version {address}")
+                self._failure_log.recovered(f"version {address}")
             except RemotingError:
                 needed.append(True)
             except (HeaderError, BodyError) as exc:
-                self._complaints.say(
+                self._failure_log.failed(
                     f"version {address}", f"the data version of {address} does not parse: {short(exc)}"
                 )
                 needed.append(True)
@@ -332,8 +332,8 @@ class Registration:
         return any(needed)
 
 
-def _read(reply: Command) -> Answer:
+def _read(reply: Command) -> RegistrationReply:
     """Parse a successful reply. HeaderError, BodyError if it is invalid."""
     header = reply.header(RegisterBrokerResponseHeader)
     table = KVTable.decode(reply.body).table if reply.body else None
-    return Answer(header.master_addr, header.ha_server_addr, table)
+    return RegistrationReply(header.master_addr, header.ha_server_addr, table)

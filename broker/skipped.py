@@ -23,7 +23,7 @@ def _keep_silent(_kind: str, **_fields: object) -> None:
 
 
 @attrs.define(eq=False)
-class Skipped:
+class SkippedMessages:
     """Counts skipped messages by service.
 
     Logs the 1st, 10th, 100th, ... of each service.

@@ -23,7 +23,7 @@ from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
-from rmqlab.broker.skipped import Skipped
+from rmqlab.broker.skipped import SkippedMessages
 from rmqlab.broker.slices import Later, Slices
 from rmqlab.broker.stats import BrokerStats
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
@@ -101,7 +101,7 @@ class Broker:
     """`serve_requests_of_5x` as it was at the start."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Counts and logs unexpected exceptions at the boundaries of this broker."""
-    skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
+    skipped: SkippedMessages = attrs.Factory(lambda self: SkippedMessages(self.emit, self.errors), takes_self=True)
     """Stored messages that a service of this broker skipped."""
     slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
     """Continues long requests."""

@@ -16,14 +16,14 @@ import trio
 from rmqlab.broker.halfmessages import (
     HALF_QUEUE,
     MILLIS_PER_HOUR,
+    CheckAction,
     CheckLimits,
     OpRecords,
-    Verdict,
+    check_action,
     check_request,
     check_times,
+    discarded_copy,
     first_queue_offset,
-    given_up,
-    judge,
     postponed,
     renewed,
     resolved_offset,
@@ -164,16 +164,16 @@ class TransactionCheck:
             check_max=config.transaction_check_max,
             reserved_time=broker.store.config.file_reserved_time * MILLIS_PER_HOUR,
         )
-        match judge(half, limits, broker.now_millis()):
-            case Verdict.LEAVE:
+        match check_action(half, limits, broker.now_millis()):
+            case CheckAction.WAIT:
                 return False
-            case Verdict.POSTPONE:
+            case CheckAction.POSTPONE:
                 self._postponed.add(first_offset)
                 result = broker.put_own(postponed(half))
                 return self._give_up(half) if is_final(result) else result.is_stored
-            case Verdict.GIVE_UP:
+            case CheckAction.DISCARD:
                 return self._give_up(half)
-            case Verdict.ASK:
+            case CheckAction.CHECK:
                 self._postponed.discard(first_offset)
                 return self._ask(half)
 
@@ -229,7 +229,7 @@ class TransactionCheck:
         False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
-        result = self.broker.put_own(given_up(half))
+        result = self.broker.put_own(discarded_copy(half))
         if is_final(result):
             raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
         if not result.is_stored:

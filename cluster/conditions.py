@@ -58,7 +58,8 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
             f"no condition {name!r}{near_miss(name, known_names)}; conditions: {', '.join(known_names)}"
         )
     if len(targets) > 1 or (not targets and name != "ready"):
-        raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {len(targets)}")
+        got = " ".join(targets) or "none"
+        raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {got}")
     found = [node for target in targets for node in find_targets(target, known)] or known
     for node in found:
         if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
@@ -73,7 +74,7 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
 def _topic_of(words: list[str]) -> str:
     """Remove the topic from the words after `topic-known`, and return it."""
     if len(words) != 2:
-        text = f"topic-known needs a target and a topic, such as: topic-known broker-a-s orders; got {len(words)} words"
+        text = f"topic-known needs a target and a topic, such as: topic-known broker-a-s orders; got {' '.join(words) or 'neither'}"
         raise UnknownConditionError(text)
     topic = words.pop()
     if (fault := topic_fault(topic)) is not None:

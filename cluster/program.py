@@ -10,10 +10,13 @@ from rmqlab.cluster.supervisor.detachedprocess import start_early
 
 
 def main() -> None:
-    start_early(sys.argv[1:])
-    gc.disable()  # the imports would cause dozens of collections, which free nothing
-    from rmqlab.cluster import __main__ as command_line  # noqa: PLC0415 -- see above
-
+    try:
+        start_early(sys.argv[1:])
+        gc.disable()  # the imports would cause dozens of collections, which free nothing
+        from rmqlab.cluster import __main__ as command_line  # noqa: PLC0415 -- see above
+    except KeyboardInterrupt:  # during the imports: what click prints once a command runs
+        print("\nAborted!", file=sys.stderr)
+        sys.exit(1)
     gc.freeze()
     gc.enable()
     command_line.main()

@@ -192,7 +192,8 @@ def test_the_reference_of_scenarios_has_every_action_condition_and_metric() -> N
     assert table_below(page, "Actions") == set(VERBS)
     conditions = {code.split()[0] for code in table_below(page, "Conditions")}
     assert conditions == {*conditions_of_clusters(), *conditions_of_journals()}
-    assert table_below(page, "Metrics") == {metric.title for metric in METRICS}
+    rows = [f"| `{metric.title}` | {metric.unit} | {metric.says} |" for metric in METRICS]
+    assert "\n\n| metric | unit | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n\n" in text_of(page)
 
 
 def test_the_page_of_checks_is_that_of_the_declarations() -> None:

@@ -111,7 +111,7 @@ class EntryLog(CommitLog):
 
     @property
     def max_offset(self) -> int:
-        """The end of the last committed entry, or the begin of the entries (dledger#55)."""
+        """The end of the last committed entry, or the start of the entries (dledger#55)."""
         return max(self.divide, min(self.entries.committed_end, self.files.max_offset))
 
     def load(self) -> None:

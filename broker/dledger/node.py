@@ -12,9 +12,9 @@ from typing import Final, NoReturn
 import attrs
 import trio
 
-from rmqlab.broker.complaints import Complaints
 from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
 from rmqlab.broker.dledger.putter import decide
+from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.elector import RoleChange
@@ -71,7 +71,7 @@ class GroupNode:
     """Called after inputs, when the log may have grown, been cut, or been committed."""
     _peers: dict[str, _Peer] = attrs.field(factory=dict, init=False)
     _is_deferred: bool = attrs.field(default=False, init=False)
-    _complaints: Complaints = attrs.field(factory=lambda: Complaints(logger), init=False)
+    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(logger), init=False)
     """About the list of peers of each member."""
     _nap: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
 
@@ -200,9 +200,9 @@ class GroupNode:
     def _complain(self, peer: str) -> None:
         """Log that a peer has another list of peers, once."""
         if fault := self.server.peer_lists.faults.get(peer):
-            self._complaints.say(peer, fault)
+            self._failure_log.failed(peer, fault)
         else:
-            self._complaints.clear(peer)
+            self._failure_log.recovered(peer)
 
     def _expire_calls(self, now: int) -> None:
         for peer in self._peers.values():

@@ -30,11 +30,11 @@ _NOTHING = Span(-1, 1)
 
 RecordBefore = Callable[[int], Span | None]
 """The last record that ends at or before an offset."""
-Question = Generator[Span, bool, int | None]
+CommonEndSearch = Generator[Span, bool, int | None]
 """Yields a record, is sent whether the other log has the same; returns where the common part ends, None without one."""
 
 
-def common_end(record_before: RecordBefore, end: int) -> Question:
+def common_end(record_before: RecordBefore, end: int) -> CommonEndSearch:
     """Search below `end`, the end of the shorter log."""
     last = record_before(end)
     if last is None:

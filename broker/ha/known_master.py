@@ -41,7 +41,7 @@ class KnownMaster:
         """
         if ha_address is None or self.is_ha_address_fixed or ha_address == self.ha_address:
             return
-        log.info("the master's HA address is %s, was %s", ha_address, self.ha_address)
+        log.info("the master's HA address is %s, before: %s", ha_address, self.ha_address or "unknown")
         self.ha_address = ha_address
         changed, self.ha_address_changed = self.ha_address_changed, trio.Event()
         changed.set()

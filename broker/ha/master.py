@@ -177,7 +177,7 @@ class HaMaster:
         """Apply a slave's report; release the sends that it acknowledges."""
         if is_first:
             log.info(
-                "slave %s asks for bytes from %d on, gets them from %d",
+                "slave %s requests the log from offset %d on, and receives it from %d on",
                 connection.peer,
                 offset,
                 connection.stream.next_offset,

@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.broker.complaints import Complaints, short
+from rmqlab.broker.failure_log import FailureLog, short
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master_precheck import Identity
 from rmqlab.broker.ha.slave_troubles import one_line
@@ -39,7 +39,7 @@ class TroubleReporter:
     known_master: KnownMaster
     now: Callable[[], float]
     _reported_at: float = attrs.field(default=-float("inf"), init=False)
-    _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
+    _failure_log: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
 
     async def report(self, text: str, ha_port: int) -> None:
         """Send a report, and return when the master has replied or has had its time.
@@ -61,11 +61,11 @@ class TroubleReporter:
         try:
             reply = await self.client.request(address, request(RequestCode.REPORT_SLAVE_TROUBLE, header), TIMEOUT)
         except RemotingError as exc:
-            self._complaints.say(address, f"trouble not reported: {exc}")
+            self._failure_log.failed(address, f"trouble not reported: {exc}")
             return
         if reply.code in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
-            self._complaints.clear(address)
+            self._failure_log.recovered(address)
         else:
-            self._complaints.say(
+            self._failure_log.failed(
                 address, f"trouble not reported: {address} replied code {reply.code}, {short(reply.remark)}"
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 from rmqlab.broker.config import KINDS, BrokerSettings
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.table import compiled, is_tag_type
-from rmqlab.broker.ignored_settings import set_in_vain
+from rmqlab.broker.ignored_settings import ineffective_settings
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -62,7 +62,7 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
     _apply(broker, settings)
     settings.save()
-    if in_vain := set_in_vain({snake(key): value for key, value in changes.items()}):
+    if in_vain := ineffective_settings({snake(key): value for key, value in changes.items()}):
         log.warning("%s set what has no effect here: %s", request.channel.peer, ", ".join(in_vain))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
     return Reply()

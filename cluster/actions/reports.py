@@ -125,6 +125,8 @@ def _lost_members(losses: "Mapping[str, Lost]", name: str) -> Document:
 
 def _lost_line(node: Document) -> str:
     lost = node["lost"]
+    if node["kind"] != "broker":
+        return f"{node['name']} is {node['state']}: it has no commit log to lose"
     if not lost["log_bytes"]:
         return f"{node['name']} is {node['state']}: all of its commit log was on disk"
     return (

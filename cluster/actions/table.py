@@ -105,7 +105,7 @@ class NodeActions:
         run=_on_names(lambda supervisor, *names: supervisor.promote(*names)),
         help="""Make a slave a master: stop it, set broker id 0, start it on its store.
 
-        RocketMQ's remedy before 4.5. Another master of the group that runs, or is started later, is a second one.
+        RocketMQ's remedy before 4.5. An old master that still runs, or is started later, is then a second master.
         In a DLedger group nothing stops: the leader hands over to the member.
         """,
         doing="promoting",

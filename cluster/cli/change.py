@@ -10,7 +10,7 @@ from rmqlab.cluster.cli.terms import command, json_option, name_option, print_js
 
 add_app = CommandGroup("add", help="Add a group, a slave or a nameserver to a running cluster.")
 
-settings_option = set_option("Setting of its brokers, over those of the cluster; repeatable.")
+settings_option = set_option("Setting of its brokers; overrides that of the cluster; repeatable.")
 
 
 @add_app.command("group")

@@ -50,7 +50,10 @@ PURPOSES: dict[str, dict[str, Entry]] = {
         ),
         "events": Entry(f"{_CLI}.show:events", "Show events, in the order in which the supervisor received them."),
         "logs": Entry(f"{_CLI}.show:logs", "Show the logs of nodes, also of a stopped cluster."),
-        "mark": Entry(f"{_CLI}.mark:mark", "Write a line into the log of every node, and an event, to line them up."),
+        "mark": Entry(
+            f"{_CLI}.mark:mark",
+            "Write a line into every node's log, and record an event, to align logs and events in time.",
+        ),
         "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
     },
     "Act on nodes": {
@@ -75,7 +78,7 @@ PURPOSES: dict[str, dict[str, Entry]] = {
         "fault": Entry(f"{_CLI}.fault:fault_app", "Put a fault in force."),
         "isolate": Entry(ACTION, "Cut a node off: packets from and to it vanish."),
         "faults": Entry(f"{_CLI}.fault:faults", "List the faults in force."),
-        "heal": Entry(f"{_CLI}.fault:heal", "End faults."),
+        "heal": Entry(f"{_CLI}.fault:heal", "End faults, by their ids or all of them."),
     },
     "Load": {
         "produce": Entry(
@@ -99,11 +102,11 @@ PURPOSES: dict[str, dict[str, Entry]] = {
             f"{_OPERATE}.messages:messages_app", "Show messages by id, unique key, key, or queue and offset."
         ),
         "config": Entry(
-            f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and name servers."
+            f"{_OPERATE}.config:config_app", "Show and change settings of running brokers and nameservers."
         ),
         "wipe-write-perm": Entry(
             f"{_OPERATE}.permissions:wipe_write_perm",
-            "Let producers avoid a broker: remove its write permission at all name servers.",
+            "Let producers avoid a broker: remove its write permission at all nameservers.",
         ),
         "add-write-perm": Entry(f"{_OPERATE}.permissions:add_write_perm", "Undo wipe-write-perm."),
     },
@@ -112,9 +115,7 @@ PURPOSES: dict[str, dict[str, Entry]] = {
             f"{_CLI}.check:check", "Judge a run by journals and stores: loss, duplicates, order, outages, detection."
         ),
         "audit": Entry(f"{_SPARK}:audit", "Judge a run again on Spark, at any size: sent messages against all stores."),
-        "report": Entry(
-            f"{_SPARK}:report", "Make one self-contained page of an audited run: verdict, timelines, evidence."
-        ),
+        "report": Entry(f"{_SPARK}:report", "Write an HTML page about an audited run: verdict, timelines, evidence."),
         "plant": Entry(
             f"{_CLI}.plant:plant",
             "Copy a run, plant one violation in the copy, and print the expected findings.",
@@ -128,7 +129,9 @@ PURPOSES: dict[str, dict[str, Entry]] = {
         "compare": Entry(
             f"{_CLI}.compare:compare", "Play a scenario in 4.9, hardened, promoted by hand, and on DLedger."
         ),
-        "hunt": Entry(f"{_CLI}.hunt:hunt", "Draw schedules of faults from seeds, and play them until a claim breaks."),
+        "hunt": Entry(
+            f"{_CLI}.hunt:hunt", "Play random schedules of faults on simulated clusters until a claim breaks."
+        ),
     },
 }
 """The commands by purpose, in the order of `rmqlab --help`."""

@@ -33,7 +33,9 @@ DEFAULT_PATIENCE = 10.0
     help="Seconds after which the operator promotes a slave.",
 )
 @click.option("--rate", type=NumberRange(min=0.01), help="Cluster seconds per real second.")
-@click.option("--report", type=click.Path(path_type=Path), help="Make a page there, too: the table, and timelines.")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Also write an HTML page to this file: the table, and timelines."
+)
 @json_option
 def compare(scenario: str, promote_after: float, rate: float | None, report: Path | None, *, as_json: bool) -> None:
     """Play a scenario in 4.9, hardened, promoted by hand, and on DLedger.

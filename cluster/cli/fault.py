@@ -35,12 +35,14 @@ for _family in FAULTS.families.values():
 
 
 @fault_app.command("random")
-@click.option("--every", type=Number(), default=30.0, help="Seconds of the cluster's clock between them.")
-@click.option("--of", default="kill,pause,isolate", help="Some of kill, stop, pause, power-loss, isolate.")
-@click.option("--on", default="masters", help="masters, slaves, brokers, nameservers, or a target.")
-@click.option("--heal-after", type=Number(), default=20.0, help="Seconds until it is undone.")
-@click.option("--seed", type=int, default=0, help="The same seed does the same to the same cluster.")
-@click.option("--count", type=click.IntRange(min=0), default=0, help="How many. 0: until Ctrl-C.")
+@click.option("--every", type=Number(), default=30.0, help="Seconds of the cluster's clock between two faults.")
+@click.option(
+    "--of", default="kill,pause,isolate", help="Which faults, with commas: kill, stop, pause, power-loss, isolate."
+)
+@click.option("--on", default="masters", help="Which nodes: masters, slaves, brokers, nameservers, or a target.")
+@click.option("--heal-after", type=Number(), default=20.0, help="Seconds until a fault is undone.")
+@click.option("--seed", type=int, default=0, help="Random seed: the same one repeats the faults on the same cluster.")
+@click.option("--count", type=click.IntRange(min=0), default=0, help="Number of faults; 0: until Ctrl-C.")
 @name_option
 @json_option
 def random_faults(
@@ -85,7 +87,7 @@ def faults(name: str, *, as_json: bool) -> None:
 @name_option
 @json_option
 def heal(ids: tuple[str, ...], name: str, *, as_json: bool) -> None:
-    """End faults."""
+    """End faults, by their ids or all of them."""
     healed = command(name, "heal", ids=ids)
     if as_json:
         print_json(healed)

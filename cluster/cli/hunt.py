@@ -44,7 +44,7 @@ MOST_PROBLEMS = 5
     show_default=False,
     help="Switches to try on what is found in 4.9, with commas; all if omitted.",
 )
-@click.option("--on", default="", show_default=False, help="Switches that are on from the begin in 4.9, with commas.")
+@click.option("--on", default="", show_default=False, help="Switches that are on from the start in 4.9, with commas.")
 @click.option("--profile", default="4.9", help="4.9, or hardened (all switches that depart from it).")
 @click.option("--seeds", type=click.IntRange(min=1), help=f"Number of schedules; {SEEDS} if omitted.")
 @click.option("--minutes", type=NumberRange(min=0.01), help="How long to hunt, instead of --seeds.")
@@ -79,9 +79,9 @@ def hunt(
     listed: bool,
     as_json: bool,
 ) -> None:
-    """Draw schedules of faults from seeds, and play them until a claim breaks.
+    """Play random schedules of faults on simulated clusters until a claim breaks.
 
-    Each runs on a simulated machine. What breaks a claim is reduced to its smallest form, and written as a scenario
+    The seed decides the schedule. What breaks a claim is reduced to its smallest form, and written as a scenario
     file. Exit status: 0 nothing broke, 1 something did, 2 some schedules could not be judged.
     """
     if listed:

@@ -1,8 +1,8 @@
-"""Ends a command by SIGTERM as by Ctrl-C, so that it prints what it has."""
+"""What a command does at Ctrl-C and SIGTERM: print what it has."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -20,3 +20,28 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at the first SIGINT or SIGTERM in this block, and raise KeyboardInterrupt at the next.
+
+    The block goes on, so that it receives what is still to come. In another thread than the main one it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(_number: int, _frame: object) -> None:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        stop()
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -114,14 +114,13 @@ def _table(clusters: list[dict[str, Any]]) -> Table:
         state = Text(cluster["state"], _STYLES[cluster["state"]])
         nodes = str(len(cluster["nodes"]))
         table.add_row(cluster["name"], state, nodes, cluster["namesrv_addr"], Text(cluster["directory"]))
-    table.columns[-1].overflow = "fold"
     return table
 
 
 def _columns(*names: str) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in names:
-        table.add_column(name, no_wrap=name == "STATUS")
+        table.add_column(name, no_wrap=name == "STATUS", overflow="fold")  # a cut address is of no use
     return table
 
 

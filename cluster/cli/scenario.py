@@ -44,13 +44,21 @@ BOTH = "both"
 profile_option = click.option(
     "--profile", default="4.9", help="4.9, hardened (all switches that depart from it), or both, one after the other."
 )
+simulated_option = click.option(
+    "--simulated", is_flag=True, help="On virtual time, in one process: fast, and the same with each seed."
+)
 
 
 @click.command()
 @click.option("run_all", "--run", is_flag=True, help="Run all but the large ones, and show one table.")
 @click.option("--both", is_flag=True, help="With --run: under both profiles also where the outcome is the same.")
 @click.option("--jobs", "-j", type=click.IntRange(min=1), default=2, help="How many at a time.")
-@click.option("directory", "--dir", type=click.Path(path_type=Path), help="Of other scenario files.")
+@click.option(
+    "directory",
+    "--dir",
+    type=click.Path(path_type=Path),
+    help="List or run the scenario files of this directory instead.",
+)
 @click.option("--keep-stores", is_flag=True, help="With --run: also where the claim holds.")
 @click.option("--simulated", is_flag=True, help="With --run: on virtual time, as `run` does.")
 @click.option("--retry", is_flag=True, help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
@@ -110,9 +118,9 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
     help="Seconds after which an operator promotes a slave of a master that is away.",
 )
 @click.option("--mode", help="dledger: on groups that elect their master, whatever the scenario says.")
-@click.option("--simulated", is_flag=True, help="On virtual time, in one process: fast, and the same with each seed.")
+@simulated_option
 @click.option("--allow-commands", is_flag=True, help="Let steps run external commands, with your rights.")
-@click.option("--keep-stores", is_flag=True, help="Also where the claim holds.")
+@click.option("--keep-stores", is_flag=True, help="Keep the stores even if the claim holds.")
 @click.option("--attach", is_flag=True, help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
 @json_option
 def run(
@@ -161,8 +169,9 @@ def run(
 @click.argument("issue", help="Such as rmq#1094 or ali#400.")
 @profile_option
 @click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")
+@simulated_option
 @json_option
-def repro(issue: str, profile: str, seed: int | None, *, as_json: bool) -> None:
+def repro(issue: str, profile: str, seed: int | None, *, simulated: bool, as_json: bool) -> None:
     """Run the scenarios that reproduce an issue.
 
     Exit status as `run`: the worst of them.
@@ -174,7 +183,8 @@ def repro(issue: str, profile: str, seed: int | None, *, as_json: bool) -> None:
     except ScenarioError as exc:
         misused(str(exc))
     options = {"profile": profile, "seed": seed}
-    raise click.exceptions.Exit(_worst(_run(it.path, it.scenario.name, options, as_json=as_json) for it in found))
+    statuses = (_run(it.path, it.scenario.name, options, as_json=as_json, is_simulated=simulated) for it in found)
+    raise click.exceptions.Exit(_worst(statuses))
 
 
 def _worst(statuses: Iterable[int]) -> int:

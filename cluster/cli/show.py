@@ -32,7 +32,7 @@ from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 
 follow_option = click.option("--follow", "-f", is_flag=True, help="Then show new ones, until Ctrl-C.")
 
-LINES = "Show so many of the latest."
+LINES = "Number of latest lines to show."
 STOPPED = 3
 """Exit status of `status` for a cluster that does not run, as of service managers."""
 _WATCH_SECONDS = 1.0

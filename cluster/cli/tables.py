@@ -237,7 +237,7 @@ def _settings_note(document: Document) -> Iterator[Text]:
     of_all = {"broker settings": document.get("broker_settings") or {}}
     for whose, settings in {**of_all, **(document.get("node_settings") or {})}.items():
         if settings:
-            yield Text(f"{whose}: " + "  ".join(f"{key}={value}" for key, value in settings.items()))
+            yield Text(f"{whose}: " + "  ".join(f"{key}={_known(value)}" for key, value in settings.items()))
 
 
 def _rate_note(document: Document) -> Text:
@@ -299,6 +299,9 @@ def _span(commit_log: Document) -> str:
 
 
 def _known(value: object) -> str:
+    """Return a value as mqadmin prints it."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return "?" if value is None else str(value)
 
 

@@ -32,6 +32,7 @@ from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import (
     DLEDGER,
     MASTER_SLAVE,
+    MODES,
     ClusterSpec,
     Placement,
     node_names,
@@ -210,7 +211,7 @@ def _of_mode(given: Mapping[str, Any], before: ClusterSpec, record: Record | Non
         misused(f"--{min(wrong)}: a DLedger group elects its master: use --replicas, or --mode {MASTER_SLAVE}")
     elif "replicas" in given or before.mode != DLEDGER:
         options["slaves"] = given.get("replicas", DEFAULT_REPLICAS) - 1
-    if record is not None and mode != before.mode:
+    if record is not None and mode in MODES and mode != before.mode:
         misused(f"--mode {mode}: the stores of this cluster are of mode {before.mode}: `rmqlab down --purge` first")
     return options
 
@@ -221,7 +222,7 @@ def _settings(before: ClusterSpec, more: Mapping[str, Any], unset: Collection[st
     flat |= {f"{target}:{key}": value for target, given in before.node_settings.items() for key, value in given.items()}
     for key in unset:
         if spelled(key) not in flat:
-            misused(f"--unset {key}: not set; set are: {', '.join(flat) or 'none'}")
+            misused(f"--unset {key}: the cluster has no such setting; it has: {', '.join(flat) or 'none'}")
     kept = {key: value for key, value in flat.items() if key not in map(spelled, unset)}
     of_all, of_targets = split_settings({**kept, **more})
     return {"broker_settings": of_all, "node_settings": of_targets}

@@ -10,18 +10,18 @@ from rich.live import Live
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
+from rmqlab.cluster.cli.interruption import stopping_at_signals
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
-from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
+from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.verdict.outcomes import STORED
 
-topic_option = click.option("--topic", "-t", default="rmqlab", help="The topic; made by the first send.")
+topic_option = click.option("--topic", "-t", default="rmqlab", help="The topic; the first send creates it.")
 access_key_option = click.option(
     "--access-key",
     default="",
@@ -36,7 +36,7 @@ secret_key_option = click.option(
     show_default=False,
     envvar="RMQLAB_SECRET_KEY",
     show_envvar=True,
-    help="Its secret; others on this machine may see an option's value.",
+    help="Its secret; other users of this machine can see options, so prefer the variable.",
 )
 
 every_option = click.option("every", "--all", "-a", is_flag=True, help="Print each message, not only what went wrong.")
@@ -50,11 +50,18 @@ _QUIET = ("sent", "delivered", "committed")
 @name_option
 @topic_option
 @click.option("--group", default="rmqlab-producer", help="Producer group.")
-@click.option("--rate-per-second", "-r", type=NumberRange(min=0), default=10.0, help="0: no limit.")
-@click.option("--count", "-c", type=click.IntRange(min=0), default=0, help="0: until Ctrl-C.")
+@click.option(
+    "--rate-per-second", "-r", type=NumberRange(min=0), default=10.0, help="Messages per second; 0: no limit."
+)
+@click.option("--count", "-c", type=click.IntRange(min=0), default=0, help="Number of messages; 0: until Ctrl-C.")
 @click.option("--size", type=click.IntRange(min=0), default=128, help="Bytes of each body.")
-@click.option("--size-spread", type=click.IntRange(min=0), default=0, help="Bodies have up to this many bytes more.")
-@click.option("--senders", type=click.IntRange(min=1), default=16, help="Sends that may be under way.")
+@click.option(
+    "--size-spread",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Let sizes differ: bodies have up to this many bytes more.",
+)
+@click.option("--senders", type=click.IntRange(min=1), default=16, help="Most sends at a time.")
 @click.option("--timeout", type=NumberRange(min=0.001), default=3.0, help="Seconds for a send with its retries.")
 @click.option("--retries", type=click.IntRange(min=0), default=2, help="Attempts after the first.")
 @click.option("--tags", default="", show_default=False, help="Tag of each message.")
@@ -109,7 +116,7 @@ def produce(
         "access_key": access_key,
         "secret_key": secret_key,
     }
-    work(name, "rmqlab.cluster.workload.produce", config, every=every, as_json=as_json)
+    work(name, "rmqlab.cluster.workload.produce", config, first="sent", every=every, as_json=as_json)
 
 
 @click.command()
@@ -123,9 +130,11 @@ def produce(
     "-c",
     type=click.IntRange(min=0),
     default=0,
-    help="End at so many, and what has come with them; 0: at Ctrl-C.",
+    help="End after this many messages, and the rest of their pull; 0: until Ctrl-C.",
 )
-@click.option("takes", "--work", type=NumberRange(min=0), default=0.0, help="Seconds that each message takes.")
+@click.option(
+    "takes", "--work", type=NumberRange(min=0), default=0.0, help="Seconds that the listener spends on each message."
+)
 @access_key_option
 @secret_key_option
 @every_option
@@ -160,11 +169,14 @@ def consume(
         "access_key": access_key,
         "secret_key": secret_key,
     }
-    work(name, "rmqlab.cluster.workload.consume", config, every=every, as_json=as_json)
+    work(name, "rmqlab.cluster.workload.consume", config, first="delivered", every=every, as_json=as_json)
 
 
-def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json: bool) -> None:
-    """Run a workload and show its events until it ends, or until a signal ends it."""
+def work(name: str, module: str, config: dict[str, Any], *, first: str, every: bool, as_json: bool) -> None:
+    """Run a workload and show its events until it ends, or until a signal ends it.
+
+    `first` is the count to show while there is none: `sent` or `delivered`.
+    """
     if (fault := topic_fault(config["topic"]) or group_fault(config["group"])) is not None:
         misused(fault)
     keys = config["access_key"], config["secret_key"]
@@ -173,19 +185,32 @@ def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json
     directory = directory_of(name)
     counts: collections.Counter[str] = collections.Counter()
     status = None
+    names: set[str] = set()
+
+    def stop() -> None:
+        """Stop the workload, so that the last outcomes arrive before the counts are printed."""
+        try:
+            for workload in names:
+                ask(directory, "stop", target=workload)
+        except (CommandFailedError, CommandUsageError, NoClusterError):  # such as a paused one
+            names.clear()
+        if not names:
+            raise KeyboardInterrupt
+
     try:
-        with sigterm_as_ctrl_c(), _counter(is_shown=not as_json) as show:
+        with stopping_at_signals(stop), _counter(is_shown=not as_json) as show:
             for message in ask_stream(directory, "work", module=module, config=config):
                 if not isinstance(message, Item):
                     status = message.value["status"]
                     break
                 event = message.value
+                names.add(event["node"])
                 counts.update(_counted(event))
                 if as_json:
                     print_json(event)
                 elif every or not _is_quiet(event):
                     console.print(render_event(event))
-                show(_summary(counts))
+                show(_summary(counts, first))
     except KeyboardInterrupt:
         status = 0
     except CommandUsageError as exc:
@@ -193,7 +218,7 @@ def work(name: str, module: str, config: dict[str, Any], *, every: bool, as_json
     except (CommandFailedError, NoClusterError) as exc:
         fail(str(exc))
     if not as_json:
-        console.print(_summary(counts))
+        console.print(_summary(counts, first))
     if status:
         fail(f"the workload ended with status {status}")
     if counts["sent"] and not any(counts[outcome] for outcome in STORED):
@@ -224,5 +249,5 @@ def _is_quiet(event: dict[str, Any]) -> bool:
     return event["kind"] in _QUIET and event.get("outcome", "SEND_OK") == "SEND_OK"
 
 
-def _summary(counts: collections.Counter[str]) -> str:
-    return "  ".join(f"{what} {number}" for what, number in counts.items()) or "nothing yet"
+def _summary(counts: collections.Counter[str], first: str) -> str:
+    return "  ".join(f"{what} {number}" for what, number in counts.items()) or f"{first} 0"

@@ -193,7 +193,7 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
     _endpoint(
         "DELETE /v1/topics/{topic}",
         "delete_topic",
-        "Delete a topic at all masters and name servers: `rmqlab topics delete`.",
+        "Delete a topic at all masters and nameservers: `rmqlab topics delete`.",
         lambda operator, given: topics.delete_topic(operator, **given),
         topics.DeletedTopic,
     ),
@@ -302,7 +302,7 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
     _endpoint(
         "POST /v1/wipe-write-perm",
         "wipe_write_perm",
-        "Remove a broker's write permission at all name servers: `rmqlab wipe-write-perm`.",
+        "Remove a broker's write permission at all nameservers: `rmqlab wipe-write-perm`.",
         lambda operator, given: permissions.wipe_write_perm(operator, **given),
         permissions.WritePermission,
         body=inputs.BrokerName,
@@ -318,7 +318,7 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
     _endpoint(
         "GET /v1/config/{target}",
         "settings",
-        "Settings of a running broker, or of all name servers (`namesrv`): `rmqlab config get`.",
+        "Settings of a running broker, or of all nameservers (`namesrv`): `rmqlab config get`.",
         lambda operator, given: settings.get_settings(operator, given["target"], given["key"]),
         list[settings.SettingsAt],
         query=inputs.SettingNames,
@@ -326,7 +326,7 @@ OPERATOR_ENDPOINTS: Sequence[Endpoint] = (
     _endpoint(
         "PATCH /v1/config/{target}",
         "change_settings",
-        "Change settings of a running broker, or of all name servers: `rmqlab config set`.",
+        "Change settings of a running broker, or of all nameservers: `rmqlab config set`.",
         _set_settings,
         list[settings.ChangedSetting],
         body=inputs.NewSettings,

@@ -51,7 +51,7 @@ class TopicSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     read_queues: _Queues | None = None
     write_queues: _Queues | None = None
     permission: _Permission | None = None
-    order: Annotated[bool | None, msgspec.Meta(description="Order topic: name servers keep its queues.")] = None
+    order: Annotated[bool | None, msgspec.Meta(description="Order topic: nameservers keep its queues.")] = None
     brokers: _Brokers = []
 
 

@@ -87,7 +87,7 @@ class RandomFaults:
 
 @attrs.frozen
 class Strike:
-    """One thing that is done. Seconds since the begin."""
+    """One thing that is done. Seconds since the start."""
 
     at: float
     action: str

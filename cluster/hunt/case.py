@@ -12,7 +12,7 @@ from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE
 from rmqlab.cluster.hunt.possible import is_possible
 
 FIRST_MOVE = 20.0
-"""Seconds after the begin: the clients have run for a while."""
+"""Seconds after the start: the clients have run for a while."""
 MOST_KINDS = 5
 """Kinds of moves in one case. Few of many kinds find more than a few of each."""
 _SHARE_DURING_ANOTHER = 0.5
@@ -41,7 +41,7 @@ class Shape:
     """How long a case is, and how much happens in it."""
 
     first: float
-    """Seconds after the begin when the first move may begin."""
+    """Seconds after the start when the first move may begin."""
     span: float
     """Seconds in which moves begin."""
     longest: float

@@ -72,7 +72,7 @@ class Claim:
     since: str = ""
     """Label of a step: the claim is judged only in runs that reach it."""
     begin: Callable[[Case], str | None] = lambda _: None
-    """Returns the label of the step from which on events count; None for the begin of the run."""
+    """Returns the label of the step from which on events count; None for the start of the run."""
     until: Callable[[Case], str | None] = lambda _: None
     """Returns the label of the step at which the claim ends; None for the end of the run."""
 

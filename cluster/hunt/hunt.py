@@ -53,7 +53,7 @@ class Find:
     mended_by: tuple[str, ...] = ()
     """Switches of which each alone, beside those of the case, keeps the claim. The first is turned on from then on."""
     after_seconds: float = 0.0
-    """Real seconds since the begin of the hunt."""
+    """Real seconds since the start of the hunt."""
 
     @property
     def kinds(self) -> frozenset[tuple[str, str]]:
@@ -85,7 +85,7 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Real seconds since the begin."""
+        """Real seconds since the start."""
         return time.monotonic() - self.began
 
     def exit_status(self, *, is_broken: bool) -> int:
@@ -124,7 +124,7 @@ class Hunt:
     switches: tuple[str, ...] = SWITCHES
     """Those that are tried on what is found in 4.9."""
     on: tuple[str, ...] = ()
-    """Those that are on from the begin."""
+    """Those that are on from the start."""
     is_short: bool = False
     """True to draw short cases only."""
     role: str = ""

@@ -22,7 +22,7 @@ class Move:
     kind: str
     target: str
     at: float
-    """Seconds after the begin of the scenario."""
+    """Seconds after the start of the scenario."""
     seconds: float
     """How long it lasts; 0 for what is over at once."""
 

@@ -32,4 +32,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     if close:
         return UnknownNameError(f"unknown {kind} {name!r}; did you mean {close[0]}?")
     listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
-    return UnknownNameError(f"unknown {kind} {name!r}; there {'are: ' + listed if names else 'is none'}")
+    return UnknownNameError(f"unknown {kind} {name!r}; {'there are: ' + listed if names else 'there are none'}")

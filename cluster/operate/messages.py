@@ -83,7 +83,7 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
 
     It is read from the broker that the id names, or from another copy (`at`).
 
-    OperationError if the name server does not list that broker, so that no foreign address is connected to.
+    OperationError if the nameserver does not list that broker, so that no foreign address is connected to.
     """
     try:
         host, port, _ = parse_offset_message_id(message_id)

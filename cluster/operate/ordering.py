@@ -1,6 +1,6 @@
-"""Order topics: their queues in the key-value table of the name servers.
+"""Order topics: their queues in the key-value table of the nameservers.
 
-As mqadmin's updateTopic -o writes them. Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`. Name servers send it to clients with
+As mqadmin's updateTopic -o writes them. Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`. Nameservers send it to clients with
 `orderMessageEnable` only: then a topic keeps its queues in routes while brokers are away.
 """
 
@@ -14,7 +14,7 @@ NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
 async def order_configs(operator: Operator) -> Mapping[str, str]:
-    """Return the values of all order topics, as the name server in use has them."""
+    """Return the values of all order topics, as the nameserver in use has them."""
     try:
         return await operator.admin.kv_list(NAMESPACE)
     except BrokerError as exc:
@@ -39,7 +39,7 @@ async def change_order_config(
     """Write the queues of broker names; return those of all broker names.
 
     `order`: whether it is an order topic at these broker names; None keeps that. Other broker names keep their queues.
-    All name servers get the value; without any queues, they delete it.
+    All nameservers get the value; without any queues, they delete it.
     """
     before = await order_config(operator, topic)
     found = parse_order_config(before or "")

@@ -1,4 +1,4 @@
-"""Write permission of a broker at the name servers.
+"""Write permission of a broker at the nameservers.
 
 The model is mqadmin's wipeWritePerm and addWritePerm.
 
@@ -21,7 +21,7 @@ class WritePermission:
     broker: str
     can_write: bool
     topics: Mapping[str, int]
-    """Number of changed topics by name server."""
+    """Number of changed topics by nameserver."""
 
 
 async def wipe_write_perm(operator: Operator, broker: str) -> WritePermission:

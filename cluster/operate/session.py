@@ -27,7 +27,7 @@ from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.clock import real_seconds
 
 NAME_SERVERS = "namesrv"
-"""As a target of settings: all name servers."""
+"""As a target of settings: all nameservers."""
 UNLISTED = -1
 TIMEOUT = 3.0
 """Real seconds for each request, as in mqadmin."""
@@ -58,7 +58,7 @@ class Connection:
         for address in self.namesrv_addr.split(";"):
             if not _ADDRESS.fullmatch(address.strip()) or int(address.rpartition(":")[2]) not in range(1, 2**16):
                 raise InvalidOperationError(
-                    f"name server {address.strip()!r}: expected HOST:PORT, several joined by ';', such as 127.0.0.1:9876"
+                    f"nameserver {address.strip()!r}: expected HOST:PORT, several joined by ';', such as 127.0.0.1:9876"
                 )
         if (self.access_key or self.secret_key) and (fault := keys_fault(self.access_key, self.secret_key)):
             raise InvalidOperationError(fault)
@@ -81,7 +81,7 @@ class BrokerAt:
 
     broker: str
     broker_id: int
-    """UNLISTED for a lab's node that no name server lists now."""
+    """UNLISTED for a lab's node that no nameserver lists now."""
     address: str
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ class Operator:
         """Return the broker of a target.
 
         `broker-a` is the master, or the slave of the lowest id if there is none; `broker-a:master`; `broker-a:slave`;
-        `broker-a:1` by broker id; `HOST:PORT` of a broker that the name server lists; or the name of a lab's node.
+        `broker-a:1` by broker id; `HOST:PORT` of a broker that the nameserver lists; or the name of a lab's node.
         """
         info = await self.admin.cluster_info()
         brokers, nodes = list_brokers(info), self.connection.nodes
@@ -144,7 +144,7 @@ class Operator:
         for one in brokers:
             if one.address == address:
                 return one
-        if address in nodes.values():  # no name server lists it now, but it may reply
+        if address in nodes.values():  # no nameserver lists it now, but it may reply
             return BrokerAt(broker=target, broker_id=UNLISTED, address=address)
         return find_broker(target, brokers)
 
@@ -174,7 +174,7 @@ def select_brokers(info: ClusterInfo, scope: Scope) -> list[BrokerData]:
     chosen = [table[name] for name in sorted(names & table.keys()) if table[name].broker_addrs]
     if not chosen:
         where = (
-            f"cluster {scope.cluster} has none of these brokers" if scope.cluster else "the name server lists no broker"
+            f"cluster {scope.cluster} has none of these brokers" if scope.cluster else "the nameserver lists no broker"
         )
         raise OperationError(where)
     return chosen

@@ -1,4 +1,4 @@
-"""Settings of brokers and name servers.
+"""Settings of brokers and nameservers.
 
 The model is mqadmin's getBrokerConfig, updateBrokerConfig, getNamesrvConfig, updateNamesrvConfig.
 """
@@ -17,7 +17,7 @@ class SettingsAt:
     """The settings of one server."""
 
     server: str
-    """`broker-a:0`, the broker's name and id; or the name server's address."""
+    """`broker-a:0`, the broker's name and id; or the nameserver's address."""
     address: str
     settings: Mapping[str, str]
 
@@ -34,7 +34,7 @@ class ChangedSetting:
 
 
 async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()) -> list[SettingsAt]:
-    """Return settings of a broker, or of all name servers for `namesrv`.
+    """Return settings of a broker, or of all nameservers for `namesrv`.
 
     Those with these keys, or all.
 
@@ -53,7 +53,7 @@ async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()
 
 
 async def set_settings(operator: Operator, target: str, changes: Mapping[str, str]) -> list[ChangedSetting]:
-    """Change settings of a running broker, or of all name servers for `namesrv`.
+    """Change settings of a running broker, or of all nameservers for `namesrv`.
 
     OperationError for an unknown target or key, a value that the server rejects, or a setting that did not change.
     """

@@ -101,7 +101,7 @@ class Topic:
     is_system: bool
     """Made by RocketMQ itself."""
     order_config: str | None
-    """Queues of an order topic, as the name server has them: `broker-a:8;broker-b:8`."""
+    """Queues of an order topic, as the nameserver has them: `broker-a:8;broker-b:8`."""
     brokers: tuple[TopicAt, ...]
 
 
@@ -126,7 +126,7 @@ class ChangedTopic:
 
     topic: str
     order_config: str | None
-    """As the name servers have it now."""
+    """As the nameservers have it now."""
     brokers: tuple[TopicAt, ...]
     without_master: tuple[str, ...]
     """Broker names that were left out, because they have no master now."""
@@ -172,7 +172,7 @@ class QueueBounds:
 
 
 async def list_topics(operator: Operator) -> Topics:
-    """Return all topics that the name server or a broker lists."""
+    """Return all topics that the nameserver or a broker lists."""
     names = set(await operator.admin.topics())
     order = await order_configs(operator)
     places: dict[str, list[TopicAt]] = {name: [] for name in names}
@@ -240,7 +240,7 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
 
 
 async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
-    """Delete a topic at every master that has it, then at the name servers.
+    """Delete a topic at every master that has it, then at the nameservers.
 
     OperationError for an unknown topic, or one of RocketMQ's own. Consumer offsets stay.
     """
@@ -345,7 +345,7 @@ async def _put_all(
 ) -> ChangedTopic:
     """Write the configurations of a topic.
 
-    The name servers get the queues of an order topic first: with each registration, brokers learn from them which
+    The nameservers get the queues of an order topic first: with each registration, brokers learn from them which
     topics are order topics. mqadmin writes them last, so a registration in between undoes `order` for 30 s.
     """
     queues = {at.broker: config.write_queue_nums for at, config in configs.items()}

@@ -19,7 +19,7 @@ INT32, INT64 = 2**31 - 1, 2**63 - 1
 NOW = -1
 """As a time: the end of each queue (mqadmin's `now`)."""
 FIRST = 0
-"""As a time: the begin of each queue."""
+"""As a time: the start of each queue."""
 PERMISSIONS = {"r": 4, "w": 2, "x": 1}
 """Bits of a permission by letter: read, write, inherit (class PermName)."""
 

@@ -207,7 +207,7 @@ async def _apply(context: StepContext, fault: Fault, label: str) -> None:
     context.faults.setdefault(label, []).append(await context.cluster.fault(fault))
 
 
-async def _strike_at_random(context: StepContext, faults: RandomFaults, label: str) -> None:
+async def _start_random_faults(context: StepContext, faults: RandomFaults, label: str) -> None:
     run = RandomFaultsRun(context.cluster, faults, label, context.on_line)
     context.random_faults.setdefault(label, []).append(run)
     context.tasks.start_soon(run.play)
@@ -301,7 +301,7 @@ def _member(facts: Mapping[Any, Any], key: str) -> Any:
 VERBS: Mapping[str, Verb] = {
     **{name: _verb_of(action) for name, action in ACTIONS.items()},
     "fault": Verb(_fault, _apply, "fault", leaves_fault=True),
-    "random-faults": Verb(_random_faults, _strike_at_random, "random-faults", leaves_fault=True),
+    "random-faults": Verb(_random_faults, _start_random_faults, "random-faults", leaves_fault=True),
     "heal": Verb(_name, _heal, "label"),
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),

@@ -1,5 +1,6 @@
 """Finds scenario files by name, path or issue number."""
 
+import re
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.cluster.scenario.model import Scenario
 
 SUFFIX = ".toml"
+_ISSUE = re.compile(r"(?P<tracker>rmq|ali)?#?(?P<number>[0-9]+)")
 
 
 class NoScenarioError(ValueError):
@@ -65,16 +67,17 @@ def find_scenario(word: str) -> Path:
 
 
 def find_by_source(source: str) -> list[Listed]:
-    """Return the scenarios that reproduce an issue, such as `rmq#1094`.
+    """Return the scenarios that reproduce an issue: `rmq#1094`, `rmq1094`, `#1094` or `1094`; `ali#400`, `ali400`.
 
     NoScenarioError if there is none.
     """
-    wanted = source if "#" in source else f"rmq#{source}"
+    wanted = source
+    if match := _ISSUE.fullmatch(source.lower()):
+        wanted = f"{match['tracker'] or 'rmq'}#{match['number']}"
     listed = list(list_scenarios())
     found = [it for it in listed if wanted in it.scenario.sources]
     if not found:
-        known = sorted({name for it in listed for name in it.scenario.sources})
-        raise NoScenarioError(f"no scenario reproduces {wanted}{near(wanted, known)}")
+        raise NoScenarioError(f"no scenario reproduces {wanted}; `rmqlab scenarios` lists the issues that have one")
     return found
 
 

@@ -78,7 +78,7 @@ def _timeline(run: PlayedVariant, seconds: float) -> Figure:
 
 
 def _masters(history: History) -> Iterator[tuple[int, str]]:
-    """Yield the nodes that became master after the begin, and when."""
+    """Yield the nodes that became master after the start, and when."""
     for entry in history.of_kind("role_changed", "member_role_changed"):
         if entry.fields["broker_id"] == 0 and entry.at_millis >= history.began_at:
             yield entry.at_millis, entry.node

@@ -20,7 +20,7 @@ from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
 from rmqlab.cluster.supervisor.membership import addition, removal, without
 from rmqlab.cluster.supervisor.nodesettings import set_for
 from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
-from rmqlab.cluster.supervisor.roles import demoted, led_by_first, promoted
+from rmqlab.cluster.supervisor.roles import demoted, promoted, with_first_members_leading
 from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
@@ -116,7 +116,9 @@ class DryRun:
             yield str(exc)
             return
         self.spec, self.placement = grown.spec, grown.placement
-        added = [node for node in led_by_first(nodes_of(self.spec, self.placement)) if node.name in grown.names]
+        added = [
+            node for node in with_first_members_leading(nodes_of(self.spec, self.placement)) if node.name in grown.names
+        ]
         self.nodes = [*self.nodes, *added]
         self.ever |= {node.name: node for node in added}
         self.slaves |= {node.name for node in added if node.is_slave}

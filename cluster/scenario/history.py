@@ -20,7 +20,7 @@ class _Streak:
 
 
 def history_lines(entries: Sequence[JournalEntry]) -> Iterator[str]:
-    """Yield one line for each event, with times relative to the begin of the scenario.
+    """Yield one line for each event, with times relative to the start of the scenario.
 
     Messages of a node share a line until their outcome changes or an event other than a message follows.
     """

@@ -56,7 +56,7 @@ class Step:
     """Wait for a time and for a condition, then act. Each part is optional."""
 
     at: float | None = None
-    """Earliest time of the step, in seconds after the begin."""
+    """Earliest time of the step, in seconds after the start."""
     after: float = 0.0
     """Minimum seconds after the previous step."""
     wait: str | None = None

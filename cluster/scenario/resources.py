@@ -14,7 +14,7 @@ class Resources:
     """Real seconds and bytes. None if unknown."""
 
     start_seconds: float | None = None
-    """From the begin until every node was ready."""
+    """From the start until every node was ready."""
     memory_bytes: int | None = None
     """Memory of all processes before the first step; shared pages count once (PSS; Linux)."""
     cpu_seconds: float = 0.0

@@ -13,7 +13,7 @@ from rmqlab.cluster.scenario.dry_run import UNUSED, DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
-from rmqlab.cluster.supervisor.roles import led_by_first
+from rmqlab.cluster.supervisor.roles import with_first_members_leading
 from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
@@ -44,7 +44,7 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
         raise BindingError(("name",), str(exc)) from None
     try:
         check_spec(scenario.cluster)
-        nodes = led_by_first(nodes_of(scenario.cluster, _placement(scenario, is_single=is_single)))
+        nodes = with_first_members_leading(nodes_of(scenario.cluster, _placement(scenario, is_single=is_single)))
     except ValueError as exc:
         raise BindingError(("cluster",), str(exc)) from None
     names = [workload.name for workload in scenario.workloads]

@@ -68,7 +68,7 @@ def _cost(run: Run) -> str:
 
 
 def _evidence(document: Mapping[str, Any], began_at: int) -> list[RenderableType]:
-    """Return the evidence, with times relative to the begin."""
+    """Return the evidence, with times relative to the start."""
     lines: list[RenderableType] = []
     ids: Sequence[str] = printable_values(document["message_ids"])
     if ids:

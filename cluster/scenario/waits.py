@@ -2,13 +2,13 @@
 
 They are those of `rmqlab.cluster.conditions`, and conditions on the journals.
 
-These count from the begin of the last action:
+These count from the start of the last action:
 
 sent WORKLOAD N              N more of its sends have ended; sent.OUTCOME counts those of one outcome
 delivered WORKLOAD N         it received N more messages
 event KIND [NODE]            an event of this kind happened (at this node)
 
-These count from the begin:
+These count from the start:
 
 ended WORKLOAD               its process has ended
 consumed-all GROUP [WORKLOAD]

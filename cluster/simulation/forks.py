@@ -43,7 +43,7 @@ _FIRST_PID = 1000
 class Process:
     """A simulated process, and what its end is told to."""
 
-    birth: SpawnRequest
+    spawn_request: SpawnRequest
     pid: int
     node: Node = attrs.field(init=False)
     log: LogFile = attrs.field(init=False)
@@ -52,8 +52,8 @@ class Process:
     _requests: trio.MemoryReceiveChannel[int] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.log = open_node_log(Path(self.birth.log))
-        self.journal = JournalWriter(Path(self.birth.journal))
+        self.log = open_node_log(Path(self.spawn_request.log))
+        self.journal = JournalWriter(Path(self.spawn_request.journal))
         self.signals, self._requests = trio.open_memory_channel[int](8)
 
     def request(self, number: int) -> None:
@@ -63,28 +63,28 @@ class Process:
 
     async def live(self, fabric: Fabric, stream: PipeEnd, exit_now: Callable[[int], object]) -> int:
         """Run until the end. Return the exit status. As `rmqlab.runtime.process.serve`."""
-        node, birth = self.node, self.birth
+        node, request = self.node, self.spawn_request
         set_network(SimulatedNetwork(fabric, node))
         set_identity(Identity(self.pid))
         run_inline(InlineCalls())
-        module = importlib.import_module(birth.module)
+        module = importlib.import_module(request.module)
         clock = node.guest.clock
-        faults = faults_of_process(clock, birth.rules)
-        self.journal.begin(opened(clock.wall_millis(), birth.name, birth.run))
-        link = ControlLink(birth.name, journal=self.journal, faults=faults)
+        faults = faults_of_process(clock, request.rules)
+        self.journal.begin(opened(clock.wall_millis(), request.name, request.run))
+        link = ControlLink(request.name, journal=self.journal, faults=faults)
         failed = False
         try:
-            await serve(module.main, module.load_config(birth.config), link, stream, self._requests, exit_now)
+            await serve(module.main, module.load_config(request.config), link, stream, self._requests, exit_now)
         except* (SettingsError, StartError) as group:
             failed = True
-            log.error("%s: %s", birth.name, "; ".join(map(str, group.exceptions)))  # noqa: TRY400 -- a known reason
+            log.error("%s: %s", request.name, "; ".join(map(str, group.exceptions)))  # noqa: TRY400 -- a known reason
         except* Exception:  # noqa: BLE001 -- the last frame of a process
             failed = True
             log.critical("%s", traceback.format_exc())
         if failed:
             self.journal.close()
             return 1
-        self.journal.close(JournalEntry(clock.wall_millis(), birth.name, CLOSED, {}))
+        self.journal.close(JournalEntry(clock.wall_millis(), request.name, CLOSED, {}))
         return 0
 
 
@@ -104,15 +104,15 @@ class SimulatedForks:
         self._reports = trio.open_memory_channel[tuple[int, Report]](10_000)
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
-        async for birth, report in self._reports[1]:
-            changed(birth, report)
+        async for request_id, report in self._reports[1]:
+            changed(request_id, report)
 
-    async def spawn(self, birth: SpawnRequest) -> None:
+    async def spawn(self, request: SpawnRequest) -> None:
         await trio.lowlevel.checkpoint()
         try:
-            process = Process(birth, next(self._pids))
+            process = Process(request, next(self._pids))
         except OSError as exc:
-            self._report(birth.id, NotSpawned(birth.id, str(exc)))
+            self._report(request.id, NotSpawned(request.id, str(exc)))
             return
         self._machine.after(FORK_SECONDS, functools.partial(self._begin, process))
 
@@ -127,7 +127,7 @@ class SimulatedForks:
             self._machine.kill(process.node)
 
     def _begin(self, process: Process) -> None:
-        birth, machine = process.birth, self._machine
+        request, machine = process.spawn_request, self._machine
         if self._is_closed:
             return
         self._processes[process.pid] = process
@@ -136,13 +136,13 @@ class SimulatedForks:
             machine.after(0.0, lambda: self._end(process, status))
 
         node: Node = machine.start(
-            birth.name, lambda: process.live(self._fabric, near, exit_now), lambda _: self._ended(process)
+            request.name, lambda: process.live(self._fabric, near, exit_now), lambda _: self._ended(process)
         )
         process.node = node
         self._logs.assign(node, process.log)
         near, far = pipe(machine, node, self._supervisor)
         machine.tell(self._supervisor, functools.partial(self.connections[0].send_nowait, far))
-        self._report(birth.id, Spawned(birth.id, process.pid))
+        self._report(request.id, Spawned(request.id, process.pid))
 
     def _deliver(self, process: Process, number: int) -> None:
         """Do what the kernel does with a signal."""
@@ -153,10 +153,10 @@ class SimulatedForks:
             self._end(process, -number)
         elif number == signal.SIGSTOP:
             self._machine.pause(node)
-            self._report(process.birth.id, Stopped(pid))
+            self._report(process.spawn_request.id, Stopped(pid))
         elif number == signal.SIGCONT:
             self._machine.resume(node)
-            self._report(process.birth.id, Continued(pid))
+            self._report(process.spawn_request.id, Continued(pid))
         else:
             self._machine.tell(node, functools.partial(process.request, number))
 
@@ -165,7 +165,7 @@ class SimulatedForks:
         if process.node.is_gone:
             return
         self._machine.kill(process.node)
-        forget_locks(Path(process.birth.config).parent)
+        forget_locks(Path(process.spawn_request.config).parent)
         self._gone(process, status)
 
     def _ended(self, process: Process) -> None:
@@ -174,7 +174,7 @@ class SimulatedForks:
     def _gone(self, process: Process, status: int) -> None:
         del self._processes[process.pid]
         self._logs.close_node(process.node)
-        self._report(process.birth.id, Exited(process.pid, status))
+        self._report(process.spawn_request.id, Exited(process.pid, status))
 
-    def _report(self, birth: int, report: Report) -> None:
-        self._machine.tell(self._supervisor, functools.partial(self._reports[0].send_nowait, (birth, report)))
+    def _report(self, request_id: int, report: Report) -> None:
+        self._machine.tell(self._supervisor, functools.partial(self._reports[0].send_nowait, (request_id, report)))

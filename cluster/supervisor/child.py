@@ -1,7 +1,7 @@
 """The start of each process of a cluster, forked or executed, up to `main`.
 
 Platforms where forking is unsafe start processes by running this module:
-`python -m rmqlab.cluster.supervisor.child BIRTH PARENT`, with the birth as JSON.
+`python -m rmqlab.cluster.supervisor.child REQUEST PARENT`, with the `SpawnRequest` as JSON.
 """
 
 import contextlib
@@ -57,18 +57,18 @@ class SpawnRequest:
     """Id of the run, for the journal."""
 
 
-def live(birth: SpawnRequest, parent: int) -> NoReturn:
+def run_child(request: SpawnRequest, parent: int) -> NoReturn:
     """Run the process until it ends.
 
     `parent`: the id of the process with which it ends at the latest.
     """
     status = 1
     try:
-        _redirect_output(birth.log)
-        _die_with_parent(parent, birth.name)
-        _reseed(birth)
-        log_to_file(Path(birth.log), takes_output=True)
-        _run(birth)
+        _redirect_output(request.log)
+        _die_with_parent(parent, request.name)
+        _reseed(request)
+        log_to_file(Path(request.log), takes_output=True)
+        _run(request)
         status = 0
     except SystemExit as exc:
         status = exc.code if isinstance(exc.code, int) else 1
@@ -82,23 +82,23 @@ def live(birth: SpawnRequest, parent: int) -> NoReturn:
         os._exit(status)  # not sys.exit: a forked process must not run the exit handlers of its parent
 
 
-def _run(birth: SpawnRequest) -> None:
-    module = importlib.import_module(birth.module)
+def _run(request: SpawnRequest) -> None:
+    module = importlib.import_module(request.module)
     try:
-        config = module.load_config(birth.config)
+        config = module.load_config(request.config)
     except (SettingsError, StartError) as exc:
-        print(printable_lines(f"{birth.name}: {exc}"), file=sys.stderr)
+        print(printable_lines(f"{request.name}: {exc}"), file=sys.stderr)
         sys.exit(1)
-    clock = RatedClock(birth.clock)
-    faults = faults_of_process(clock, birth.rules)
-    journal = JournalWriter(Path(birth.journal))
-    journal.begin(opened(clock.wall_millis(), birth.name, birth.run))
+    clock = RatedClock(request.clock)
+    faults = faults_of_process(clock, request.rules)
+    journal = JournalWriter(Path(request.journal))
+    journal.begin(opened(clock.wall_millis(), request.name, request.run))
     run_process(
         module.main,
         config,
-        control=birth.control,
+        control=request.control,
         clock=clock,
-        name=birth.name,
+        name=request.name,
         journal=journal,
         faults=faults,
     )
@@ -133,23 +133,23 @@ def prctl_function() -> Callable[..., int]:
     return function
 
 
-def _reseed(birth: SpawnRequest) -> None:
+def _reseed(request: SpawnRequest) -> None:
     """Reseed the random generators, whose state a forked process inherits.
 
     trio has a generator of its own.
     """
-    random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
+    random.seed(f"{request.seed} {request.name}" if request.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001
 
 
-def spawn_argument(birth: SpawnRequest) -> str:
-    return json.dumps(attrs.asdict(birth))
+def spawn_argument(request: SpawnRequest) -> str:
+    return json.dumps(attrs.asdict(request))
 
 
 def main() -> NoReturn:
     given = json.loads(sys.argv[1])
-    live(SpawnRequest(**{**given, "clock": ClockSettings(**given["clock"])}), int(sys.argv[2]))
+    run_child(SpawnRequest(**{**given, "clock": ClockSettings(**given["clock"])}), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

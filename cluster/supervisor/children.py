@@ -49,7 +49,7 @@ class ForkServer:
     process: ServerProcess
     connection: socket.socket
     _stream: trio.SocketStream | None = attrs.field(default=None, init=False)
-    _ids: dict[int, int] = attrs.field(factory=dict, init=False)  # process id to birth id
+    _ids: dict[int, int] = attrs.field(factory=dict, init=False)  # process id to request id
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
@@ -71,31 +71,31 @@ class ForkServer:
         self.connection.sendall(ORDERS.encode(LogTo(str(log))))
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
-        """Pass on each report, with the id of its birth, until the fork server ends."""
+        """Pass on each report, with the id of its request, until the fork server ends."""
 
         def handle(report: Report) -> None:
             match report:
-                case Spawned(id=birth, pid=pid):
-                    self._ids[pid] = birth
-                case NotSpawned(id=birth):
+                case Spawned(id=request_id, pid=pid):
+                    self._ids[pid] = request_id
+                case NotSpawned(id=request_id):
                     pass
                 case Exited(pid=pid) if pid in self._ids:
-                    birth = self._ids.pop(pid)
+                    request_id = self._ids.pop(pid)
                 case Stopped(pid=pid) | Continued(pid=pid) if pid in self._ids:
-                    birth = self._ids[pid]
+                    request_id = self._ids[pid]
                 case _:
                     log.error("the fork server reported %s: not a child that it was asked for", report)
                     return
-            changed(birth, report)
+            changed(request_id, report)
 
         try:
             await receive_messages(self._connected(), REPORTS, handle)
         except ControlError as exc:  # the rest of the stream cannot be decoded
             log.error("the fork server: %s", exc)  # noqa: TRY400 -- one line
 
-    async def spawn(self, birth: SpawnRequest) -> None:
-        """Order a birth. Its result is reported to the function passed to `attend`."""
-        await self._order(Spawn(birth))
+    async def spawn(self, request: SpawnRequest) -> None:
+        """Order the start of a process. Its result is reported to the function passed to `attend`."""
+        await self._order(Spawn(request))
 
     async def signal(self, pid: int, number: int) -> None:
         """Send a signal to one of its children. No effect on one that has ended."""

@@ -112,4 +112,5 @@ def explain_absence(directory: ClusterDirectory) -> str:
     if directory.record_path.exists():
         return f"cluster {name} is not running; start it with: rmqlab up --name {name}"
     known = sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json"))
-    return f"no cluster {name} in {directory.path.parent}" + (f"; there are: {', '.join(known)}" if known else "")
+    hint = f"there are: {', '.join(known)}; --name selects one" if known else "start one with: rmqlab up"
+    return f"no cluster {name} in {directory.path.parent}; {hint}"

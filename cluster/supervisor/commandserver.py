@@ -36,11 +36,11 @@ _LONGEST_ERROR = 10_000
 ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
 
 
-class BadQuestionError(Exception):
+class InvalidCommandError(Exception):
     """The arguments of a command are invalid in a way that no command line sends."""
 
 
-_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError, BadMarkError)
+_USAGE = (InvalidCommandError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError, BadMarkError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -62,7 +62,7 @@ async def serve_commands(
 
         async def serve(stream: trio.SocketStream) -> None:
             async with stream:
-                if await answer_connection(cluster, stream) == "down":
+                if await serve_connection(cluster, stream) == "down":
                     down()
 
         try:
@@ -71,7 +71,7 @@ async def serve_commands(
             path.unlink(missing_ok=True)
 
 
-async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
+async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
     """Serve the one command of a connection; return its verb.
 
     The command is cancelled when the connection closes.
@@ -85,13 +85,13 @@ async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | 
         await stream.send_all(COMMANDS.encode(message))
 
     try:
-        question = await _receive_question(stream)
-        if question is None:
+        request = await _receive_request(stream)
+        if request is None:
             return None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
-            await _send_answer(send, await _answer(cluster, question, send))
-            answered = question.verb
+            await _send_answer(send, await _answer(cluster, request, send))
+            answered = request.verb
             nursery.cancel_scope.cancel()
     except* _GONE:
         pass  # the peer has closed the connection
@@ -111,7 +111,7 @@ async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer
         await send(Failure(f"the answer cannot be sent: {exc}", is_usage=False))
 
 
-async def _receive_question(stream: trio.abc.Stream) -> Ask | None:
+async def _receive_request(stream: trio.abc.Stream) -> Ask | None:
     decoder = COMMANDS.decoder()
     with trio.move_on_after(real_seconds(ASK_SECONDS)):
         while data := await stream.receive_some(CHUNK):
@@ -130,16 +130,16 @@ async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> No
 
 
 async def _answer(
-    cluster: Cluster, question: Ask, send: Callable[[CommandMessage], Awaitable[None]]
+    cluster: Cluster, request: Ask, send: Callable[[CommandMessage], Awaitable[None]]
 ) -> Answer | Failure:
     async def send_item(value: Any) -> None:
         await send(Item(value))
 
-    handler = HANDLERS.get(question.verb)
+    handler = HANDLERS.get(request.verb)
     if handler is None:
-        return _failure(f"no command {question.verb!r}", is_usage=True)
+        return _failure(f"no command {request.verb!r}", is_usage=True)
     try:
-        return Answer(await handler(cluster, question.arguments, send_item))
+        return Answer(await handler(cluster, request.arguments, send_item))
     except _USAGE as exc:
         return _failure(str(exc), is_usage=True)
     except _FAILURES as exc:
@@ -149,9 +149,9 @@ async def _answer(
     except ExceptionGroup as group:  # of a command with tasks of its own
         if (errors := group.split(_GONE)[1]) is None:
             raise
-        return _internal_failure(cluster, question.verb, next(leaves(errors)))
+        return _internal_failure(cluster, request.verb, next(leaves(errors)))
     except Exception as exc:  # noqa: BLE001 - a boundary: a defect of a command must not end the cluster
-        return _internal_failure(cluster, question.verb, exc)
+        return _internal_failure(cluster, request.verb, exc)
 
 
 def _internal_failure(cluster: Cluster, verb: str, exc: Exception) -> Failure:
@@ -171,7 +171,7 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
     async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
         target = arguments.get("target")
         if not isinstance(target, str):
-            raise BadQuestionError(f"{action.name}: the target must be a text")
+            raise InvalidCommandError(f"{action.name}: the target must be a text")
         names = {node.name for node in cluster.supervisor.find(target)}
         if (settings := arguments.get("settings")) and action.takes_settings:
             states = {liveness_of(cluster.supervisor.life(name).state) for name in names}
@@ -184,14 +184,14 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
 
 def _settings(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise BadQuestionError("settings must be a map of texts")
+        raise InvalidCommandError("settings must be a map of texts")
     return given
 
 
 async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     kind, name, settings = (arguments.get(key) or "" for key in ("kind", "of", "settings"))
     if not isinstance(kind, str) or not isinstance(name, str):
-        raise BadQuestionError("add: the kind and the name must be texts")
+        raise InvalidCommandError("add: the kind and the name must be texts")
     added = await growth.add(cluster.supervisor, kind, name, _settings(settings or {}))
     nodes = (await cluster.status())["nodes"]
     return [{**node, "uninformed": [*added.uninformed]} for node in nodes if node["name"] in added.names]
@@ -200,7 +200,7 @@ async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
 async def _remove(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     target = arguments.get("target")
     if not isinstance(target, str):
-        raise BadQuestionError("remove: the target must be a text")
+        raise InvalidCommandError("remove: the target must be a text")
     directory = cluster.supervisor.directory
     return [{"name": name, "data_dir": str(directory.data_dir(name))} for name in await cluster.remove(target)]
 
@@ -250,7 +250,7 @@ async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """
     module = arguments["module"]
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
-        raise BadQuestionError("the module of a workload is not a module's name")  # it becomes a directory's name
+        raise InvalidCommandError("the module of a workload is not a module's name")  # it becomes a directory's name
     workload = await cluster.run_workload(module, arguments["config"])
     try:
         await _send_events(cluster, workload.name, send)
@@ -292,7 +292,7 @@ async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> 
 
 async def _mark(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     if not isinstance(text := arguments.get("text"), str):
-        raise BadQuestionError("mark: the text must be a text")
+        raise InvalidCommandError("mark: the text must be a text")
     return await cluster.mark(text)
 
 

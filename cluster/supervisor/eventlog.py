@@ -39,9 +39,9 @@ class EventLog:
         if self.journal is not None:
             self.journal.append(event)
             self.journal.flush()
-        self.heard(event)
+        self.append(event)
 
-    def heard(self, event: JournalEntry) -> None:
+    def append(self, event: JournalEntry) -> None:
         """Add an event that is in the journal of another process."""
         self._keep(event)
         for follower in tuple(self._followers):

@@ -26,7 +26,7 @@ from typing import NoReturn
 import attrs
 import trio
 
-from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
+from rmqlab.cluster.supervisor.child import SpawnRequest, run_child, spawn_argument
 from rmqlab.cluster.supervisor.forklaunch import LATER_MODULES
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.rehearsal import rehearse
@@ -41,7 +41,7 @@ QUIET_TIME = 0.2
 class Spawn:
     """Start a process."""
 
-    birth: SpawnRequest
+    request: SpawnRequest
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class LogTo:
 
 @attrs.frozen
 class Spawned:
-    """The birth of this id has this process id."""
+    """The request of this id has this process id."""
 
     id: int
     pid: int
@@ -147,14 +147,14 @@ class ForkLoop:
 
     def _obey(self, order: Order, selector: selectors.BaseSelector) -> None:
         match order:
-            case Spawn(birth):
+            case Spawn(request):
                 try:
-                    pid = self._fork(birth, selector) if self.is_forking else _execute(birth)
+                    pid = self._fork(request, selector) if self.is_forking else _execute(request)
                 except (OSError, ValueError) as exc:
-                    self._report(NotSpawned(birth.id, str(exc)))
+                    self._report(NotSpawned(request.id, str(exc)))
                 else:
                     self._children.add(pid)
-                    self._report(Spawned(birth.id, pid))
+                    self._report(Spawned(request.id, pid))
             case Signal(pid, number) if (
                 pid in self._children
             ):  # a child that is not reaped yet: its pid cannot be reused
@@ -177,9 +177,9 @@ class ForkLoop:
         preload(module)
         self.modules.remove(module)
 
-    def _fork(self, birth: SpawnRequest, selector: selectors.BaseSelector) -> int:
-        if birth.module in self.modules:
-            self._import(birth.module)
+    def _fork(self, request: SpawnRequest, selector: selectors.BaseSelector) -> int:
+        if request.module in self.modules:
+            self._import(request.module)
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -191,7 +191,7 @@ class ForkLoop:
             for end in (self.connection, *self._wakeup):
                 end.close()
             gc.enable()
-            live(birth, parent)
+            run_child(request, parent)
         finally:  # a child must never return into its parent's loop
             os._exit(1)
 
@@ -221,8 +221,8 @@ class ForkLoop:
             os.waitpid(pid, 0)
 
 
-def _execute(birth: SpawnRequest) -> int:
-    arguments = module_command("rmqlab.cluster.supervisor.child", spawn_argument(birth), str(os.getpid()))
+def _execute(request: SpawnRequest) -> int:
+    arguments = module_command("rmqlab.cluster.supervisor.child", spawn_argument(request), str(os.getpid()))
     return os.posix_spawn(sys.executable, arguments, os.environ)
 
 

@@ -27,13 +27,13 @@ class Forks(Protocol):
     """Starts and signals the processes of a cluster. ForkServer has the details."""
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
-        """Pass on each report with the id of its birth.
+        """Pass on each report with the id of its request.
 
         Return when the processes can no longer be reached.
         """
 
-    async def spawn(self, birth: SpawnRequest) -> None:
-        """Order a birth."""
+    async def spawn(self, request: SpawnRequest) -> None:
+        """Order the start of a process."""
 
     async def signal(self, pid: int, number: int) -> None:
         """Send a signal. No effect on a process that has ended."""

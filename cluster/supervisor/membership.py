@@ -21,7 +21,7 @@ from rmqlab.cluster.supervisor.topology import (
     is_broker,
     node_names,
     place,
-    seat_of,
+    place_in_group,
 )
 
 Kind = Literal["group", "slave", "nameserver"]
@@ -108,23 +108,25 @@ def _names(spec: ClusterSpec, placement: Placement, kind: str, name: str) -> tup
 
 
 def _group(spec: ClusterSpec, placement: Placement, former: Iterable[str], name: str) -> tuple[str, ...]:
-    present = {seat_of(each)[0] for each in node_names(spec)[1]}
+    present = {place_in_group(each)[0] for each in node_names(spec)[1]}
     if name in present:
         raise WrongStateError(f"{name} is a group of this cluster already: `add slave {name}` adds a slave to it")
     if name:
-        groups = {seat_of(each)[0] for each in former if is_broker(each)} - present
+        groups = {place_in_group(each)[0] for each in former if is_broker(each)} - present
         _former(name, groups)
-        members = [each for each in former if is_broker(each) and seat_of(each)[0] == name]
-        return tuple(sorted(members, key=lambda each: seat_of(each)[1]))
-    known = {seat_of(each)[0] for each in placement.slots if is_broker(each)}
+        members = [each for each in former if is_broker(each) and place_in_group(each)[0] == name]
+        return tuple(sorted(members, key=lambda each: place_in_group(each)[1]))
+    known = {place_in_group(each)[0] for each in placement.slots if is_broker(each)}
     fresh = next(group for group in map(group_name, range(len(known) + 1)) if group not in known)
     return tuple(broker_name_of(spec, fresh, number) for number in range(spec.slaves + 1))
 
 
 def _slave(spec: ClusterSpec, placement: Placement, former: Iterable[str], name: str) -> str:
     brokers = node_names(spec)[1]
-    groups = {seat_of(each)[0] for each in brokers}
-    slaves = {each for each in former if is_broker(each) and seat_of(each)[1] and seat_of(each)[0] in groups}
+    groups = {place_in_group(each)[0] for each in brokers}
+    slaves = {
+        each for each in former if is_broker(each) and place_in_group(each)[1] and place_in_group(each)[0] in groups
+    }
     if spec.mode == DLEDGER:
         raise WrongStateError(
             "the members of a DLedger group are fixed (dLegerPeers): add a group, or start a cluster with --replicas"
@@ -133,7 +135,7 @@ def _slave(spec: ClusterSpec, placement: Placement, former: Iterable[str], name:
         raise WrongStateError(f"{name} is a node of this cluster already: expected a group")
     if name not in groups:
         return _former(name, slaves, groups)
-    taken = {seat_of(each)[1] for each in placement.slots if is_broker(each) and seat_of(each)[0] == name}
+    taken = {place_in_group(each)[1] for each in placement.slots if is_broker(each) and place_in_group(each)[0] == name}
     return broker_name_of(spec, name, next(number for number in range(1, len(taken) + 2) if number not in taken))
 
 

@@ -93,16 +93,16 @@ class NodeLink:
             waiting.send_nowait(bounded(snapshot.facts, SNAPSHOT))
 
 
-async def attend_connection(
+async def serve_node_connection(
     stream: trio.abc.Stream,
     admit: Callable[[NodeLink], bool],
-    heard: Callable[[NodeLink, Ready | Event | Stopping], object],
+    on_message: Callable[[NodeLink, Ready | Event | Stopping], object],
 ) -> None:
     """Serve one connection until it ends.
 
     It must begin, within HELLO_SECONDS, with a Hello that `admit` accepts.
 
-    Raises ControlError for invalid and for unexpected messages. `heard` is called with messages that are not responses,
+    Raises ControlError for invalid and for unexpected messages. `on_message` is called with messages that are not responses,
     and must not raise.
     """
     link: NodeLink | None = None
@@ -117,7 +117,7 @@ async def attend_connection(
             return
         match message:
             case Ready() | Event() | Stopping():
-                heard(link, message)
+                on_message(link, message)
             case Snapshot():
                 link.answered(message)
             case RulesSet():

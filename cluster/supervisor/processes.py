@@ -15,9 +15,9 @@ from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.host import Forks
-from rmqlab.cluster.supervisor.nodelink import NodeLink, attend_connection
+from rmqlab.cluster.supervisor.nodelink import NodeLink, serve_node_connection
 from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
-from rmqlab.cluster.supervisor.roles import elected, unelected
+from rmqlab.cluster.supervisor.roles import as_follower, elected
 from rmqlab.cluster.supervisor.topology import Node
 from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
@@ -50,7 +50,7 @@ class Processes:
     _progress: dict[str, object] = attrs.field(factory=dict, init=False)
     """The last reported progress of nodes that start or stop."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
-    _births: dict[int, str] = attrs.field(factory=dict, init=False)
+    _requests: dict[int, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
@@ -63,9 +63,9 @@ class Processes:
         """Add an event about a node, observed by the supervisor, at the cluster's time."""
         self.events.record(JournalEntry(self.clock.wall_millis(), node, kind, fields))
 
-    def expect(self, name: str, birth: int) -> NodeRules:
-        """Register a process before its birth is ordered. Return its initial fault rules."""
-        self._births[birth] = name
+    def expect(self, name: str, request_id: int) -> NodeRules:
+        """Register a process before its start is ordered. Return its initial fault rules."""
+        self._requests[request_id] = name
         self.lives[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
         self._born_with[name] = rules = self.faults.rules_for(name)
@@ -116,7 +116,7 @@ class Processes:
 
         try:
             async with stream, trio.open_nursery() as nursery:
-                await attend_connection(stream, admit, self._heard)
+                await serve_node_connection(stream, admit, self._on_message)
                 nursery.cancel_scope.cancel()
         except* Exception as group:  # noqa: BLE001 - a boundary: it ends this connection, and nothing else
             for exc in leaves(group):
@@ -136,7 +136,7 @@ class Processes:
             self.errors.caught("control message", exc, f"of {name or 'a stranger'}")
         self.record(name, "control_error", reason=repr(exc) if is_ours else str(exc))
 
-    def _heard(self, link: NodeLink, message: Ready | Event | Stopping) -> None:
+    def _on_message(self, link: NodeLink, message: Ready | Event | Stopping) -> None:
         """Handle a report of a process.
 
         A failure is recorded, and does not affect later messages.
@@ -161,7 +161,7 @@ class Processes:
 
     def _event(self, name: str, event: Event) -> None:
         kind, fields = cut_text(event.kind, EVENT.text), bounded_fields(event.fields)
-        self.events.heard(JournalEntry(event.at_millis, name, kind, fields))
+        self.events.append(JournalEntry(event.at_millis, name, kind, fields))
         if kind in {"recovering", "indexing"}:
             self._progress[name] = (fields["offset"], fields.get("queues"))
         if kind == "member_role_changed":
@@ -179,10 +179,10 @@ class Processes:
             for other in [*self.nodes.values()]:
                 was_leader = other.group == node.group and other.name != name and other.is_master
                 if was_leader and not self.life(other.name).is_alive:
-                    self.nodes[other.name] = unelected(other)
+                    self.nodes[other.name] = as_follower(other)
 
-    def _changed(self, birth: int, report: Report) -> None:
-        if (name := self._births.get(birth)) is None:
+    def _changed(self, request_id: int, report: Report) -> None:
+        if (name := self._requests.get(request_id)) is None:
             return
         life = self.lives[name]
         match report:
@@ -190,7 +190,7 @@ class Processes:
                 self.lives[name] = attrs.evolve(life, pid=pid)
                 self.record(name, "node_spawned", pid=pid)
             case NotSpawned(reason=reason):
-                del self._births[birth]
+                del self._requests[request_id]
                 self.lives[name] = life.ended(1)
                 self.record(name, "node_not_spawned", reason=reason)
             case Stopped():
@@ -200,7 +200,7 @@ class Processes:
                 self.lives[name] = attrs.evolve(life, is_paused=False)
                 self.record(name, "node_resumed")
             case Exited(status=status):
-                del self._births[birth]
+                del self._requests[request_id]
                 self.lives[name] = life = life.ended(status)
                 fields = {"pid": life.pid, "end": describe_end(status)}
                 end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)

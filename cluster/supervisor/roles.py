@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.topology import Node, NodeKind, starting_id
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, follower_id
 
 MASTER_ID = 0
 SLAVE_ROLE = "SLAVE"
@@ -68,7 +68,7 @@ def elected(node: Node, nodes: Iterable[Node], role: str, broker_id: int) -> Nod
     return attrs.evolve(node, role=role, broker_id=broker_id, role_changes=_next_change(nodes))
 
 
-def led_by_first(nodes: Sequence[Node]) -> list[Node]:
+def with_first_members_leading(nodes: Sequence[Node]) -> list[Node]:
     """Return nodes as if the first member of each DLedger group led it."""
     return [
         attrs.evolve(node, broker_id=MASTER_ID) if node.member_id and node.broker_id == FIRST_MEMBERS_ID else node
@@ -76,11 +76,11 @@ def led_by_first(nodes: Sequence[Node]) -> list[Node]:
     ]
 
 
-def unelected(node: Node) -> Node:
+def as_follower(node: Node) -> Node:
     """Return a member of a DLedger group as it starts: a slave."""
     if node.member_id is None:
         return node
-    return attrs.evolve(node, role=SLAVE_ROLE, broker_id=starting_id(node.member_id))
+    return attrs.evolve(node, role=SLAVE_ROLE, broker_id=follower_id(node.member_id))
 
 
 def _check_has_role(node: Node) -> None:

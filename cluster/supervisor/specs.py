@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, node_names, seat_of
+from rmqlab.cluster.supervisor.topology import DLEDGER, ClusterSpec, node_names, place_in_group
 
 _SLAVE_OF = re.compile(r".*-s[0-9]*")
 
@@ -51,17 +51,17 @@ def planned_names(spec: ClusterSpec, target: str) -> list[str]:
     brokers = node_names(spec)[1]
     if role:
         return [broker for broker in brokers if node_target(broker) == target or _is_planned_slave(broker, name, role)]
-    members = [broker for broker in brokers if seat_of(broker)[0] == name]
+    members = [broker for broker in brokers if place_in_group(broker)[0] == name]
     return members or [broker for broker in brokers if broker == name]
 
 
 def node_target(broker: str) -> str:
     """Return the target of `ClusterSpec.node_settings` that is one broker alone."""
-    return f"{broker}:master" if seat_of(broker)[0] == broker else broker
+    return f"{broker}:master" if place_in_group(broker)[0] == broker else broker
 
 
 def _is_planned_slave(broker: str, group: str, role: str) -> bool:
-    return role == "slave" and _SLAVE_OF.fullmatch(broker) is not None and seat_of(broker)[0] == group
+    return role == "slave" and _SLAVE_OF.fullmatch(broker) is not None and place_in_group(broker)[0] == group
 
 
 def without_absent(spec: ClusterSpec) -> ClusterSpec:
@@ -78,7 +78,7 @@ def check_targets(spec: ClusterSpec, targets: Iterable[str]) -> None:
         nameservers, brokers = node_names(spec)
         if target in nameservers:
             raise ValueError(f"{target} is a nameserver: expected a broker, or a group of brokers")
-        known = {*brokers, *(seat_of(broker)[0] for broker in brokers), *map(node_target, brokers)}
+        known = {*brokers, *(place_in_group(broker)[0] for broker in brokers), *map(node_target, brokers)}
         close = difflib.get_close_matches(target, sorted(known), 1)
         hint = f"did you mean {close[0]}?" if close else f"brokers: {', '.join(brokers)}"
         raise ValueError(f"no broker {target!r} here; {hint}")

@@ -127,7 +127,8 @@ class Supervisor:
         """Start nodes, and wait until all are ready. NodeFailedError if one fails."""
         for name in names:
             if (life := self.life(name)).is_alive:
-                raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
+                remedy = "; `resume` continues it" if life.is_paused else ""
+                raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already{remedy}")
         # A member of a DLedger group is ready once its group has elected a leader: it would hold up the others.
         at_once = STARTING_AT_ONCE if all(self.nodes[name].member_id is None for name in names) else len(names)
         seconds = START_SECONDS + (min(len(names), at_once) - 1) * MORE_START_SECONDS

@@ -47,13 +47,10 @@ def _find_target(target: str, known: list[Node]) -> list[Node]:
         found = [node for node in members if _has_role(node, role)]
     if not found:
         groups = dict.fromkeys(node.group for node in known if node.group)
+        listed = "; groups: " + ", ".join(f"{group}:master, {group}:slave, {group}:*" for group in groups)
         raise UnknownTargetError(
-            f"no node {shown(target)} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
-            + (
-                f"; groups: {', '.join(f'{group}:master, {group}:slave, {group}:*' for group in groups)}"
-                if groups
-                else ""
-            )
+            f"no node {shown(target)} here; nodes: {', '.join(node.name for node in known)}"
+            f"{listed if groups else ''}{_near(target, known)}"
         )
     return found
 
@@ -70,6 +67,6 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
 
 
 def near_target(target: str, known: Iterable[str]) -> str:
-    """Return `, did you mean x?`, or nothing without a near miss."""
+    """Return `; did you mean x?`, or nothing without a near miss."""
     close = difflib.get_close_matches(target, sorted(known), 1)
-    return f", did you mean {close[0]}?" if close else ""
+    return f"; did you mean {close[0]}?" if close else ""

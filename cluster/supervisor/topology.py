@@ -37,6 +37,7 @@ FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 PROFILES = ("4.9", "hardened")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_NAME_RULE = "expected at most 64 letters, digits, '_', '.' and '-', beginning with a letter or digit"
 _BROKER_NAME = re.compile(r"(?P<group>broker-[a-z]+)(?:-s(?P<slave>[0-9]*)|-n(?P<member>[0-9]+))?")
 
 
@@ -65,7 +66,7 @@ MOST_COUNTED: Final = 2000
 
 def _is_name(_instance: object, _attribute: object, value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise ValueError(f"cluster name {shown(value)}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"cluster name {shown(value)}: {_NAME_RULE}")
 
 
 @attrs.frozen(kw_only=True)
@@ -178,7 +179,7 @@ def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
     The files are the node's directory and its journal.
     """
     if not _NAME.fullmatch(name):
-        raise ValueError(f"workload name {shown(name)}: letters, digits and _.- up to 64, the first a letter or digit")
+        raise ValueError(f"workload name {shown(name)}: {_NAME_RULE}")
     if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
         raise ValueError(
             f"workload name {name!r}: taken; expected a name that is not yet used in the cluster's directory"
@@ -212,12 +213,12 @@ def member_id(number: int) -> str:
     return f"n{number}"
 
 
-def starting_id(member: str) -> int:
+def follower_id(member: str) -> int:
     """Return the broker id of a member that does not lead: its number plus 1."""
     return int(member[1:]) + 1
 
 
-def seat_of(broker: str) -> tuple[str, int]:
+def place_in_group(broker: str) -> tuple[str, int]:
     """Return the group of a broker, and its number there; 0 is the planned master."""
     found = _BROKER_NAME.fullmatch(broker)
     if found is None:
@@ -251,8 +252,8 @@ def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
         names = brokers if _BROKER_NAME.fullmatch(name) else nameservers
         if name not in names:
             names.append(name)
-    groups = list(dict.fromkeys(seat_of(name)[0] for name in brokers))
-    brokers.sort(key=lambda name: (groups.index(seat_of(name)[0]), seat_of(name)[1]))
+    groups = list(dict.fromkeys(place_in_group(name)[0] for name in brokers))
+    brokers.sort(key=lambda name: (groups.index(place_in_group(name)[0]), place_in_group(name)[1]))
     return [name for name in nameservers if name not in spec.removed], [
         name for name in brokers if name not in spec.removed
     ]
@@ -290,16 +291,16 @@ def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
     """Return all nodes in start order: nameservers, masters, slaves."""
     namesrvs, brokers = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
-    in_order = sorted(brokers, key=lambda name: seat_of(name)[1])
+    in_order = sorted(brokers, key=lambda name: place_in_group(name)[1])
     return nodes + [_place_node(_broker(spec, name), placement) for name in in_order]
 
 
 def _broker(spec: ClusterSpec, name: str) -> Node:
-    group, number = seat_of(name)
+    group, number = place_in_group(name)
     node = Node(name=name, kind=NodeKind.BROKER, host="", group=group)
     if spec.mode == DLEDGER:  # a slave until its group elects it
         member = member_id(number)
-        return attrs.evolve(node, role="SLAVE", broker_id=starting_id(member), member_id=member)
+        return attrs.evolve(node, role="SLAVE", broker_id=follower_id(member), member_id=member)
     return attrs.evolve(node, role="SLAVE" if number else spec.role, broker_id=number)
 
 

@@ -1,4 +1,4 @@
-"""Administration: clusters, topics, brokers, name servers.
+"""Administration: clusters, topics, brokers, nameservers.
 
 Source: broker-requests section 6, remoting-and-nameserver section 3; class DefaultMQAdminExtImpl. Errors of all:
 BrokerError for a refusal, NoRouteError, NoNameServerError, RemotingError without a reply. Groups are in
@@ -45,7 +45,7 @@ from rmqlab.remoting.properties import parse_properties_text, write_properties_t
 
 
 class Admin:
-    """Sends administrative requests to name servers, and to brokers by address."""
+    """Sends administrative requests to nameservers, and to brokers by address."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -53,7 +53,7 @@ class Admin:
     # -- clusters and routes ---------------------------------------------------------------------
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters, as the name server in use sees them."""
+        """All brokers and clusters, as the nameserver in use sees them."""
         response = await self._client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(response.body)
 
@@ -61,7 +61,7 @@ class Admin:
         """Addresses of a cluster's masters. NoRouteError for a cluster that is not known."""
         info = await self.cluster_info()
         if cluster not in info.cluster_addr_table:
-            raise NoRouteError(f"the name server knows no cluster {cluster}")
+            raise NoRouteError(f"the nameserver knows no cluster {cluster}")
         brokers = [info.broker_addr_table[name] for name in sorted(info.cluster_addr_table[cluster])]
         return [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
 
@@ -100,7 +100,7 @@ class Admin:
             await self.create_topic(address, config)
 
     async def delete_topic(self, cluster: str, topic: str) -> None:
-        """Delete a topic at every master of a cluster, then at every name server.
+        """Delete a topic at every master of a cluster, then at every nameserver.
 
         Messages stay on disk.
         """
@@ -113,7 +113,7 @@ class Admin:
         await self._client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
 
     async def delete_topic_route(self, topic: str) -> list[str]:
-        """Delete a topic's route at every name server; return their addresses."""
+        """Delete a topic's route at every nameserver; return their addresses."""
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
         return [*await self._ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)]
 
@@ -159,24 +159,24 @@ class Admin:
         """Let a broker delete commit log files past their time."""
         await self._client.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
-    # -- name servers ----------------------------------------------------------------------------
+    # -- nameservers ----------------------------------------------------------------------------
 
     async def name_server_config(self) -> dict[str, dict[str, str]]:
-        """Settings of every name server, by address."""
+        """Settings of every nameserver, by address."""
         answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return {address: _settings_of(answer) for address, answer in answers.items()}
 
     async def update_name_server_config(self, changes: Mapping[str, str]) -> None:
-        """Change settings of every name server."""
+        """Change settings of every nameserver."""
         await self._order_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=write_properties_text(changes).encode())
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Write a value at every name server, because they do not synchronize."""
+        """Write a value at every nameserver, because they do not synchronize."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
         await self._order_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """Read a value from the name server in use.
+        """Read a value from the nameserver in use.
 
         BrokerError with code 22 for a missing value.
         """
@@ -185,7 +185,7 @@ class Admin:
         return response.header(GetKVConfigResponseHeader).value
 
     async def kv_list(self, namespace: str) -> dict[str, str]:
-        """Read all values of a namespace from the name server in use.
+        """Read all values of a namespace from the nameserver in use.
 
         BrokerError with code 22 for a missing namespace.
         """
@@ -194,14 +194,14 @@ class Admin:
         return KVTable.decode(response.body).table
 
     async def delete_kv(self, namespace: str, key: str) -> None:
-        """Delete a value at every name server."""
+        """Delete a value at every nameserver."""
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
         """Let producers avoid a broker.
 
-        Returns the number of affected topics by name server.
+        Returns the number of affected topics by nameserver.
         """
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
@@ -218,7 +218,7 @@ class Admin:
     async def _ask_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:
-        """Ask every name server, one after the other.
+        """Ask every nameserver, one after the other.
 
         The first failure ends it (section 6.1).
         """

@@ -20,13 +20,13 @@ class ClientError(Exception):
 
 
 class NoNameServerError(ClientError):
-    """No name server is configured, or none could be connected to. Nothing was sent."""
+    """No nameserver is configured, or none could be connected to. Nothing was sent."""
 
     code = NO_NAME_SERVER
 
 
 class NoRouteError(ClientError):
-    """The name servers know no broker for this topic, or none of the needed kind.
+    """The nameservers know no broker for this topic, or none of the needed kind.
 
     Nothing was sent.
     """
@@ -54,7 +54,7 @@ class BrokerError(ClientError):
     remark: str | None
 
     def __str__(self) -> str:
-        return f"{self.address} answered code {self.code}: {self.remark or 'no remark'}"
+        return f"{self.address} returned code {self.code}: {self.remark or 'no remark'}"
 
 
 @attrs.define(str=False)

@@ -129,19 +129,19 @@ class Client:
     async def ask_name_server(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
     ) -> Command:
-        """Send a request to the name server in use.
+        """Send a request to the nameserver in use.
 
         Errors as `ask`, and NoNameServerError.
         """
         response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
-        return expect_success("the name server", response)
+        return expect_success("the nameserver", response)
 
     # -- routes ----------------------------------------------------------------------------------
 
     async def fetch_route(self, topic: str) -> TopicRouteData:
         """Fetch a route.
 
-        NoRouteError if the name server has no route; errors as `ask_name_server`.
+        NoRouteError if the nameserver has no route; errors as `ask_name_server`.
         """
         header = GetRouteInfoRequestHeader(topic=topic)
         try:
@@ -151,7 +151,7 @@ class Client:
                 raise NoRouteError(f"no route for topic {topic}") from None
             raise
         if not response.body:
-            raise NoRouteError(f"the name server gave an empty route for topic {topic}")
+            raise NoRouteError(f"the nameserver gave an empty route for topic {topic}")
         return check_route(TopicRouteData.decode(response.body))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
@@ -182,7 +182,7 @@ class Client:
                 self.heartbeat_soon()
 
     async def refresh_routes_forever(self) -> NoReturn:
-        """Refresh every route in use once per period, as far as name servers reply."""
+        """Refresh every route in use once per period, as far as nameservers reply."""
         while True:
             for topic in sorted(self._topics_in_use()):
                 await self.try_refresh(topic)

@@ -1,4 +1,4 @@
-"""Choice of the name server.
+"""Choice of the nameserver.
 
 Source: remoting-and-nameserver section 6.1; class NettyRemotingClient.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class NameServers:
     """The list, shuffled once.
 
-    One name server is used as long as its connection is open.
+    One nameserver is used as long as its connection is open.
     """
 
     def __init__(self, addresses: tuple[str, ...], remoting: RemotingClient, rng: random.Random) -> None:
@@ -33,7 +33,7 @@ class NameServers:
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the protocol's own
         """Send a request to one.
 
-        A failed request is not retried, but later requests go to the next name server.
+        A failed request is not retried, but later requests go to the next nameserver.
 
         NoNameServerError if none accepts a connection; errors as RemotingClient.request.
         """
@@ -57,9 +57,9 @@ class NameServers:
                 failures.append(str(exc))
                 continue
             if self._chosen != address:
-                log.info("name server %s is in use", address)
+                log.info("nameserver %s is in use", address)
             self._chosen = address
             return address
         if not failures:
-            raise NoNameServerError("no name server is configured")
-        raise NoNameServerError("no name server can be reached: " + "; ".join(failures))
+            raise NoNameServerError("no nameserver is configured")
+        raise NoNameServerError("no nameserver can be reached: " + "; ".join(failures))

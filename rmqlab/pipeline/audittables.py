@@ -142,7 +142,7 @@ TABLES = (
             Column("master_end", "bigint", "end of the master's log, bytes"),
             Column("slave_end", "bigint", "end of the slave's log, bytes"),
             Column("master", "string", "its master at that time"),
-            Column("paired_at", "bigint", "since when they had these roles, ms; 0 from the begin of the run"),
+            Column("paired_at", "bigint", "since when they had these roles, ms; 0 from the start of the run"),
             Column("paired_until", "bigint", "until when, ms; null if until the end"),
         ),
     ),

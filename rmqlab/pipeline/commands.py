@@ -58,7 +58,7 @@ class SparkChoice:
 @run_name_argument
 @click.option("--master", default=LOCAL, help="Where Spark runs: local[*], spark://host:port, ...")
 @click.option("--memory", help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
-@click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A Spark setting, over ours; repeatable.")
+@click.option("--conf", metavar="KEY=VALUE", multiple=True, help="A Spark setting; overrides rmqlab's; repeatable.")
 @click.option(
     "--py-files",
     default="",
@@ -67,7 +67,7 @@ class SparkChoice:
 )
 @click.option("--ship", is_flag=True, help="Send rmqlab to workers that lack it; they need pyspark, pyarrow and numpy.")
 @click.option("with_report", "--report", is_flag=True, help="Make the page report.html, too.")
-@click.option("every", "--all", "-a", is_flag=True, help="Each single queue, too.")
+@click.option("every", "--all", "-a", is_flag=True, help="Show the metrics of each single queue, too.")
 @click.option("as_json", "--json", is_flag=True, help="Print JSON for programs.")
 def audit(
     run: str,
@@ -164,7 +164,7 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
     "--out", type=click.Path(path_type=Path), help="Where to write; report.html in the run's directory if not given."
 )
 def report(run: str, out: Path | None) -> None:
-    """Make one self-contained page of an audited run: verdict, timelines, evidence.
+    """Write an HTML page about an audited run: verdict, timelines, evidence.
 
     The page also has plots. Run `rmqlab audit` first.
     """

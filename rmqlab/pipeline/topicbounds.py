@@ -1,4 +1,4 @@
-"""Queues and offsets to read: resolves options with name servers and brokers.
+"""Queues and offsets to read: resolves options with nameservers and brokers.
 
 This code runs while Spark plans. It keeps state: a queue remains even if all its brokers have disappeared.
 """
@@ -31,11 +31,11 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 _BOUNDS_SECONDS = 10.0
 _ROUTES_AT_ONCE = 32
-"""Requests for routes in flight to a name server."""
+"""Requests for routes in flight to a nameserver."""
 
 
 class PlanError(UserError):
-    """The options cannot be resolved: no name server, topic or broker.
+    """The options cannot be resolved: no nameserver, topic or broker.
 
     The text says what to do.
     """
@@ -194,7 +194,7 @@ class Bounds:
             known = await _topics_of(client)
         except FAILURES:
             known = []
-        return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
+        return f"there is no topic {topic}{near_miss(topic, known)} (nameserver {self.options.name_server})"
 
     def try_reading(self, starts: Mapping[QueueName, int]) -> None:
         """Pull a message of one queue of each broker.

@@ -67,7 +67,7 @@ _TXN_APP_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
 def _name_servers(value: str) -> str:
-    """Validate addresses of name servers, separated by `;`. Raises ValueError."""
+    """Validate addresses of nameservers, separated by `;`. Raises ValueError."""
     for part in value.split(";"):
         found = _HOST_AND_PORT.fullmatch(part.strip())
         if found is None or not 0 < int(found[1]) < 2**16:

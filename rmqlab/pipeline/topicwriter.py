@@ -144,9 +144,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def check_name_server(options: TopicOptions) -> None:
-    """Raise OptionError if no name server responds.
+    """Raise OptionError if no nameserver responds.
 
-    Not called for streams, which wait for a name server until `deliveryTimeoutMs`.
+    Not called for streams, which wait for a nameserver until `deliveryTimeoutMs`.
     """
 
     async def ask(client: Client) -> None:

@@ -119,7 +119,7 @@ class Reactor:
     def again(self, fn: Callable[[], None]) -> None:
         """Call `fn` in a pass of its own, after sockets, timers and tasks.
 
-        That pass keeps the begin time of this one, so that the age of waiting requests includes the wait (see
+        That pass keeps the start time of this one, so that the age of waiting requests includes the wait (see
         rmqlab.broker.overload).
         """
         if not self._again:

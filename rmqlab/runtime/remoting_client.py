@@ -4,6 +4,7 @@ Source: class NettyRemotingClient.
 """
 
 import functools
+import os
 import socket
 from collections.abc import Mapping, Sequence
 
@@ -191,4 +192,11 @@ async def open_connection(
     except trio.TooSlowError:
         raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
     except (OSError, ValueError, OverflowError) as exc:  # too many open files; an invalid port
-        raise ConnectError(f"no connection to {address}: {exc}") from None
+        raise ConnectError(f"no connection to {address}: {_reason(exc)}") from None
+
+
+def _reason(exc: Exception) -> str:
+    """Return why a connect failed, without the error number and the address that trio puts into its text."""
+    if isinstance(exc, OSError) and exc.errno is not None and exc.errno > 0:  # gaierror has negative numbers
+        return os.strerror(exc.errno)
+    return str(exc)

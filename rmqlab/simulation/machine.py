@@ -14,7 +14,7 @@ import attrs
 from rmqlab.simulation.guest import Guest, VirtualClock
 
 EPOCH = 1_700_000_000.0
-"""Wall time at the begin, in seconds since 1970: November 2023. The same in every run."""
+"""Wall time at the start, in seconds since 1970: November 2023. The same in every run."""
 
 Event = Callable[[], object]
 

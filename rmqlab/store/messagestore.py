@@ -35,7 +35,7 @@ from rmqlab.store.timesearch import offset_by_time
 
 logger = logging.getLogger(__name__)
 
-SLAVE_REFUSAL = "a slave takes no messages but its master's"
+SLAVE_REFUSAL = "a slave accepts no sends, only its master does"
 
 
 @attrs.define(eq=False)

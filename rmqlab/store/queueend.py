@@ -17,7 +17,7 @@ _WORDS: Final = QUEUE_ENTRY_SIZE // 4
 
 
 def written_bytes(file: LogFile, *, crashed: bool) -> int:
-    """Return the bytes of entries at the begin of a file. A hole was never written."""
+    """Return the bytes of entries at the start of a file. A hole was never written."""
     room = first_hole(file.path, file.size, file.disk) // QUEUE_ENTRY_SIZE
     entries = file.view[: room * QUEUE_ENTRY_SIZE]
     if crashed:

@@ -1,6 +1,6 @@
 """One consume queue file as bytes, for readers of a store that is not open.
 
-Sections 3.1 and 3.2. Written entries are at the begin, and their commit log offsets only rise: bisection finds the end
+Sections 3.1 and 3.2. Written entries are at the start, and their commit log offsets only rise: bisection finds the end
 and an offset.
 """
 

@@ -73,7 +73,7 @@ def walk_records(
 
     Return the end of the last one, and the reason.
 
-    `start` is the begin of a record. Positions of records that have a queue entry are appended to `entered`. The checks
+    `start` is the start of a record. Positions of records that have a queue entry are appended to `entered`. The checks
     of `record_size` are repeated inline for speed: a start after a crash spends most of its time here.
     """
     length, unpack, short, entries = (

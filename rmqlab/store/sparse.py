@@ -31,7 +31,7 @@ def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def first_hole(path: Path, size: int, disk: Disk) -> int:
-    """Return the begin of the first hole in a file of this size; its size without one.
+    """Return the start of the first hole in a file of this size; its size without one.
 
     OSError.
     """

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 DUPLICATE_CAUSES: Final[Mapping[str, str]] = {
-    "client_retry": "stored twice, by a client that tried again",
+    "client_retry": "a client's retry stored the message twice",
     "offset_rollback": "the group's offset went back",
-    "rebalance": "the queue changed hands before a commit",
-    "redelivery": "handed back by a consumer",
-    "unexplained": "for no cause that the journal shows",
+    "rebalance": "the queue moved to another consumer before a commit",
+    "redelivery": "a consumer handed the message back",
+    "unexplained": "the journal shows no cause",
 }
 """By name, in the order of reports. Each repeated delivery counts under exactly one."""
 

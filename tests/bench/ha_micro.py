@@ -135,7 +135,7 @@ async def serve(store: MessageStore, frame_size: int, where: str | None, runs: l
 
 
 async def run_slave(address: str, root: str, target: int, work: str) -> dict[str, Any]:
-    """One slave from birth to caught up."""
+    """One slave from its start until it has caught up."""
     arguments = ["--follow", address, "--root", root, "--target", str(target), "--work", work]
     child = await trio.run_process(
         [sys.executable, "-m", "tests.bench.ha_micro", *arguments], capture_stdout=True, stderr=None

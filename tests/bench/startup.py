@@ -17,7 +17,7 @@ from tests.interop.topology import Cluster
 
 _PHASES = {  # what is timed until the cluster is ready, and the event it begins with
     "from the supervisor being up": "cluster_starting",
-    "from the first node's birth": "node_spawned",
+    "from the first node's start": "node_spawned",
 }
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from rmqlab.broker.halfmessages import (
     MILLIS_PER_HOUR,
+    CheckAction,
     CheckLimits,
     OpRecords,
-    Verdict,
+    check_action,
     check_request,
     committed,
-    judge,
     op_record,
     postponed,
     renewed,
@@ -57,25 +57,25 @@ def half_message(**properties: str) -> StoredMessage:
 @pytest.mark.parametrize(
     ("properties", "age", "verdict"),
     [
-        ({}, 0, Verdict.LEAVE),
-        ({}, 5999, Verdict.LEAVE),
-        ({}, 6000, Verdict.ASK),
-        ({}, -1, Verdict.ASK),
-        ({PROPERTY_TRANSACTION_CHECK_TIMES: "14"}, 6000, Verdict.ASK),
-        ({PROPERTY_TRANSACTION_CHECK_TIMES: "15"}, 6000, Verdict.GIVE_UP),
-        ({PROPERTY_TRANSACTION_CHECK_TIMES: "many"}, 6000, Verdict.ASK),
-        ({}, 72 * MILLIS_PER_HOUR, Verdict.ASK),
-        ({}, 72 * MILLIS_PER_HOUR + 1, Verdict.GIVE_UP),
-        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 99_999, Verdict.POSTPONE),
-        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 100_000, Verdict.ASK),
-        ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, 1000, Verdict.ASK),
-        ({PROPERTY_CHECK_IMMUNITY_TIME: "-1"}, 5999, Verdict.POSTPONE),
-        ({PROPERTY_CHECK_IMMUNITY_TIME: "long"}, 6000, Verdict.ASK),
+        ({}, 0, CheckAction.WAIT),
+        ({}, 5999, CheckAction.WAIT),
+        ({}, 6000, CheckAction.CHECK),
+        ({}, -1, CheckAction.CHECK),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "14"}, 6000, CheckAction.CHECK),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "15"}, 6000, CheckAction.DISCARD),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "many"}, 6000, CheckAction.CHECK),
+        ({}, 72 * MILLIS_PER_HOUR, CheckAction.CHECK),
+        ({}, 72 * MILLIS_PER_HOUR + 1, CheckAction.DISCARD),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 99_999, CheckAction.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 100_000, CheckAction.CHECK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, 1000, CheckAction.CHECK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "-1"}, 5999, CheckAction.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "long"}, 6000, CheckAction.CHECK),
     ],
 )
-def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: Verdict) -> None:
+def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: CheckAction) -> None:
     """store-ha#72: checked after 6 s or its own time, at most 15 times and 72 h."""
-    assert judge(half_message(**properties), LIMITS, BORN + age) is verdict
+    assert check_action(half_message(**properties), LIMITS, BORN + age) is verdict
 
 
 def test_a_committed_message_is_the_half_message_elsewhere() -> None:

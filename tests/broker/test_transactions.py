@@ -72,8 +72,8 @@ async def test_a_producer_is_asked_fifteen_times_then_the_message_is_given_up(pr
         (asked,) = await producer.after(60)
         assert decode_message(asked.body).properties["TRANSACTION_CHECK_TIMES"] == str(times)
     assert await producer.after(60) == []
-    (given_up,) = producer.stored(names.TRANS_CHECK_MAX_TIME_TOPIC)
-    assert given_up.properties["REAL_TOPIC"] == "orders"
+    (discarded_copy,) = producer.stored(names.TRANS_CHECK_MAX_TIME_TOPIC)
+    assert discarded_copy.properties["REAL_TOPIC"] == "orders"
     topic = producer.talk.broker.topics.get(names.TRANS_CHECK_MAX_TIME_TOPIC)
     assert topic is not None
     assert topic.write_queue_nums == 1

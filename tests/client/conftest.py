@@ -1,4 +1,4 @@
-"""A name server and brokers inside the test: they keep messages, fail on request."""
+"""A nameserver and brokers inside the test: they keep messages, fail on request."""
 
 import collections
 import inspect
@@ -225,7 +225,7 @@ def _notification(group: str) -> Command:
 
 @attrs.define(eq=False)
 class World:
-    """One name server, and brokers by name: each a list, the master first."""
+    """One nameserver, and brokers by name: each a list, the master first."""
 
     reactor: Reactor
     name_server: FakeNameServer

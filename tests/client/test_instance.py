@@ -122,7 +122,7 @@ async def test_a_group_that_cannot_be_is_refused_before_anybody_hears_of_it(
 async def test_refusals_and_unknown_topics_have_errors_of_their_own(world: "World", client: Client) -> None:
     (broker,) = world.add("a")
     broker.script[RequestCode.GET_BROKER_CONFIG].append(Reply(ResponseCode.NO_PERMISSION, remark="no"))
-    with pytest.raises(BrokerError, match="answered code 16: no"):
+    with pytest.raises(BrokerError, match="returned code 16: no"):
         await client.ask(broker.address, RequestCode.GET_BROKER_CONFIG)
     with pytest.raises(NoRouteError, match="no route for topic unknown"):
         await client.fetch_route("unknown")

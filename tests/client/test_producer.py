@@ -243,7 +243,7 @@ async def test_a_topic_whose_masters_are_all_gone_has_no_route_for_producers(wor
 
 async def test_without_a_name_server_the_error_says_so(world: "World") -> None:
     async with open_client(world.config(namesrv_addr="")) as client:
-        with pytest.raises(RefusedError, match="no name server is configured") as caught:
+        with pytest.raises(RefusedError, match="no nameserver is configured") as caught:
             await Producer(client, "pg").send(HELLO)
     assert caught.value.code == NO_NAME_SERVER
 

@@ -199,7 +199,7 @@ def test_a_scenario_changes_the_cluster(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('add = "slave broker-a"', 'add = "slave broker-q"', "unknown name 'broker-q', did you mean broker-b?"),
+        ('add = "slave broker-a"', 'add = "slave broker-q"', "unknown name 'broker-q'; did you mean broker-b?"),
         ('add = "slave broker-a"', 'add = "slav broker-a"', "did you mean slave?"),
         ('remove = "broker-b:*"', 'remove = "broker-b"', "broker-b has 2 nodes"),
         ('remove = "broker-b:*"', 'remove = "namesrv-1"', "namesrv-1 is the last nameserver"),

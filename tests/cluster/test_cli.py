@@ -186,7 +186,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         (["up", "-n", "y", "--set", "traceOn=7"], 2, "trace_on = 7: expected true or false"),
         (["up", "-n", "y", "--set", "brokerRole=SLAVE"], 2, "each node has its own; say --role"),
         (["up", "-n", "y", "--set", "inSyncReplicas=3"], 2, "a group has 2 logs"),
-        (["up", "-n", "y", "--unset", "traceOn"], 2, "--unset traceOn: not set; set are: none"),
+        (["up", "-n", "y", "--unset", "traceOn"], 2, "--unset traceOn: the cluster has no such setting; it has: none"),
         (["diff", "-n", "shared", "namesrv-1", "broker-a"], 2, "namesrv-1 is a nameserver: only brokers"),
         (["up", "--grups", "2"], 2, "--grups"),
         (["explode"], 2, "explode"),

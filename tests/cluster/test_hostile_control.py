@@ -15,7 +15,7 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor import commandserver, eventlog
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
-from rmqlab.cluster.supervisor.commandserver import HANDLERS, answer_connection
+from rmqlab.cluster.supervisor.commandserver import HANDLERS, serve_connection
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
 from rmqlab.cluster.supervisor.process_state import NodeState
@@ -114,9 +114,9 @@ def test_events_in_memory_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(eventlog, "RING_BYTES", 100_000)
     log = EventLog()
     for number in range(200):
-        log.heard(JournalEntry(number, "namesrv-1", "broker_registered", {"address": "x" * 4000}))
+        log.append(JournalEntry(number, "namesrv-1", "broker_registered", {"address": "x" * 4000}))
     assert [event.at_millis for event in log] == list(range(176, 200))
-    log.heard(JournalEntry(200, "namesrv-1", "broker_registered", {str(n): "x" * 4000 for n in range(50)}))
+    log.append(JournalEntry(200, "namesrv-1", "broker_registered", {str(n): "x" * 4000 for n in range(50)}))
     assert [event.at_millis for event in log] == [200]
 
 
@@ -140,7 +140,7 @@ async def ask(supervisor: Supervisor, data: bytes) -> list[Any]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(converse)
         async with ours:
-            await answer_connection(Cluster(supervisor), ours)
+            await serve_connection(Cluster(supervisor), ours)
     return got
 
 

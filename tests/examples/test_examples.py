@@ -42,7 +42,7 @@ def serving(module: str, config: pathlib.Path, ready: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server and one master, on ports that the system chooses."""
+    """A nameserver and one master, on ports that the system chooses."""
     home = tmp_path_factory.mktemp("cluster")
     (home / "ns.toml").write_text(
         f'listen_port = 0\nkv_config_path = "{home}/kv.json"\nconfig_store_path = "{home}/ns.properties"\n'

@@ -134,7 +134,7 @@ def request(odd: Odd, table: Mapping[int, Route[Any]], opaque: int) -> bytes:
 
 
 def garbage(odd: Odd) -> bytes:
-    """Bytes that are not a frame, or only the begin of one."""
+    """Bytes that are not a frame, or only the start of one."""
     match odd.randrange(4):
         case 0:
             return odd.choice(

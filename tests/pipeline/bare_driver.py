@@ -1,6 +1,6 @@
 """The program of a driver whose workers lack this package.
 
-Prints what it found as JSON. Arguments: the master, a store, a name server, a run, and a directory for checkpoints.
+Prints what it found as JSON. Arguments: the master, a store, a nameserver, a run, and a directory for checkpoints.
 """
 
 import contextlib

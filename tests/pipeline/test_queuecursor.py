@@ -86,7 +86,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeBroker]:
 
     async def topic_of(_client: Client, _topic: str) -> Any:
         await trio.lowlevel.checkpoint()
-        raise ConnectError("no name server")
+        raise ConnectError("no nameserver")
 
     monkeypatch.setattr(queuecursor, "pull", pull)
     monkeypatch.setattr(queuecursor, "pull_all", pull_all)
@@ -250,7 +250,7 @@ async def test_a_refusal_of_all_is_an_error_at_once_and_one_of_a_slave_is_not(
     found, _ = await read_all(cursor(brokers, 0, 60, read_from="slave"))
     assert found == list(range(60))
     brokers["master"] = FakeBroker(refusal=ResponseCode.NO_PERMISSION)
-    with pytest.raises(ReadError, match="cannot be read: here answered code 16: no; here answered code 17: no"):
+    with pytest.raises(ReadError, match="cannot be read: here returned code 16: no; here returned code 17: no"):
         await read_all(cursor(brokers, 0, 60))
     assert autojump_clock.current_time() == 0.0
 

@@ -19,7 +19,7 @@ _CLIENT: Any = None
 
 
 def _serve(monkeypatch: pytest.MonkeyPatch, missing: str = "") -> Bounds:
-    """Return bounds whose name server responds when all topics were asked for."""
+    """Return bounds whose nameserver responds when all topics were asked for."""
     asked: set[str] = set()
     all_asked = trio.Event()
 

@@ -108,7 +108,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"maxOffsetsPerTrigger": "3"}, "option maxOffsetsPerTrigger is for a stream only"),
         ({"startingOffsets": "latest"}, "a batch would read nothing"),
         ({"topics": "a,b"}, "one of the options topic, topics, topicPattern and assign is needed"),
-        ({"nameServer": "127.0.0.1:1"}, "no name server can be reached"),
+        ({"nameServer": "127.0.0.1:1"}, "no nameserver can be reached"),
         ({"nameServer": "somewhere"}, "expected host:port"),
         ({"failOnDatalos": "true"}, "no option failondatalos, did you mean failOnDataLoss?"),
         (

@@ -123,5 +123,5 @@ def test_large_rows_share_a_request_only_as_far_as_a_broker_takes_it(spark: "Spa
 
 def test_a_write_to_no_name_server_fails_before_anything_runs(spark: "SparkSession") -> None:
     frame = spark.range(1).selectExpr("'x' body").write.format("rocketmq").mode("append")
-    with pytest.raises(AnalysisException, match="no name server can be reached"):
+    with pytest.raises(AnalysisException, match="no nameserver can be reached"):
         frame.options(nameServer="127.0.0.1:1", topic="t").save()

@@ -201,7 +201,7 @@ def _belief(line: Text, named: Sequence[str], wrong: Sequence[tuple[str, str]], 
     if left_out:
         line.append("; " if wrong else "WRONG ", "bold red").append(f"leaves out {', '.join(left_out)}", "red")
     if not wrong and not left_out:
-        line.append("true  ", "green").append(" ".join(named) or "no brokers", "dim")
+        line.append("correct  ", "green").append(" ".join(named) or "no brokers", "dim")
     return line
 
 

@@ -29,7 +29,7 @@ LONGEST_SECONDS = 600.0
 namesrv_option = click.option(
     "--namesrv",
     metavar="ADDR",
-    help="Name servers of any RocketMQ cluster, HOST:PORT[;...], in place of a cluster of the lab.",
+    help="Nameservers of any RocketMQ cluster, HOST:PORT[;...], instead of a cluster of rmqlab.",
 )
 cluster_option = click.option(
     "--cluster", default="", show_default=False, help="Only brokers of this RocketMQ cluster."

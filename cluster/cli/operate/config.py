@@ -9,7 +9,7 @@ from rmqlab.cluster.operate import settings
 from rmqlab.cluster.operate.session import Operator
 from rmqlab.cluster.operate.values import parse_settings
 
-config_app = CommandGroup("config", help="Show and change settings of running brokers and name servers.")
+config_app = CommandGroup("config", help="Show and change settings of running brokers and nameservers.")
 
 settings_of_argument = click.argument(
     "target", metavar="BROKER|namesrv", help="broker-a, broker-a:slave, broker-a-s, or namesrv."

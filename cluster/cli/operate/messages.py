@@ -123,7 +123,7 @@ async def by_unique_key(operator: Operator, topic: str, key: str, body: Body, *,
 @messages_app.command("key")
 @topic_name_argument
 @click.argument("key", help="One of the message's keys (KEYS).")
-@click.option("--count", "-c", default="64", help="At most so many, from each broker.")
+@click.option("--count", "-c", default="64", help="Most messages from each broker.")
 @click.option("--begin", metavar="TIME", default="first", help="Stored from this time on.")
 @click.option("--end", metavar="TIME", help="Stored until this time.")
 @body_form_option
@@ -142,7 +142,7 @@ async def by_key(
 @messages_app.command("at")
 @click.argument("queue", help="TOPIC@BROKER:QUEUE, such as orders@broker-a:0.")
 @click.argument("offset", help="Offset in the queue.")
-@click.option("--count", "-c", default="1", help="So many from there on.")
+@click.option("--count", "-c", default="1", help="Number of messages from there on.")
 @at_option
 @body_form_option
 @full_option

@@ -14,14 +14,14 @@ broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker
 def _changed(result: permissions.WritePermission) -> Lines:
     done = "may be written to again" if result.can_write else "is written to no longer"
     for address, topics in result.topics.items():
-        yield Text(printable(f"{result.broker} {done}, by {topics} topics at name server {address}"))
+        yield Text(printable(f"{result.broker} {done}, by {topics} topics at nameserver {address}"))
 
 
 @click.command("wipe-write-perm")
 @broker_name_argument
 @operation(_changed)
 async def wipe_write_perm(operator: Operator, broker: str) -> permissions.WritePermission:
-    """Let producers avoid a broker: remove its write permission at all name servers."""
+    """Let producers avoid a broker: remove its write permission at all nameservers."""
     return await permissions.wipe_write_perm(operator, broker)
 
 

@@ -42,7 +42,7 @@ def _rows(topic: str, brokers: tuple[topics.TopicAt, ...]) -> list[tuple[object,
 def _changed(result: topics.ChangedTopic) -> Lines:
     yield table_of(_COLUMNS, _rows(result.topic, result.brokers))
     if result.order_config is not None:
-        yield Text(printable(f"order topic; the name servers have {result.order_config}"))
+        yield Text(printable(f"order topic; the nameservers have {result.order_config}"))
     yield from without_master_lines(result.without_master)
 
 
@@ -96,7 +96,7 @@ def _changing(act: Callable[..., Awaitable[topics.ChangedTopic]]) -> Callable[..
     @click.option("--read-queues", help="Read queues at each broker.")
     @click.option("--write-queues", help="Write queues at each broker.")
     @click.option("--permission", "-p", help="rw, r, w, none, or RocketMQ's number: 6, 4, 2, 0.")
-    @click.option("--order/--no-order", default=None, help="Order topic: name servers keep its queues (mqadmin -o).")
+    @click.option("--order/--no-order", default=None, help="Order topic: nameservers keep its queues (mqadmin -o).")
     @cluster_option
     @brokers_option
     @operation(_changed)
@@ -137,7 +137,7 @@ topics_app.command("update", help="Change queues or permission of a topic at all
 @topic_name_argument
 @operation(_deleted)
 async def delete(operator: Operator, topic: str) -> topics.DeletedTopic:
-    """Delete a topic and its queues at all masters and name servers. Does not ask."""
+    """Delete a topic and its queues at all masters and nameservers. Does not ask."""
     return await topics.delete_topic(operator, topic)
 
 
@@ -145,7 +145,7 @@ async def delete(operator: Operator, topic: str) -> topics.DeletedTopic:
 @topic_name_argument
 @operation(_route)
 async def route(operator: Operator, topic: str) -> list[topics.RouteAt]:
-    """Show which brokers serve a topic, as the name server lists them."""
+    """Show which brokers serve a topic, as the nameserver lists them."""
     return await topics.topic_route(operator, topic)
 
 

@@ -7,7 +7,7 @@ from rmqlab.faults.specification import TargetedFault
 
 @attrs.frozen(kw_only=True)
 class ClockFault(TargetedFault):
-    """Put a node's wall clock wrong: store timestamps, message ages, delayed delivery.
+    """Set a node's wall clock wrong: store timestamps, message ages, delayed delivery.
 
     Time-outs stay right. After the heal the clock jumps to the cluster's time.
     """

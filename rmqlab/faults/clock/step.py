@@ -15,7 +15,7 @@ class ClockStep(ClockFault):
     kind = "step"
     example: ClassVar = {"target": "broker-a", "millis": -60_000}
 
-    millis: float = option("So far ahead; negative: back.", unit="ms")
+    millis: float = option("How far the clock jumps ahead; negative: back.", unit="ms")
 
     @property
     def by_seconds(self) -> float:

@@ -20,7 +20,9 @@ class DiskFull(DiskFault):
     kind = "full"
     example: ClassVar = {"target": "broker-a", "bytes_left": 1_000_000}
 
-    bytes_left: int | None = option("What may still be allocated.", unit="bytes", least=0, default=None, unless_given=0)
+    bytes_left: int | None = option(
+        "Space that can still be allocated.", unit="bytes", least=0, default=None, unless_given=0
+    )
 
     def effect(self) -> "Quota":
         return Quota(self.bytes_left or 0)

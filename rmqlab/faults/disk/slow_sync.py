@@ -18,7 +18,7 @@ class SlowSync(DiskFault):
     kind = "slow-sync"
     example: ClassVar = {"target": "broker-a", "millis": 500}
 
-    millis: float = option("How much longer each sync takes.", unit="ms", least=0)
+    millis: float = option("Delay added to each sync.", unit="ms", least=0)
 
     def effect(self) -> "SyncDelay":
         return SyncDelay(self.millis / 1000 / real_seconds(1))  # a sync waits in a thread, outside the clock

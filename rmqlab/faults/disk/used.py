@@ -15,7 +15,7 @@ class DiskUsed(DiskFault):
     kind = "used"
     example: ClassVar = {"target": "broker-a", "percent": 92}
 
-    percent: int = option("How full the disk claims to be.", unit="%", least=0, most=100)
+    percent: int = option("Usage that the disk reports.", unit="%", least=0, most=100)
 
     def effect(self) -> "ClaimedUsage":
         return ClaimedUsage(self.percent)

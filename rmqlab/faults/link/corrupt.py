@@ -33,7 +33,7 @@ class Corrupt(LinkFault):
         "Mean distance of changed bytes.", unit="bytes", least=1, default=None, unless_given=EVERY_BYTES
     )
     count: int | None = option(
-        "How many bytes each receiving node gets changed.", least=1, default=None, unless_given="no limit"
+        "Bytes to change at each receiving node.", least=1, default=None, unless_given="no limit"
     )
     seed: int | None = option("Random seed.", default=None, unless_given=0)
 

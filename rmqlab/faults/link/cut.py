@@ -20,7 +20,7 @@ class Cut(LinkFault):
     example: ClassVar = {"src": "broker-a", "dst": "broker-a-s", "after_bytes": 100}
 
     after_bytes: int | None = option(
-        "Each connection ends when DST has received so many more.",
+        "Each connection ends when DST has received this many more bytes.",
         unit="bytes",
         least=1,
         default=None,

@@ -39,7 +39,7 @@ _END = "A node, all of a role (broker-a:slave) or group (broker-a:*), outside, o
 
 @attrs.frozen(kw_only=True)
 class LinkFault(Fault):
-    """Break the bytes from SRC to DST; those from DST to SRC stay whole.
+    """Disturb the connections from SRC to DST. What flows from DST to SRC stays intact.
 
     Times are ms of the cluster's clock.
     """
@@ -47,8 +47,8 @@ class LinkFault(Fault):
     family = "link"
     src: str = option(f"The sender. {_END}", is_argument=True)
     dst: str = option("The receiver.", is_argument=True)
-    only: str | None = option("Only connections to this port.", default=None, choices=PLANES)
-    both_ways: bool = option("From DST to SRC as well.", default=False)
+    only: str | None = option("Only connections to this kind of port.", default=None, choices=PLANES)
+    both_ways: bool = option("Also from DST to SRC.", default=False)
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -20,7 +20,9 @@ class FullTable(LinkFault):
     kind = "full-table"
     example: ClassVar = {"src": "*", "dst": "broker-a"}
 
-    is_backlog_full: bool = option("Connects hang.", default=False, flag="--backlog-full")
+    is_backlog_full: bool = option(
+        "New connections hang: the backlog is full, too.", default=False, flag="--backlog-full"
+    )
 
     @property
     def connects(self) -> Connects:

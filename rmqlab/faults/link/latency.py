@@ -16,9 +16,9 @@ class Latency(LinkFault):
     kind = "latency"
     example: ClassVar = {"src": "broker-a-s", "dst": "broker-a", "millis": 200, "jitter_millis": 50, "only": "ha"}
 
-    millis: float = option("So much later.", unit="ms", least=0)
+    millis: float = option("Delay added to all bytes.", unit="ms", least=0)
     jitter_millis: float | None = option(
-        "Up to so much more, at random.", unit="ms", least=0, default=None, flag="--jitter"
+        "Random delay added on top, at most this.", unit="ms", least=0, default=None, flag="--jitter"
     )
 
     def impair(self, before: Impairment) -> Impairment:

@@ -20,7 +20,7 @@ class Loss(LinkFault):
     kind = "loss"
     example: ClassVar = {"src": "broker-a", "dst": "broker-a-s", "percent": 5}
 
-    percent: float = option("How many packets are lost.", unit="%", above=0, most=99)
+    percent: float = option("Share of packets that are lost.", unit="%", above=0, most=99)
 
     def impair(self, before: Impairment) -> Impairment:
         passing = (1 - before.loss) * (1 - self.percent / 100)

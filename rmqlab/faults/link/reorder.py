@@ -22,9 +22,9 @@ class Reorder(LinkFault):
     kind = "reorder"
     example: ClassVar = {"src": "broker-a", "dst": "broker-a-s", "percent": 20}
 
-    percent: float = option("How many packets are overtaken.", unit="%", above=0, most=100)
+    percent: float = option("Share of packets that are overtaken.", unit="%", above=0, most=100)
     late_millis: float | None = option(
-        "So much later than the others they arrive.",
+        "Delay of an overtaken packet.",
         unit="ms",
         above=0,
         default=None,

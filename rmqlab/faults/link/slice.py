@@ -16,7 +16,9 @@ class Slice(LinkFault):
     kind = "slice"
     example: ClassVar = {"src": "outside", "dst": "broker-a", "segment_bytes": 1, "gap_millis": 5}
 
-    segment_bytes: int | None = option("Most that arrive at once.", unit="bytes", least=1, default=None, unless_given=1)
+    segment_bytes: int | None = option(
+        "Most bytes that arrive at once.", unit="bytes", least=1, default=None, unless_given=1
+    )
     gap_millis: float | None = option(
         "Time between two pieces.", unit="ms", least=0, default=None, unless_given=0, flag="--gap"
     )

@@ -22,7 +22,7 @@ class SlowReader(LinkFault):
     kind = "slow-reader"
     example: ClassVar = {"src": "broker-a", "dst": "outside", "only": "remoting", "read_bytes": 1000}
 
-    read_bytes: float = option("How many bytes of each connection DST reads in a second.", unit="bytes/s", above=0)
+    read_bytes: float = option("How fast DST reads each connection.", unit="bytes/s", above=0)
     window_bytes: int | None = option(
         "The receive buffer of each connection.", unit="bytes", least=1, default=None, unless_given=WINDOW_BYTES
     )

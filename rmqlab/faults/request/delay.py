@@ -15,7 +15,7 @@ class DelayRequest(RequestFault):
     kind = "delay"
     example: ClassVar = {"target": "namesrv-1", "code": "105", "millis": 500}
 
-    millis: float = option("So much later.", unit="ms", least=0)
+    millis: float = option("Delay of each request.", unit="ms", least=0)
 
     def hold(self, request: HeldRequest) -> None:
         request.handle_after(self.millis / 1000)

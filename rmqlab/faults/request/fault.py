@@ -40,14 +40,14 @@ def code_of(name: str, codes: type[enum.IntEnum]) -> int:
 class RequestFault(TargetedFault):
     """Reply to requests of one code unhandled, handle them late, or drop them.
 
-    A node that is started again counts anew.
+    The count begins again when the node is restarted.
     """
 
     family = "request"
     default_kind = "answer"
 
     code: str = option("A request code: 310, or SEND_MESSAGE_V2.", converter=str, is_argument=True)
-    times: int | None = option("How many of them.", least=1, default=None, unless_given="all")
+    times: int | None = option("How many requests, from now on.", least=1, default=None, unless_given="all")
 
     def __attrs_post_init__(self) -> None:
         code_of(self.code, RequestCode)

@@ -202,7 +202,7 @@ def latency(data: RunData) -> Figure | None:
     legend = (("series-0", "median"), ("series-1", "99th percentile"), ("series-2", "longest"))
     return Figure(
         "Latency",
-        "Milliseconds from the begin of a send to its end, refusals left out; log scale.",
+        "Milliseconds from the start of a send to its end, refusals left out; log scale.",
         _mark_faults(data, plot).text(),
         legend,
     )

@@ -144,7 +144,7 @@ NODES = (
         {
             "label": text("of the scenario's step"),
             "seed": count("seed of the schedule"),
-            "drawn": listing("the planned faults, in seconds since the begin; None for an end that is not planned"),
+            "drawn": listing("the planned faults, in seconds since the start; None for an end that is not planned"),
         },
     ),
     EventType(
@@ -153,7 +153,7 @@ NODES = (
         "A random fault was applied, or undone.",
         {
             "label": text("of the scenario's step"),
-            "planned": millis("planned time since the begin"),
+            "planned": millis("planned time since the start"),
             "action": text("kill, stop, pause, power_loss, isolate; or start, resume, heal"),
             "target": text("name of the node"),
             "undoes": flag("whether it ends an earlier fault"),

@@ -40,7 +40,7 @@ LOSS: Final = (
     Metric(
         name="unreadable",
         unit=MESSAGES,
-        says="lost, with damaged records of them left",
+        says="lost, with damaged records left in a store",
         definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
         " entry that points into a hole of the commit log (see `corrupt`).",
         unknown_when="as `lost`",
@@ -72,7 +72,7 @@ LOSS: Final = (
         name="unreplicated",
         target="BROKER",
         unit=MESSAGES,
-        says="answered SEND_OK by a SYNC_MASTER, and in no slave's store",
+        says="acknowledged with SEND_OK by a SYNC_MASTER, and in no slave's store",
         definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
         " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
         blind_to="a message that its slave never had, if the slave removed other records later",
@@ -83,7 +83,7 @@ LOSS: Final = (
     Metric(
         name="sent",
         unit=MESSAGES,
-        says="sends, whatever came of them",
+        says="all sends, with any outcome",
         unknown_when="the journal of a producer is incomplete",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -101,7 +101,7 @@ LOSS: Final = (
     Metric(
         name="stored.indeterminate",
         unit=MESSAGES,
-        says="indeterminate for their producer, and in a store",
+        says="sent with outcome indeterminate, and in a store",
         unknown_when="a store is missing: then it is at least the value",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -109,7 +109,7 @@ LOSS: Final = (
     Metric(
         name="stored.refused",
         unit=MESSAGES,
-        says="refused, and in a store all the same",
+        says="refused, but in a store",
         unknown_when="a store is missing: then it is at least the value",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -150,7 +150,7 @@ DUPLICATES: Final = (
         Metric(
             name=f"duplicates.{cause}",
             unit=DELIVERIES,
-            says=f"such, {says}",
+            says=f"duplicates: {says}",
             rests_on=CONSUMER_JOURNALS | PRODUCER_JOURNALS | BROKER_JOURNALS,
         )
         for cause, says in DUPLICATE_CAUSES.items()
@@ -161,7 +161,7 @@ ORDER: Final = (
     Metric(
         name="order.stored",
         unit=MESSAGES,
-        says="stored behind one that was sent only after them",
+        says="stored behind a message that was sent later",
         definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
         blind_to="sends that overlapped, and delayed and half messages",
         unknown_when="nothing was acknowledged or no store was given",
@@ -172,7 +172,7 @@ ORDER: Final = (
         name="order.delivered",
         target="GROUP",
         unit=MESSAGES,
-        says="first delivered after a later one of the queue",
+        says="first delivered after a later message of the queue",
         definition="Orderly consumers never see this. Concurrent consumers may.",
         blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
         unknown_when="the group received nothing",

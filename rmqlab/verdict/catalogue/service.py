@@ -28,10 +28,10 @@ UNAVAILABILITY: Final = (
             rests_on=rests_on,
         )
         for way, what, done, more, rests_on in (
-            ("write", "send that was stored", "sent to", "", PRODUCER_JOURNALS),
+            ("write", "stored send", "sent to", "", PRODUCER_JOURNALS),
             (
                 "read",
-                "pull that was answered",
+                "successful pull",
                 "read from",
                 "; a broker that stops while it holds pulls, until they are overdue",
                 CONSUMER_JOURNALS,
@@ -43,7 +43,7 @@ UNAVAILABILITY: Final = (
         name="group_read_unavailable",
         target="GROUP",
         unit=SECONDS,
-        says="longest time without an answered pull at one broker name",
+        says="longest time without a successful pull at one broker name",
         definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
         unknown_when="the group pulled nothing",
         rests_on=CONSUMER_JOURNALS,
@@ -55,7 +55,7 @@ DETECTION: Final = (
         name="detection",
         target="WATCHER",
         unit=SECONDS,
-        says="longest time until an absent broker was named no longer",
+        says="longest time from a broker's absence until the watcher dropped its address",
         definition="From the moment a broker was killed, stopped, paused or isolated until the watcher no longer names"
         " its address.",
         blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
@@ -69,7 +69,7 @@ ROUTES: Final = (
         name="stale_route",
         target="WATCHER",
         unit=SECONDS,
-        says="longest time it named a broker that was away",
+        says="longest time that the watcher named a broker that was away",
         unknown_when="the workload records no routes",
         rests_on=SUPERVISOR_JOURNAL,
     ),
@@ -77,7 +77,7 @@ ROUTES: Final = (
         name="missing_route",
         target="NAMESERVER",
         unit=SECONDS,
-        says="longest time it did not name one that was ready",
+        says="longest time that the nameserver did not name a broker that was ready",
         rests_on=SUPERVISOR_JOURNAL,
     ),
     Metric(
@@ -93,7 +93,7 @@ ROLLBACKS: Final = (
     Metric(
         name="offset_rollbacks",
         unit=TIMES,
-        says="a consumer offset went back",
+        says="how often a consumer offset went back",
         definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
         " offset is out of bounds, or by a group whose next commit is below its last one.",
         unknown_when="no consumer group consumed or committed anything",
@@ -104,7 +104,7 @@ ROLLBACKS: Final = (
         name="offset_rollbacks",
         target="GROUP",
         unit=TIMES,
-        says="an offset of this group went back",
+        says="how often an offset of this group went back",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
     ),
@@ -112,7 +112,7 @@ ROLLBACKS: Final = (
         name="rolled_back",
         target="GROUP",
         unit=MESSAGES,
-        says="the farthest that an offset of it went back",
+        says="largest step back of an offset of this group",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
     ),
@@ -123,7 +123,7 @@ CLOCKS: Final = (
         name="clock_disagreement",
         target="NODE",
         unit=SECONDS,
-        says="furthest that its events contradict those of others, or their own order",
+        says="largest contradiction between its times and those of others, or their own order",
         definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
         " acknowledged, or an event written before the cluster's start or after the node's end. The node that disagrees"
         " with more others is named. Also a journal whose times go back from one entry to later ones: the clock of its"

@@ -20,7 +20,7 @@ OFFSET_FILES: Final = (
         name="offset_file_behind",
         target="NODE",
         unit=MESSAGES,
-        says="furthest that a stored offset is below a commit",
+        says="largest distance of a saved offset below the last commit",
         definition="consumerOffset.json of the node, against the last commit to it that it had time to save (every"
         " 5 s, first 10 s after a start, and at a stop in good order).",
         blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
@@ -35,7 +35,7 @@ REPLICATION: Final = (
         name="replication_lag",
         target="SLAVE",
         unit=BYTES,
-        says="the most it was behind its master's log",
+        says="largest distance behind its master's log",
         definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
         blind_to="changes between two samples",
         unknown_when="the master or the slave recorded no sample",
@@ -46,7 +46,7 @@ REPLICATION: Final = (
         name="replication_lag_left",
         target="SLAVE",
         unit=BYTES,
-        says="how far it was behind in the end",
+        says="distance behind its master's log at the end",
         unknown_when="as `replication_lag`",
         rests_on=BROKER_JOURNALS,
     ),
@@ -54,7 +54,7 @@ REPLICATION: Final = (
         name="behind_for",
         target="SLAVE",
         unit=SECONDS,
-        says="the longest that it was behind",
+        says="longest time behind its master's log",
         definition="From the first sample in which its log ended before its master's to the first in which it did not.",
         blind_to="changes between two samples",
         unknown_when="as `replication_lag`",
@@ -68,13 +68,13 @@ DIVERGENCE: Final = (
         name="divergence",
         target="SLAVE",
         unit=BYTES,
-        says="of its log that are not its master's",
+        says="bytes of its log that differ from its master's",
         definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good."
         " After a promotion, the former master is compared as well.",
         unknown_when="one of the stores was not given or lacks files of its log, or the logs have no byte in common",
     ),
-    Metric(name="behind", target="SLAVE", unit=BYTES, says="its log ends so much before its master's"),
-    Metric(name="ahead", target="SLAVE", unit=BYTES, says="its log ends so much beyond its master's"),
+    Metric(name="behind", target="SLAVE", unit=BYTES, says="how far its log ends before its master's"),
+    Metric(name="ahead", target="SLAVE", unit=BYTES, says="how far its log ends beyond its master's"),
 )
 
 RECORDS_AND_QUEUES: Final = (
@@ -82,7 +82,7 @@ RECORDS_AND_QUEUES: Final = (
         name="corrupt",
         target="NODE",
         unit=RECORDS,
-        says="of its log that cannot be read",
+        says="records of its log that cannot be read",
         definition="Records whose body fails its CRC, and records in holes of the log: bytes that are no record, with"
         " records behind them. Consume queue entries that point into a hole say what it held. Records behind a hole"
         " count as stored, but a broker that starts after a crash cuts its log off at the hole.",
@@ -93,7 +93,7 @@ RECORDS_AND_QUEUES: Final = (
         name="dangling",
         target="NODE",
         unit=ENTRIES,
-        says="of its consume queues that point at no record of theirs",
+        says="entries of its consume queues that do not point at their record",
         definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
         " offset or size. Entries below the first file of the log belong to expired messages.",
         blind_to="records that no entry points at",
@@ -104,7 +104,7 @@ RECORDS_AND_QUEUES: Final = (
         name="unqueued",
         target="NODE",
         unit=RECORDS,
-        says="of its log that no consume queue entry points at",
+        says="records of its log without a consume queue entry",
         definition="Readable records without an entry of their topic, queue and queue offset at their place. What a"
         " member of a DLedger group does not know to be committed does not count.",
         unknown_when="the node was not stopped in good order: records are entered after they are stored",
@@ -116,7 +116,7 @@ STORE_FILES: Final = (
         name="unindexed",
         target="NODE",
         unit=MESSAGES,
-        says="in its log, and in the range of no index file",
+        says="in its log, but outside the range of each index file",
         definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
         " of an index file states. What a member of a DLedger group does not know to be committed does not count.",
         blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
@@ -126,7 +126,7 @@ STORE_FILES: Final = (
         name="topics_missing",
         target="NODE",
         unit=TOPICS,
-        says="with messages in its log, and not in topics.json",
+        says="topics with messages in its log, but not in topics.json",
         definition="Topics, except those of RocketMQ itself, whose first record is at least 30 s older than the run's"
         " end: a slave learns of a topic later than of its messages.",
         unknown_when="topics.json cannot be read, or the node lost power or its store and was not started again",
@@ -135,7 +135,7 @@ STORE_FILES: Final = (
         name="offset_file_ahead",
         target="NODE",
         unit=MESSAGES,
-        says="furthest that a stored offset is beyond its queue's end",
+        says="largest distance of a saved offset beyond its queue's end",
         definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name.",
         blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
         unknown_when="the file cannot be read, or a store of the broker name is missing",
@@ -146,7 +146,7 @@ GROUPS_MISSING: Final = Metric(
     name="groups_missing",
     target="NODE",
     unit=GROUPS,
-    says="that consumed from a master, and not in subscriptionGroup.json",
+    says="groups that consumed from a master, but are not in subscriptionGroup.json",
     blind_to="tables of slaves, and groups that consumed before the node's last start only",
     unknown_when="the file cannot be read, or the node lost power or its store and was not started again",
 )
@@ -155,7 +155,7 @@ DELAY_OFFSET_BEHIND: Final = Metric(
     name="delay_offset_behind",
     target="NODE",
     unit=MESSAGES,
-    says="furthest that a delay level delivered beyond its stored offset",
+    says="largest distance of deliveries of a delay level beyond its saved offset",
     definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too.",
     unknown_when="the file cannot be read, or the node was not stopped in good order",
 )

@@ -228,7 +228,7 @@ def test_a_wiped_member_has_no_files(open_member: Open) -> None:
 
 
 def test_files_expire_an_hour_after_those_of_a_plain_broker(open_member: Open) -> None:
-    """dledger#60: the begin moves, and with it the first queue offset."""
+    """dledger#60: the start moves, and with it the first queue offset."""
     member = open_member("member")
     member.lead()
     for number in range(30):

@@ -173,7 +173,7 @@ async def test_a_slave_whose_files_all_expired_follows_on_where_it_was(pair: Pai
 
 
 async def test_half_a_record_behind_expired_files_is_fetched_again_from_there(pair: Pair) -> None:
-    """From the begin of the master's last file, the bytes before it would be missing."""
+    """From the start of the master's last file, the bytes before it would be missing."""
     end = expire_all_but_an_empty_file(pair)
     pair.copy.append_raw(end, pair.source.read_log(end, 300))
     assert await pair.is_fit(ha_truncate_diverged=True)

@@ -60,7 +60,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ("add slave broker-b", 2, "unknown name 'broker-b', did you mean broker-a?"),
+        ("add slave broker-b", 2, "unknown name 'broker-b'; did you mean broker-a?"),
         ("add group broker-a", 1, "broker-a is a group of this cluster already"),
         ("add group --set broker-a:x=1", 2, "--set broker-a:x: expected a key without a target"),
         ("add group --set slaveRedEnable=true", 2, "unknown key slave_red_enable; did you mean slave_read_enable?"),
@@ -98,4 +98,4 @@ def test_up_rejects_settings_for_no_broker(rmqlab: Run) -> None:
     done = rmqlab("up", "-n", "new", "--detach", "--set", "namesrv-1:slaveReadEnable=true")
     assert "namesrv-1 is a nameserver: expected a broker" in done.stderr
     done = rmqlab("up", "-n", "new", "--detach", "--unset", "broker-a:slaveReadEnable")
-    assert "--unset broker-a:slaveReadEnable: not set; set are: none" in done.stderr
+    assert "--unset broker-a:slaveReadEnable: the cluster has no such setting; it has: none" in done.stderr

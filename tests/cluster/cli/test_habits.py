@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from rmqlab.cluster import program
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli.commands import PURPOSES
 
@@ -129,7 +130,22 @@ def test_a_signal_ends_a_workload_with_its_counts(up: pathlib.Path, number: sign
         process.send_signal(number)
         rest = process.stdout.read()
         assert process.wait(60) == 0
-    assert rest.splitlines()[-1].startswith("sent ")
+    last = rest.splitlines()[-1]
+    assert last.startswith("sent ")
+    (produced,) = (line for line in rest.splitlines() if " produced " in line)
+    assert f"sent={last.split()[1]} " in produced, "the counts are those of the journal"
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "start_early", interrupted)
+    with pytest.raises(SystemExit, match="1"):
+        program.main()
+    assert capsys.readouterr().err == "\nAborted!\n"
 
 
 def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -142,6 +158,8 @@ def test_clusters_are_listed_and_a_stopped_one_says_so(home: pathlib.Path, tmp_p
     assert run(home, "down", "--name", "shop").exit_code == 0
     listed = run(home, "ls").stdout.splitlines()
     assert any(line.split()[:3] == ["shop", "stopped", "2"] for line in listed)
+    narrow = run(home, "ls", COLUMNS="40").stdout
+    assert "…" not in narrow, "a cut address"
     shown = run(home, "status", "--name", "shop")
     assert (shown.exit_code, shown.stderr) == (3, "")
     assert "rmqlab up --name shop --detach" in shown.stdout

@@ -94,7 +94,7 @@ UNSIGNED = (
     Deed("POST /v1/wipe-write-perm", {"broker": "broker-a"}, "wipe-write-perm broker-a"),
     Deed("POST /v1/add-write-perm", {"broker": "broker-a"}, "add-write-perm broker-a"),
 )
-"""Requests to name servers, which have no access control."""
+"""Requests to nameservers, which have no access control."""
 
 
 @pytest.fixture(scope="module")

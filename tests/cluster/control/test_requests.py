@@ -215,7 +215,7 @@ async def test_servers_that_do_not_reply_are_502(api: Api, path: str) -> None:
     """The supervisor of these tests runs no process."""
     got = await api.ask("GET", path)
     assert (got.status, got.error["code"]) == (502, "node_failed")
-    assert got.error["message"].startswith("no name server can be reached")
+    assert got.error["message"].startswith("no nameserver can be reached")
     assert not api.supervisor.processes.errors.counts
 
 

@@ -1,4 +1,4 @@
-"""Operations at a name server and broker that reply as no RocketMQ does.
+"""Operations at a nameserver and broker that reply as no RocketMQ does.
 
 Each operation ends: with a value that can be printed, or with an OperationError.
 """

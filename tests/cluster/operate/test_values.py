@@ -148,5 +148,5 @@ def test_accounts_are_checked_and_never_shown() -> None:
 def test_an_unknown_name_has_the_near_miss_or_the_known_names() -> None:
     assert str(unknown("topic", "ordrs", ["orders", "x"])) == "unknown topic 'ordrs'; did you mean orders?"
     assert str(unknown("topic", "zzz", ["orders", "x"])) == "unknown topic 'zzz'; there are: orders, x"
-    assert str(unknown("topic", "zzz", [])) == "unknown topic 'zzz'; there is none"
+    assert str(unknown("topic", "zzz", [])) == "unknown topic 'zzz'; there are none"
     assert str(unknown("topic", "zzz", map(str, range(20)))).endswith(", and 12 more")

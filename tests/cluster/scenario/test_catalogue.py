@@ -68,6 +68,11 @@ def test_what_is_not_there_is_told_with_what_is_near(word: str, says: str) -> No
         find_scenario(word)
 
 
+@pytest.mark.parametrize("word", ["rmq#1094", "RMQ#1094", "rmq1094", "#1094", "1094"])
+def test_an_issue_is_found_in_each_spelling_of_its_number(word: str) -> None:
+    assert find_by_source(word) == find_by_source("rmq#1094")
+
+
 def test_an_issue_that_no_scenario_reproduces_is_told() -> None:
     with pytest.raises(NoScenarioError, match="no scenario reproduces rmq#1"):
         find_by_source("rmq#1")

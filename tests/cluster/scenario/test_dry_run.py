@@ -7,7 +7,7 @@ import pytest
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
-from rmqlab.cluster.supervisor.roles import led_by_first
+from rmqlab.cluster.supervisor.roles import with_first_members_leading
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
 
 SPEC = ClusterSpec(groups=2, slaves=1)
@@ -75,7 +75,7 @@ def test_what_can_be_passes(steps: list[str]) -> None:
 def test_which_member_of_a_group_leads_only_a_run_shows() -> None:
     """No step after `promote` of a DLedger member can be judged by roles."""
     spec = ClusterSpec(mode="dledger", slaves=2)
-    nodes = led_by_first(nodes_of(spec, place(spec, Placement(subnet=9))))
+    nodes = with_first_members_leading(nodes_of(spec, place(spec, Placement(subnet=9))))
     dry_run = DryRun(Scenario(name="x", claim="c", cluster=spec), nodes)
     for target in ("broker-a-n1", "broker-a-n0", "broker-a-n1"):
         assert list(dry_run.check_action(Action("promote", (target,)))) == []

@@ -93,7 +93,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('at = "10 s"', 'at = "721 h"', 21, "step[1].at: '721 h': expected a time from 0 s to 720 h"),
         ('at = "10 s"', f'at = "{"9" * 400} s"', 21, "step[1].at: '999"),
         ('name = "orders"', f'name = "{"x" * 65}"', 10, "workload[1].name: workload name 'xxx"),
-        ('name = "orders"', 'name = "../x"', 10, "workload[1].name: workload name '../x': letters, digits"),
+        ('name = "orders"', 'name = "../x"', 10, "workload[1].name: workload name '../x': expected at most 64 letters, digits"),
         ('topic = "orders"', f'topic = "{"x" * 128}"', 12, "workload[1].topic: the topic is 128 characters long, at most 127 are allowed"),
         ('topic = "orders"', 'topic = "orders"\ncount = 9999999999999999999', 13, "workload[1].count: count = 9999999999"),
         ('topic = "orders"', 'topic = "orders"\nsize = 67108865', 13, "workload[1].size: size = 67108865: expected 0 to 67108864"),

@@ -78,7 +78,7 @@ class Quiet:
             forks = host.start_forks((), Path("unused"), None)
             assert isinstance(forks, SimulatedForks)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(forks.attend, lambda _birth, report: self.reports.append(report))
+                nursery.start_soon(forks.attend, lambda _request_id, report: self.reports.append(report))
                 await fn(forks)
                 await trio.sleep(1.0)
                 nursery.cancel_scope.cancel()
@@ -87,7 +87,7 @@ class Quiet:
         return run_in_child(lambda: simulate("1", run))
 
 
-def birth(directory: Path, **changes: Any) -> SpawnRequest:
+def spawn_request(directory: Path, **changes: Any) -> SpawnRequest:
     place = str(directory / "node.")
     clock = ClockSettings(monotonic_epoch=0.0, wall_epoch=0.0)
     request = SpawnRequest(
@@ -99,7 +99,7 @@ def birth(directory: Path, **changes: Any) -> SpawnRequest:
 
 @pytest.mark.parametrize("file", ["log", "journal"])
 def test_a_process_whose_files_cannot_be_written_is_not_started(tmp_path: Path, file: str) -> None:
-    request = birth(tmp_path, **{file: str(tmp_path / "missing" / "file")})
+    request = spawn_request(tmp_path, **{file: str(tmp_path / "missing" / "file")})
     (report,) = Quiet().play(lambda forks: forks.spawn(request))
     assert isinstance(report, NotSpawned)
     assert report.id == 7
@@ -108,7 +108,7 @@ def test_a_process_whose_files_cannot_be_written_is_not_started(tmp_path: Path, 
 
 def test_processes_that_are_ordered_and_not_yet_there_never_begin(tmp_path: Path) -> None:
     async def order_and_close(forks: SimulatedForks) -> None:
-        await forks.spawn(birth(tmp_path))
+        await forks.spawn(spawn_request(tmp_path))
         forks.close()
 
     assert Quiet().play(order_and_close) == []

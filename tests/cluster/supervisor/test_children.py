@@ -36,7 +36,7 @@ class Stage:
     listener: trio.SocketListener
     streams: list[trio.SocketStream] = attrs.field(factory=list)
 
-    def birth(self, number: int = 1, module: str = "fakenode", **config: object) -> SpawnRequest:
+    def request(self, number: int = 1, module: str = "fakenode", **config: object) -> SpawnRequest:
         path = self.directory / f"node-{number}.toml"
         path.write_text(toml_text(config))
         return SpawnRequest(
@@ -52,10 +52,10 @@ class Stage:
 
     async def started(self, number: int = 1) -> tuple[int, trio.SocketStream]:
         """Start a node; return its process id and control channel once it is ready."""
-        await self.server.spawn(self.birth(number))
-        birth, report = await self.reports.receive()
+        await self.server.spawn(self.request(number))
+        request_id, report = await self.reports.receive()
         assert isinstance(report, Spawned)
-        assert birth == number
+        assert request_id == number
         stream = await self.listener.accept()
         self.streams.append(stream)
         hello, *rest = await receive(stream, Ready)
@@ -106,7 +106,7 @@ async def open_stage(directory: pathlib.Path, way: str) -> AsyncIterator[Stage]:
             await listening.bind(os.fspath(directory / "c"))
             listening.listen()
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(server.attend, lambda birth, report: send.send_nowait((birth, report)))
+                nursery.start_soon(server.attend, lambda request_id, report: send.send_nowait((request_id, report)))
                 stage = Stage(directory, server, reports, trio.SocketListener(listening))
                 yield stage
                 nursery.cancel_scope.cancel()
@@ -159,7 +159,7 @@ async def test_a_signal_to_a_process_that_has_ended_or_is_not_ours_goes_nowhere(
 async def test_a_node_that_cannot_start_leaves_status_and_reason(
     stage: Stage, module: str, config: dict[str, object], line: str
 ) -> None:
-    await stage.server.spawn(stage.birth(1, module, **config))
+    await stage.server.spawn(stage.request(1, module, **config))
     _, spawned = await stage.reports.receive()
     assert isinstance(spawned, Spawned)
     assert await stage.reports.receive() == (1, Exited(spawned.pid, 1))
@@ -176,7 +176,7 @@ async def test_two_children_do_not_share_their_random_numbers(tmp_path: pathlib.
     os.environ["PYTHONPATH"] += os.pathsep + os.fspath(tmp_path)  # restored with the fixture
     async with open_stage(tmp_path, "fork") as stage:
         for number in (1, 2):
-            await stage.server.spawn(stage.birth(number, "dice"))
+            await stage.server.spawn(stage.request(number, "dice"))
         ended = 0
         while ended < 2:
             ended += isinstance((await stage.reports.receive())[1], Exited)

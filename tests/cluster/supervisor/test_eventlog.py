@@ -45,6 +45,6 @@ async def test_waiting_for_an_event_finds_past_ones_and_coming_ones() -> None:
 async def test_what_the_supervisor_says_itself_is_written_down_and_what_it_hears_is_not(tmp_path: pathlib.Path) -> None:
     log = EventLog(JournalWriter(tmp_path / "cluster.msgpack"))
     log.record(event(1))
-    log.heard(event(2))
+    log.append(event(2))
     assert list(log) == [event(1), event(2)]
     assert list(read_journal(tmp_path / "cluster.msgpack")) == [event(1)]

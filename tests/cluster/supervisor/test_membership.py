@@ -64,8 +64,8 @@ def test_an_added_node_that_is_removed_leaves_the_cluster_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("slave", "broker-x", "unknown name 'broker-x', did you mean broker-b?"),
-        ("slave", "broker-a-s2", "unknown name 'broker-a-s2', did you mean broker-a?"),
+        ("slave", "broker-x", "unknown name 'broker-x'; did you mean broker-b?"),
+        ("slave", "broker-a-s2", "unknown name 'broker-a-s2'; did you mean broker-a?"),
         ("group", "orders", "unknown name 'orders'; none was removed: leave the name out"),
         ("nameserver", "namesrv-7", "none was removed"),
         ("brokr", "", "expected one of group, slave, nameserver"),

@@ -75,9 +75,9 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
     del autojump_clock
     ours, its = memory_stream_pair()
 
-    async def spawned(birth: SpawnRequest) -> None:
+    async def spawned(request: SpawnRequest) -> None:
         await trio.lowlevel.checkpoint()
-        supervisor.processes._changed(birth.id, Spawned(birth.id, 1))
+        supervisor.processes._changed(request.id, Spawned(request.id, 1))
 
     async def signalled(pid: int, number: signal.Signals) -> None:
         await trio.lowlevel.checkpoint()
@@ -119,14 +119,14 @@ async def test_of_many_nodes_only_some_start_at_once(
         starting.discard(name)
         supervisor.processes._ready(name, Ready({}))
 
-    async def spawned(birth: SpawnRequest) -> None:
+    async def spawned(request: SpawnRequest) -> None:
         nonlocal most
         await trio.lowlevel.checkpoint()
-        starting.add(birth.name)
-        started.append(birth.name)
+        starting.add(request.name)
+        started.append(request.name)
         most = max(most, len(starting))
-        supervisor.processes._changed(birth.id, Spawned(birth.id, 1000 + birth.id))
-        nursery.start_soon(become_ready, birth.name)
+        supervisor.processes._changed(request.id, Spawned(request.id, 1000 + request.id))
+        nursery.start_soon(become_ready, request.name)
 
     async def at_once(fn: Callable[..., object], *args: object) -> object:
         return fn(*args)  # the clock jumps while a thread works

@@ -59,7 +59,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
  2 broker-a-s    SLAVE        ready        1,234,567  ░░░░░░░░ in step
  3 namesrv-1     nameserver   ready
    NAMESERVER    ROUTE
-   namesrv-1     true  broker-a broker-a-s
+   namesrv-1     correct  broker-a broker-a-s
    CLIENT
    produce-1     ready     SEND_OK 1,200  refused 31  failed attempts 3
    consume-2     ready     delivered 1,200  committed 40

@@ -13,8 +13,8 @@ def short(text: object) -> str:
 
 
 @attrs.define(eq=False)
-class Complaints:
-    """The last complaint about each subject.
+class FailureLog:
+    """The last failure of each subject.
 
     A subject is what may fail and recover: a peer, a kind of request.
     """
@@ -22,12 +22,12 @@ class Complaints:
     log: logging.Logger
     _last: dict[str, str] = attrs.field(factory=dict, init=False)
 
-    def say(self, about: str, text: str) -> None:
+    def failed(self, subject: str, text: str) -> None:
         """Log a warning, unless it is the same as the last one about this subject."""
-        if self._last.get(about) != text:
-            self._last[about] = text
+        if self._last.get(subject) != text:
+            self._last[subject] = text
             self.log.warning("%s", text)
 
-    def clear(self, about: str) -> None:
+    def recovered(self, subject: str) -> None:
         """Note a success: the next failure is logged, even with the same text."""
-        self._last.pop(about, None)
+        self._last.pop(subject, None)
