@@ -118,9 +118,8 @@ class MetadataSync:
                 take(reply.body)
                 self._failure_log.recovered(code.name)
             else:
-                self._failure_log.failed(
-                    code.name, f"{code.name} from {address}: code {reply.code}, {short(reply.remark)}"
-                )
+                refusal = f"code {reply.code}, {short(reply.remark)}"
+                self._failure_log.failed(code.name, f"{code.name} from {address}: {refusal}")
         except RemotingError as exc:
             self._failure_log.failed(code.name, f"{code.name}: {exc}")
         except (BodyError, UnicodeError) as exc:

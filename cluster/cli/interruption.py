@@ -24,7 +24,9 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at the first SIGINT or SIGTERM in this block, and raise KeyboardInterrupt at the next.
+    """Call `stop` at the first SIGINT or SIGTERM in this block.
+
+    The next one raises KeyboardInterrupt.
 
     The block goes on, so that it receives what is still to come. In another thread than the main one it does nothing.
     """

@@ -11,6 +11,9 @@ from rmqlab.cluster.cli.terms import command, json_option, name_option, print_js
 @name_option
 @json_option
 def mark(text: tuple[str, ...], name: str, *, as_json: bool) -> None:
-    """Write a line into every node's log, and record an event, to align logs and events in time."""
+    """Write a line into every node's log, and record an event.
+
+    So logs and events can be aligned in time.
+    """
     marked = command(name, "mark", text=" ".join(text))
     print_json(marked) if as_json else console.print(f"marked: {', '.join(marked)}")

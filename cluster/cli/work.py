@@ -188,7 +188,7 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
     names: set[str] = set()
 
     def stop() -> None:
-        """Stop the workload, so that the last outcomes arrive before the counts are printed."""
+        """Stop the workload: its last outcomes must arrive before the counts."""
         try:
             for workload in names:
                 ask(directory, "stop", target=workload)

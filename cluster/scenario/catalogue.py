@@ -67,7 +67,9 @@ def find_scenario(word: str) -> Path:
 
 
 def find_by_source(source: str) -> list[Listed]:
-    """Return the scenarios that reproduce an issue: `rmq#1094`, `rmq1094`, `#1094` or `1094`; `ali#400`, `ali400`.
+    """Return the scenarios that reproduce an issue.
+
+    It is `rmq#1094`, `rmq1094`, `#1094` or `1094`; `ali#400` or `ali400`.
 
     NoScenarioError if there is none.
     """

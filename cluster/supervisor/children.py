@@ -94,7 +94,10 @@ class ForkServer:
             log.error("the fork server: %s", exc)  # noqa: TRY400 -- one line
 
     async def spawn(self, request: SpawnRequest) -> None:
-        """Order the start of a process. Its result is reported to the function passed to `attend`."""
+        """Order the start of a process.
+
+        Its result is reported to the function passed to `attend`.
+        """
         await self._order(Spawn(request))
 
     async def signal(self, pid: int, number: int) -> None:

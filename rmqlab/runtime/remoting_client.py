@@ -196,7 +196,10 @@ async def open_connection(
 
 
 def _reason(exc: Exception) -> str:
-    """Return why a connect failed, without the error number and the address that trio puts into its text."""
+    """Return why a connect failed.
+
+    Without the error number and the address that trio puts into its text.
+    """
     if isinstance(exc, OSError) and exc.errno is not None and exc.errno > 0:  # gaierror has negative numbers
         return os.strerror(exc.errno)
     return str(exc)

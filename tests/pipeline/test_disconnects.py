@@ -32,7 +32,9 @@ def short_path() -> Iterator[pathlib.Path]:
 
 
 def planner_noise(directory: pathlib.Path, *, is_early: bool) -> bytes:
-    """Start the planner of a stream as Spark does, and close its connection; return what it prints.
+    """Return what the planner of a stream prints when its connection closes.
+
+    It is started as Spark does.
 
     `is_early`: close before it responds, else while it waits for the next request.
     """

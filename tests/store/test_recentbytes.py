@@ -20,7 +20,10 @@ def put_batch(store: MessageStore, body: bytes, count: int = 3) -> int:
 
 
 def kept(store: MessageStore, offset: int) -> bytes | None:
-    """Return what the store has in memory from an offset on, which must be what its log has."""
+    """Return what the store has in memory from an offset on.
+
+    It must be what its log has.
+    """
     found = store.putter.recent.read(offset, 2**20, store.max_commit_log_offset)
     assert bytes(store.read_log(offset, 2**20)) == bytes(store.log.read(offset, 2**20))
     return None if found is None else bytes(found)

@@ -39,7 +39,9 @@ _END = "A node, all of a role (broker-a:slave) or group (broker-a:*), outside, o
 
 @attrs.frozen(kw_only=True)
 class LinkFault(Fault):
-    """Disturb the connections from SRC to DST. What flows from DST to SRC stays intact.
+    """Disturb the connections from SRC to DST.
+
+    What flows from DST to SRC stays intact.
 
     Times are ms of the cluster's clock.
     """
