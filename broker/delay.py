@@ -18,6 +18,7 @@ from rmqlab.broker.skipped import SkippedMessages
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
+from rmqlab.runtime import stopwatch
 from rmqlab.store.configfile import keep_config_file, load_config_file
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import Decision, PutResult, PutStatus
@@ -36,6 +37,8 @@ a message for the schedule topic would be delivered to its own queue for ever.
 """
 LEVEL_LIMIT = 256
 """Messages of one level that are delivered before sockets have their turn."""
+SECONDS_AT_ONCE = 0.02
+"""Seconds of work, by stopwatch.wall, after which they have it earlier: a message can have 4 MB, and is copied."""
 
 
 @attrs.define(eq=False)
@@ -82,6 +85,8 @@ class DelayedDelivery:
     offsets: dict[int, int] = attrs.field(factory=dict, init=False)
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)
+    _next_level: int = attrs.field(default=1, init=False)
+    """The level whose turn it is."""
     _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
     """Wall-clock ms until which a level is paused after an error."""
     _undecided: dict[int, Decision] = attrs.field(factory=dict, init=False)
@@ -130,9 +135,17 @@ class DelayedDelivery:
             await self.alarm.sleep(self.seconds_until_due())
 
     def deliver_due(self) -> bool:
-        """Deliver up to LEVEL_LIMIT due messages of each level. True if more may be due."""
-        counts = [self._deliver_level(level) for level in range(1, len(self._delays) + 1)]
-        return max(counts, default=0) == LEVEL_LIMIT
+        """Deliver due messages of one level after the other. True if more may be due.
+
+        At most LEVEL_LIMIT of each, and until SECONDS_AT_ONCE have passed.
+        """
+        most, until = 0, stopwatch.wall() + SECONDS_AT_ONCE
+        for _ in self._delays:
+            most = max(most, self._deliver_level(self._next_level, until))
+            self._next_level = self._next_level % len(self._delays) + 1
+            if most and stopwatch.wall() > until:
+                return True
+        return most == LEVEL_LIMIT
 
     def seconds_until_due(self) -> float:
         """Return the seconds until the next stored message is due.
@@ -150,8 +163,10 @@ class DelayedDelivery:
         now = self.now_millis()
         return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
 
-    def _deliver_level(self, level: int) -> int:
+    def _deliver_level(self, level: int, until: float) -> int:
         """Deliver in order until one is not due or cannot be stored now.
+
+        Also until `until`, by stopwatch.wall.
 
         Returns the number of entries that are done.
         """
@@ -161,6 +176,8 @@ class DelayedDelivery:
         done, position = 0, self._position(level)
         for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):
             if self._due(level, due, now) > now:
+                break
+            if done and stopwatch.wall() > until:
                 break
             try:
                 if not self._deliver_or_skip(level, physical_offset, size):

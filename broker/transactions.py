@@ -32,6 +32,7 @@ from rmqlab.broker.message_copy import is_final
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
+from rmqlab.runtime import stopwatch
 from rmqlab.store.results import PutResult
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ SERVICE = "transaction check"
 ROUND_LIMIT_MILLIS = 60_000
 PIECE = 256
 """Records read before sockets have their turn."""
+SECONDS_AT_ONCE = 0.02
+"""Seconds of work, by stopwatch.wall, after which they have it earlier: a record can have 4 MB, and is copied."""
 
 
 @attrs.define(eq=False)
@@ -72,6 +75,7 @@ class TransactionCheck:
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
+        until = stopwatch.wall() + SECONDS_AT_ONCE
         while at < end and broker.now_millis() - began <= ROUND_LIMIT_MILLIS:
             is_done = ops.take(at)
             while not is_done and self._read_ops(ops, half_progress=at):
@@ -80,8 +84,9 @@ class TransactionCheck:
             if not is_done and not self._handle_or_skip(at, ops):
                 break
             at += 1
-            if at % PIECE == 0:
+            if at % PIECE == 0 or stopwatch.wall() > until:
                 await trio.lowlevel.checkpoint()
+                until = stopwatch.wall() + SECONDS_AT_ONCE
         self._keep(names.HALF_TOPIC, at)
         self._keep(names.OP_HALF_TOPIC, ops.progress)
         self._report_unasked()

@@ -137,6 +137,8 @@ class GroupNode:
             self._send(call)
         for parked, response in server.take_responses():
             parked.reply(Reply(OK, body=response.encode()))
+        for parked in server.take_dropped():
+            parked.settle()
         self.on_log()
         for decision, outcome in server.take_outcomes():
             decide(decision, outcome)

@@ -6,10 +6,9 @@ broker-requests section 1.10.
 """
 
 import functools
-import random
 
 from rmqlab.broker.handlers.copies import demanded_copies, wait_for_store, waits_for_store
-from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields
+from rmqlab.broker.handlers.send import check_complete, check_send, chosen_queue, peer_address, region_fields
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -45,7 +44,7 @@ def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request
         min_copies = demanded_copies(broker, properties)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
-    queue_id = send.queue_id if send.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+    queue_id = chosen_queue(send, topic)
     store = functools.partial(_store, broker, request, _message(broker, send, request, queue_id), min_copies)
     client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
     if client_id is None:

@@ -67,7 +67,7 @@ def send_message(broker: Broker, header: SendMessageRequestHeader, request: Requ
     try:
         topic = check_send(broker, header)
         send = check_complete(header)
-        queue_id = send.queue_id if send.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+        queue_id = chosen_queue(send, topic)
         if header.batch:
             return _send_batch(broker, send, request, queue_id)
         return _send_single(broker, send, request, queue_id)
@@ -101,6 +101,18 @@ def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
     if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {name}: it has {topic}")
     return topic
+
+
+def chosen_queue(send: CompleteSend, topic: TopicConfig) -> int:
+    """Return the queue of a send, a random one if it names none.
+
+    HeaderError if there is none to choose; RocketMQ divides by zero then.
+    """
+    if send.queue_id >= 0:
+        return send.queue_id
+    if topic.write_queue_nums <= 0:
+        raise HeaderError(f"topic {send.topic} has no queue to write to")
+    return random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
 
 
 def check_complete(header: SendMessageRequestHeader) -> CompleteSend:

@@ -102,8 +102,9 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *unreplicated.judge(history, stores, conditions.role),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
-    earned = weaken_by_stores(withdraw_doubtful(clocks_judged, _clocked(history)), stores.incomplete)
-    return conclude(earned, METRICS, conditions)
+    doubtless = withdraw_doubtful(clocks_judged, _clocked(history))
+    earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
+    return conclude(earned, METRICS, conditions, stores.remarks)
 
 
 def _clocked(history: History) -> Clocked:

@@ -12,16 +12,16 @@ from pathlib import Path
 import attrs
 
 from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.logstates import log_states
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
-from rmqlab.store.logplaces import log_begin, log_directory, log_extents
+from rmqlab.store.logplaces import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.verdict.findings import IDS_LIMIT
-from rmqlab.verdict.logcover import LIFE_KINDS, Samples, last_lives, log_trouble
 
 
 @attrs.frozen(kw_only=True)
@@ -62,6 +62,8 @@ class NodeStore:
     """The directory of the store; None if the node has no store."""
     begin: int = 0
     """Commit log offset at which the first file of the log begins."""
+    end: int = 0
+    """Commit log offset at which its last record ends; `begin` without one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -72,7 +74,11 @@ class Stores:
     unread: Mapping[str, str]
     """Brokers whose store was not given, is not a store, or lacks files of its log, with the reason."""
     incomplete: Mapping[str, str] = attrs.field(factory=dict)
-    """The part of `unread` that lacks files: what is left of these stores is in `nodes`."""
+    """The part of `unread` that lacks files, or has files of others: what is left of these stores is in `nodes`."""
+    misplaced: frozenset[str] = frozenset()
+    """The nodes of `incomplete` with files of others."""
+    remarks: tuple[str, ...] = ()
+    """Damage of logs that no metric names."""
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
     """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are left out."""
@@ -121,29 +127,16 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
-    incomplete = dict(_incomplete(found, history))
+    states = log_states(found, {node: store.end for node, store in nodes.items()}, history)
+    incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return attrs.evolve(
         gather(nodes.values(), unread | incomplete),
         incomplete=incomplete,
+        misplaced=frozenset(node for node, state in states.items() if state.is_misplaced),
+        remarks=tuple(f"{node}: {state.remark}" for node, state in states.items() if state.remark),
         comparisons=dict(_compare(found, history)),
         offset_files={node: table for node, root in found.items() if (table := _offset_file(root)) is not None},
     )
-
-
-def _incomplete(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, str]]:
-    """Yield the nodes whose log lacks files that no event removed, and which bytes."""
-    lives = last_lives((one.at_millis, one.node, one.kind) for one in history.of_kind(*LIFE_KINDS))
-    ends: dict[str, list[int]] = collections.defaultdict(list)
-    for entry in (*history.entries, *history.closing):
-        if entry.kind == "log_sampled" and entry.node in lives and entry.at_millis > lives[entry.node].since:
-            ends[entry.node].append(int(entry.fields["max_offset"]))
-    for node, root in roots.items():
-        known = ends[node]
-        lowest = min((end for end in known if end), default=None)
-        samples = Samples(lowest=lowest, highest=max(known)) if known else None
-        place = f"{root.name}/{log_directory(root).relative_to(root)}"
-        if why := log_trouble(place, log_extents(root), samples, lives.get(node)):
-            yield node, why
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
@@ -191,6 +184,7 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
         entries=entries,
         root=root,
         begin=log_begin(root),
+        end=max(scan.end_offset, log_begin(root)),
     )
 
 

@@ -26,7 +26,8 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call `stop` at the first SIGINT or SIGTERM in this block.
 
-    The next one raises KeyboardInterrupt. After `stop` the block goes on, so that it receives what is still to come. In another thread than the main one it does nothing.
+    The next one raises KeyboardInterrupt. After `stop` the block goes on, so that it receives what is still to come. In
+    another thread than the main one it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -114,7 +114,7 @@ RECORDS = (
         where=any_slave,
         change=cut_tail,
         expects=(_MISSING, Expected(metric="behind SLAVE")),
-        consequences=_OF_LOSS,
+        consequences=("gap", *_OF_LOSS),
     ),
     Kind(
         name="tail-cut-both",
@@ -122,7 +122,7 @@ RECORDS = (
         where=whole_broker_name,
         change=cut_tail,
         expects=(_LOST, _MISSING),
-        consequences=_OF_LOSS,
+        consequences=("gap", *_OF_LOSS),
     ),
     Kind(
         name="replaced-one",

@@ -8,11 +8,14 @@ import contextlib
 import encodings.idna  # noqa: F401 -- imported by Python when the first address is checked
 import logging
 import os
+import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 import msgspec
 
 from rmqlab.cluster.supervisor.child import prctl_function
+from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from rmqlab.faults.process import faults_of_process
 from rmqlab.faults.rules import NodeRules
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -58,6 +61,28 @@ HEADERS: tuple[Header, ...] = (
     RegisterBrokerResponseHeader(),
 )
 """The headers of its registration."""
+SETTINGS: Mapping[str, str] = {
+    NAMESERVER_MODULE: """
+        listen_address = "127.0.0.1"
+        listen_port = 9876
+        kv_config_path = "/kvConfig.json"
+        config_store_path = "/namesrv.properties"
+    """,
+    BROKER_MODULE: """
+        broker_cluster_name = "DefaultCluster"
+        broker_name = "broker-a"
+        broker_id = 0
+        broker_role = "ASYNC_MASTER"
+        namesrv_addr = "127.0.0.1:9876"
+        broker_ip1 = "127.0.0.1"
+        broker_ip2 = "127.0.0.1"
+        listen_address = "127.0.0.1"
+        listen_port = 10911
+        store_path_root_dir = "/store"
+        flush_disk_type = "ASYNC_FLUSH"
+    """,
+}
+"""Settings files with the keys that `nodesettings` writes for every node."""
 
 
 def rehearse(module: ModuleType) -> None:
@@ -76,6 +101,17 @@ def rehearse(module: ModuleType) -> None:
         header_from_json(type(header), msgspec.json.encode(fields))
     prctl_function()
     set_root_level(logging.INFO)
-    if (load_config := getattr(module, "load_config", None)) is not None:
+    if sys.platform == "linux" and (load_config := getattr(module, "load_config", None)) is not None:
         with contextlib.suppress(SettingsError):  # some settings have no defaults
-            load_config(os.devnull)
+            _load(load_config, SETTINGS.get(module.__name__, ""))
+
+
+def _load(load_config: Callable[[str], object], settings: str) -> None:
+    """Let a module load these settings.
+
+    They are a file in memory, because settings are read from regular files only.
+    """
+    with os.fdopen(os.memfd_create("settings"), "w+") as file:
+        file.write(settings)
+        file.flush()
+        load_config(f"/proc/self/fd/{file.fileno()}")

@@ -73,6 +73,8 @@ class Client:
         )
         self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.rng)
         self.routes = RouteCache()
+        self._borrowed: set[str] = set()
+        """Topics with the route of their template: no name server has one of their own yet."""
         self.farewells: list[Callable[[], Awaitable[None]]] = []
         """Awaited when the instance closes, while it still has its connections. Each bounds its own time."""
         self._heartbeat_due = trio.Event()
@@ -160,6 +162,7 @@ class Client:
         If that fails, the present route stays (section 6.2).
         """
         route = await self.fetch_route(topic)
+        self._borrowed.discard(topic)
         self._set_route(topic, route)
         return route
 
@@ -169,6 +172,7 @@ class Client:
         Source: section 6.5.
         """
         route = route_from_template(await self.fetch_route(template), queue_nums)
+        self._borrowed.add(topic)
         self._set_route(topic, route)
         return route
 
@@ -193,10 +197,17 @@ class Client:
         try:
             await self.refresh_route(topic)
         except FAILURES as exc:
-            if not topic.startswith(RETRY_PREFIX):  # those appear with a group's first heartbeat
-                log.warning("route of %s not refreshed: %s", topic, exc)
+            level = logging.INFO if isinstance(exc, NoRouteError) and self._may_be_created(topic) else logging.WARNING
+            log.log(level, "route of %s not refreshed: %s", topic, exc)
             return False
         return True
+
+    def _may_be_created(self, topic: str) -> bool:
+        """Return True for a topic that a first heartbeat or a first send creates."""
+        if topic.startswith(RETRY_PREFIX):
+            return True
+        is_published = any(topic in published for published in self.producers.values())
+        return is_published and (topic in self._borrowed or topic not in self.routes.routes)
 
     def _topics_in_use(self) -> set[str]:
         topics = {topic for published in self.producers.values() for topic in published}

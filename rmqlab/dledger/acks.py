@@ -29,7 +29,8 @@ class _Waiting(Generic[Caller]):
     After its timeout it stays until it is committed.
     """
 
-    entry: Entry
+    index: int
+    pos: int
     caller: Caller
     deadline: int
     is_finished: bool = False
@@ -83,7 +84,7 @@ class Acks(Generic[Caller]):
             entries = [self.store.append(self.term, body, prepare) for body in bodies]
         finally:
             self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
-        self._waiting[entries[-1].index] = _Waiting(entries[-1], caller, now + MAX_WAIT_ACK_MS)
+        self._waiting[entries[-1].index] = _Waiting(entries[-1].index, entries[-1].pos, caller, now + MAX_WAIT_ACK_MS)
         self.report(self.term, self.member.self_id, entries[-1].index, now)
         return entries
 
@@ -132,9 +133,9 @@ class Acks(Generic[Caller]):
         response = AppendEntryResponse(
             code=code,
             group=self.member.settings.group,
-            index=waiting.entry.index,
+            index=waiting.index,
             leader_id=self.member.leader_id,
-            pos=waiting.entry.pos if code is DLedgerCode.SUCCESS else -1,
+            pos=waiting.pos if code is DLedgerCode.SUCCESS else -1,
             term=self.term if is_known else -1,
         )
         self._outcomes.append((waiting.caller, response))

@@ -4,7 +4,7 @@ They are written and read as fastjson does (section 2). Members are in alphabeti
 """
 
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -13,11 +13,8 @@ from rmqlab.dledger.entry import Entry
 from rmqlab.remoting.body import Body
 from rmqlab.remoting.header import Int, Long
 
-Term = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**62)]
-"""A term of a request or response.
-
-DLedger accepts every long. One of 2**63 - 1 makes the next term of its group negative; ours would exceed a long.
-"""
+MOST_IN_BATCH: Final = 10_000
+"""Entries of one batch. A broker sends 86 at most: 4096 bytes, of which each entry has 48 in its header alone."""
 _write = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -71,7 +68,7 @@ class Message(Body, frozen=True, kw_only=True):
     leader_id: str | None = None
     local_id: str | None = None
     remote_id: str | None = None
-    term: Term = -1
+    term: Long = -1
 
     @property
     def dledger_code(self) -> DLedgerCode:
@@ -109,7 +106,7 @@ class VoteRequest(Message, frozen=True, kw_only=True):
     """Request of 51001. `leader_id` is the candidate."""
 
     ledger_end_index: Long = -1
-    ledger_end_term: Term = -1
+    ledger_end_term: Long = -1
 
 
 class VoteResponse(Message, frozen=True, kw_only=True):
@@ -132,7 +129,7 @@ class PushEntryRequest(Message, frozen=True, kw_only=True):
     The computed members are written for peers that log them; nobody reads them (dledger#10).
     """
 
-    batch_entry: list[EntryBody] = []
+    batch_entry: Annotated[list[EntryBody], msgspec.Meta(max_length=MOST_IN_BATCH)] = []
     commit_index: Long = -1
     entry: EntryBody | None = None
     type: PushType = PushType.APPEND

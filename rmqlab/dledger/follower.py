@@ -24,17 +24,19 @@ Caller = TypeVar("Caller")
 LAST_INDEX: Final = 2**58
 """Its index unit would be at 2**63 bytes."""
 LAST_POSITION: Final = 2**62
-LAST_TERM: Final = 2**62
+MOST_WAITING: Final = 1000
+"""APPENDs that wait, as many as a leader sends without response."""
 
 
-def _is_possible(body: EntryBody) -> bool:
+def _is_possible(body: EntryBody, push_type: PushType) -> bool:
     """True for an entry that a leader can have.
 
-    DLedger writes any other as well, and its next recovery ends the log there.
+    DLedger writes any other as well, and its next recovery ends the log there. A TRUNCATE can begin the log anew
+    anywhere, so it leaves half of all places for what follows.
     """
-    entry = body.entry()
-    is_place = 0 <= entry.index < LAST_INDEX and 0 <= entry.pos < LAST_POSITION
-    return is_place and entry.magic == MAGIC and 0 <= entry.term < LAST_TERM
+    parts = 2 if push_type is PushType.TRUNCATE else 1
+    is_place = 0 <= body.index < LAST_INDEX // parts and 0 <= body.pos < LAST_POSITION // parts
+    return is_place and body.magic == MAGIC and body.term >= 0
 
 
 @attrs.define
@@ -58,6 +60,12 @@ class Follower(Generic[Caller]):
     """By the index of their first entry."""
     _checked_at: int = 0
     _responses: list[tuple[Caller, PushEntryResponse]] = attrs.field(factory=list)
+    _dropped: list[Caller] = attrs.field(factory=list)
+
+    def take_dropped(self) -> list[Caller]:
+        """Return the callers that get no response, once."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     def take_responses(self) -> list[tuple[Caller, PushEntryResponse]]:
         """Return the responses to send, once."""
@@ -77,7 +85,7 @@ class Follower(Generic[Caller]):
         """
         if request.type is not PushType.COMMIT and not request.entries:
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} without entry")
-        if not all(map(_is_possible, request.entries)):
+        if not all(_is_possible(entry, request.type) for entry in request.entries):
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, f"{request.type} with an impossible entry")
         waiting = _Waiting(request, caller, now)
         if request.type is PushType.APPEND:
@@ -89,8 +97,18 @@ class Follower(Generic[Caller]):
     def _queue(self, waiting: _Waiting[Caller]) -> None:
         if waiting.request.first_index in self._appends:
             self._respond(waiting, DLedgerCode.REPEATED_PUSH)
-        else:
-            self._appends[waiting.request.first_index] = waiting
+            return
+        self._appends[waiting.request.first_index] = waiting
+        if len(self._appends) > MOST_WAITING:
+            farthest = self._appends.pop(max(self._appends, key=self._distance))
+            self._respond(farthest, DLedgerCode.PUSH_REQUEST_IS_FULL)
+
+    def _distance(self, index: int) -> int:
+        """Return how far an entry is behind the end of the log.
+
+        Those that the log has are farthest: they get a response without being applied.
+        """
+        return index - self.store.end_index if index > self.store.end_index else LAST_INDEX
 
     def _apply_at_once(self, waiting: _Waiting[Caller]) -> None:
         """Apply a request that goes before APPENDs.
@@ -98,6 +116,7 @@ class Follower(Generic[Caller]):
         The leader compares because its APPENDs failed, so COMPARE and TRUNCATE drop them without response.
         """
         if waiting.request.type is not PushType.COMMIT:
+            self._dropped += [each.caller for each in self._appends.values()]
             self._appends.clear()
         if self.member.role is Role.FOLLOWER:
             self._apply(waiting)

@@ -14,9 +14,16 @@ from rmqlab.dledger import keyvalues
 from rmqlab.dledger.bodies import Message
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.store.disk import Disk
+from rmqlab.store.disk import Disk, StoreCorrupt
 
 TERM_FILE: Final = "currterm"
+FAR_TERM: Final = 2**62
+"""No group counts so far: only a damaged or hostile member reports a greater term."""
+LEAP: Final = 2**20
+"""A term beyond `FAR_TERM` is entered in steps of so many.
+
+DLedger enters any term at once. After 2**63 - 1 it counts on with negative ones, and its group elects nobody.
+"""
 
 
 class Role(enum.StrEnum):
@@ -38,11 +45,17 @@ class Ballot:
 def load_ballot(disk: Disk, directory: Path) -> Ballot:
     """Return the ballot of the file `currterm`, or that of a new member.
 
-    StoreCorrupt if the term is no number; DLedger starts with term 0 then, and may vote twice.
+    StoreCorrupt if the file is there and has no term; DLedger starts with term 0 then, and may vote twice.
     """
     path = directory / TERM_FILE
+    if not disk.exists(path):
+        return Ballot()
     pairs = keyvalues.load(disk, path)
-    return Ballot(keyvalues.number(pairs, "currTerm", path, 0), pairs.get("voteLeader") or None)
+    term = keyvalues.number(pairs, "currTerm", path, -1)
+    if not 0 <= term < 2**63:
+        found = pairs.get("currTerm", "")[:40] or "missing"
+        raise StoreCorrupt(f"{path}: currTerm is {found}, expected a term; {path.name}.bak has the one before")
+    return Ballot(term, pairs.get("voteLeader") or None)
 
 
 def save_ballot(disk: Disk, directory: Path, ballot: Ballot) -> None:
@@ -126,5 +139,6 @@ class Member:
 
     def become_candidate(self, term: int) -> None:
         """Stop leading or following. The term itself is raised later, by `next_term`."""
-        self.known_max_term = max(self.known_max_term, term)
+        reachable = max(FAR_TERM, self.term + LEAP)
+        self.known_max_term = max(self.known_max_term, min(term, reachable))
         self.role, self.leader_id, self.transferee = Role.CANDIDATE, None, None

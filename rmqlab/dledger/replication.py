@@ -94,6 +94,10 @@ class Replication(Generic[Appender, Peer]):
             return refusal(PushEntryResponse, request, exc.code, self.member.leader_id)
         return None
 
+    def take_dropped(self) -> list[Peer]:
+        """Return the pushes that get no response, once."""
+        return self.follower.take_dropped()
+
     def take_responses(self) -> list[tuple[Peer, PushEntryResponse]]:
         """Return the responses to send, once."""
         return self.follower.take_responses()

@@ -120,6 +120,10 @@ class Server(Generic[Appender, Caller]):
         responses, self._responses = self._responses, []
         return responses
 
+    def take_dropped(self) -> list[Caller]:
+        """Return the requests that get no response, once."""
+        return self.replication.take_dropped() + self.transfer.take_dropped()
+
     def take_outcomes(self) -> list[tuple[Appender, AppendEntryResponse]]:
         """Return the appends that are decided, once."""
         outcomes, self._outcomes = self._outcomes, []

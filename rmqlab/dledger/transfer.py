@@ -58,6 +58,7 @@ class Transfer(Generic[Caller]):
     """Time of the last look for a preferred leader."""
     _calls: list[TransferCall[Caller]] = attrs.field(factory=list)
     _responses: list[tuple[Caller, LeadershipTransferResponse]] = attrs.field(factory=list)
+    _dropped: list[Caller] = attrs.field(factory=list)
 
     def take_calls(self) -> list[TransferCall[Caller]]:
         """Return the requests to send, once."""
@@ -68,6 +69,11 @@ class Transfer(Generic[Caller]):
         """Return the responses to send, once."""
         responses, self._responses = self._responses, []
         return responses
+
+    def take_dropped(self) -> list[Caller]:
+        """Return the callers that get no response, once: a later request replaced theirs."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
 
     @property
     def wake_at(self) -> int | None:
@@ -88,6 +94,7 @@ class Transfer(Generic[Caller]):
                 self._begin(self._checked_transferee(request), request.term, caller)
             elif request.transferee_id == member.self_id:
                 self._check_leader(request)
+                self._drop(self._catching_up)
                 self._catching_up = _Taking(request, caller, now)
                 self.work(now)
             else:
@@ -98,6 +105,10 @@ class Transfer(Generic[Caller]):
     def _check_leader(self, request: LeadershipTransferRequest) -> None:
         if request.transfer_id != self.elector.member.leader_id:
             raise DLedgerError(DLedgerCode.INCONSISTENT_LEADER, f"{request.transfer_id} is not leader")
+
+    def _drop(self, taking: _Taking[Caller] | None) -> None:
+        if taking is not None:
+            self._dropped.append(taking.caller)
 
     def _respond(self, caller: Caller, code: DLedgerCode, term: int) -> None:
         self._responses.append((caller, LeadershipTransferResponse(code=code, term=term)))
@@ -126,9 +137,12 @@ class Transfer(Generic[Caller]):
         return self.elector.member.end_index - self.acks.watermark(peer)
 
     def _begin(self, transferee: str, term: int, caller: Caller | None) -> None:
-        """Send an order to the transferee; appends fail until its response (dledger#21)."""
+        """Send an order to the transferee; appends fail until its response (dledger#21).
+
+        DLedger sends it to itself, too, and then rejects it because the transfer has begun.
+        """
         member = self.elector.member
-        if member.transferee is not None:
+        if member.transferee is not None or transferee == member.self_id:
             if caller is not None:
                 self._respond(caller, DLedgerCode.LEADER_TRANSFERRING, member.term)
             return
@@ -191,6 +205,7 @@ class Transfer(Generic[Caller]):
         if taking.request.term != member.term:
             self._respond(taking.caller, DLedgerCode.INCONSISTENT_TERM, member.term)
             return
+        self._drop(self._taking)
         self._taking = taking
         member.term_to_take = taking.request.term + 1
         self.elector.enter_term(member.term_to_take)

@@ -5,6 +5,7 @@ in sequence, so that connections are reused between them.
 """
 
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,15 @@ from rmqlab.client.instance import Client, open_client
 
 T = TypeVar("T")
 _START_SECONDS = 30
+_link_threads: set[int | None] = set()
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    return record.thread not in _link_threads
+
+
+# Routes are refreshed every 30 s, also while Spark keeps idle workers: the next task reports what it lacks.
+logging.getLogger("rmqlab.client.instance").addFilter(_is_not_ours)
 
 
 class Link:
@@ -56,11 +66,13 @@ class Link:
             self._thread.join(_START_SECONDS)
 
     def _run(self) -> None:
+        _link_threads.add(threading.get_ident())
         try:
             trio.run(self._serve)
         except Exception as exc:  # noqa: BLE001 - raised in the thread that waits for us
             self._failure = exc
         finally:
+            _link_threads.discard(threading.get_ident())
             self._is_open.set()
 
     async def _serve(self) -> None:
@@ -84,6 +96,13 @@ def link_to(config: ClientConfig) -> Link:
         link = _links[key] = Link(config)
         atexit.register(link.close)
     return link
+
+
+def close_links() -> None:
+    """Close this process's links."""
+    for (pid, _), link in list(_links.items()):
+        if pid == os.getpid():
+            link.close()
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:

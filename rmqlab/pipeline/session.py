@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqlab.pipeline.disconnects import ignore_disconnects
 from rmqlab.pipeline.environment import cluster_environment, local_environment, set_environment
 from rmqlab.pipeline.errors import NoSparkError, first_cause
 from rmqlab.pipeline.masters import LOCAL, check_master, is_local
@@ -78,6 +79,7 @@ def open_session(
         with set_environment(wanted):
             spark = _start(master, app_name, {**own, **given})
         at_end.callback(spark.stop)
+        ignore_disconnects(spark.sparkContext._accumulatorServer)  # noqa: SLF001 - no other way
         # If the block is still open when the interpreter exits, it would wait forever for the gateway's threads.
         atexit.register(at_end.close)
         at_end.callback(atexit.unregister, at_end.close)

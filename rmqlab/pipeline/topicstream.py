@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from rmqlab.client import broker_api as calls
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
+from rmqlab.pipeline.disconnects import exit_if_disconnected
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.messagesizes import limited_to_bytes
 from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
@@ -118,10 +119,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.options.link.call(self._commit, read_document(end))
 
     def stop(self) -> None:
-        """Do nothing: connections belong to the process.
+        """End the process if Spark has closed its connection to it.
 
-        Spark does not always call this.
+        Otherwise do nothing: connections belong to the process. Spark does not always call this.
         """
+        exit_if_disconnected()
 
     # -- inside ----------------------------------------------------------------------------------
 

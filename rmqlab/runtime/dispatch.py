@@ -16,7 +16,7 @@ import attrs
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codec import ReplyHead, encode_reply_head
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.remoting.command import Command, fields_of
+from rmqlab.remoting.command import ONEWAY, Command, fields_of
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.header import Header, HeaderError
 from rmqlab.runtime.boundary import InternalErrors
@@ -86,9 +86,11 @@ class Request:
 
         A oneway request never gets a reply, even on errors (remoting#10).
         """
-        if self.is_answered or self.command.flag & 2:
+        if self.is_answered:
             return
         self.settle()
+        if self.command.flag & ONEWAY:
+            return
         try:
             buffers = self._encoded(reply)
         except Exception as exc:  # noqa: BLE001 - a boundary: replies are also released by timers and other peers
@@ -105,9 +107,11 @@ class Request:
 
     def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
         """Send a reply of an encoded head, without body."""
-        if self.is_answered or self.command.flag & 2:
+        if self.is_answered:
             return
         self.settle()
+        if self.command.flag & ONEWAY:
+            return
         self.channel.write(head.encode(self.command, code, values))
 
 
@@ -199,7 +203,7 @@ class Dispatcher(Generic[S]):
         if reply is not None:
             request.reply(reply)
             return None
-        return None if request.is_answered or command.flag & 2 else request
+        return None if request.is_answered else request
 
     def _count_unserved(self, peer: str, code: int) -> None:
         host = peer.rpartition(":")[0]

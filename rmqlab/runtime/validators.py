@@ -93,7 +93,8 @@ def line_fault(text: str) -> str | None:
     """
     if len(text) > LONGEST_TEXT:
         return f"at most {LONGEST_TEXT} characters, not {len(text)}"
-    if any(unicodedata.category(character) in _UNWRITABLE for character in text):
+    # `isprintable` is false for all of _UNWRITABLE, and for some more. It takes 0.1 us, and the loop takes 10 us.
+    if not text.isprintable() and any(unicodedata.category(character) in _UNWRITABLE for character in text):
         return "one line without control characters"
     return None
 

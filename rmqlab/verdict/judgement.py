@@ -145,8 +145,13 @@ class Judgement(Findings):
         }
 
 
-def conclude(findings: Iterable[Finding], metrics: tuple[Metric, ...], conditions: Conditions) -> Judgement:
-    """Judge a run by its findings, as far as its journals are complete."""
+def conclude(
+    findings: Iterable[Finding], metrics: tuple[Metric, ...], conditions: Conditions, remarks: Sequence[str] = ()
+) -> Judgement:
+    """Judge a run by its findings, as far as its journals are complete.
+
+    `remarks` on its stores are added to the warnings.
+    """
     measured = {finding.metric: finding for finding in findings}
     unclaimed = measured.get("unclaimed")
     if unclaimed is not None and unclaimed.value and not _explains_unclaimed(conditions):
@@ -157,7 +162,7 @@ def conclude(findings: Iterable[Finding], metrics: tuple[Metric, ...], condition
         by_metric=known,
         metrics=metrics,
         conditions=conditions,
-        decision=attrs.evolve(decision, warnings=(*decision.warnings, *_remarks(conditions, unclaimed))),
+        decision=attrs.evolve(decision, warnings=(*decision.warnings, *remarks, *_remarks(conditions, unclaimed))),
     )
 
 

@@ -6,7 +6,7 @@ absence of a record in it. Both judges ask `log_trouble`, and `weaken_by_stores`
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -26,6 +26,8 @@ _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_o
 """Metrics of a node that an incomplete log can only make too low."""
 _FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
 """The same, of all stores together."""
+_COUNTS_OF_ALL: Final = ("stored_twice", "stored.indeterminate", "stored.refused", *_FLOORS_OF_ALL)
+"""Metrics of all stores together to which records of another store add."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,19 +96,64 @@ def _inner(extents: Sequence[Extent]) -> Iterator[Extent]:
             yield end, begin
 
 
-def weaken_by_stores(findings: Iterable[Finding], troubles: Mapping[str, str]) -> Iterator[Finding]:
+@attrs.frozen(kw_only=True)
+class LogState:
+    """What is wrong with the files of a log."""
+
+    trouble: str = ""
+    """Missing files, and files of others: nothing can be concluded from the absence of a record."""
+    is_misplaced: bool = False
+    """True if the log has files of others."""
+    remark: str = ""
+    """Bytes that are no record although the broker wrote them. The messages in them count as lost."""
+
+
+def log_state(
+    directory: str,
+    extents: Sequence[Extent],
+    samples: Samples | None,
+    life: Life | None,
+    *,
+    misplaced: str = "",
+    tail: Extent | None = None,
+) -> LogState:
+    """Return the state of a log.
+
+    `misplaced` is what `rmqlab.verdict.misplaced` says of its files, `tail` are bytes up to the highest sample that are
+    no record. See `log_trouble` for the others.
+    """
+    missing = log_trouble(directory, extents, samples, life)
+    remark = ""
+    if tail is not None and life is not None and not missing:
+        remark = (
+            f"{directory}: bytes {tail[0]} to {tail[1]} are no record, although the broker recorded that its log ends"
+            f" at {tail[1]}, and no event removed them: they were zeroed, overwritten, or never reached the file"
+        )
+    trouble = "; ".join(filter(None, (missing, misplaced)))
+    return LogState(trouble=trouble, is_misplaced=bool(misplaced), remark=remark)
+
+
+def weaken_by_stores(
+    findings: Iterable[Finding], troubles: Mapping[str, str], misplaced: Collection[str] = ()
+) -> Iterator[Finding]:
     """Yield the findings, as far as they are known in spite of incomplete logs.
 
     `troubles` are what `log_trouble` returns, by node. Metrics that ask whether any store has a message consider them
-    where they are computed, as they do with stores that were not given.
+    where they are computed, as they do with stores that were not given. `misplaced` are the nodes of `troubles` whose
+    logs have files of others (`rmqlab.verdict.misplaced`): these give no lower bounds.
     """
     every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
+    foreign = "; ".join(f"{node}: {why}" for node, why in troubles.items() if node in misplaced)
     for finding in findings:
         name, _, target = finding.metric.partition(" ")
         why = every if name in _FLOORS_OF_ALL else troubles.get(target, "")
         is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
-        if not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
+        if foreign and name in _COUNTS_OF_ALL:
+            yield attrs.evolve(finding, value=None, is_at_least=False, missing=foreign)
+        elif not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
             yield finding
+        elif target in misplaced:
+            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
         elif is_floor and finding.value:
             yield attrs.evolve(finding, is_at_least=True)
         else:

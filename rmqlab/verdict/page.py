@@ -82,7 +82,15 @@ A store without some files of its log is incomplete if its broker recorded a lat
 no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
 lost then: `lost`, `delivered_unstored`, `divergence`, `dangling` and others are unknown, and the reason has the bytes.
 `missing NODE` still counts the messages that the store lacks. If a configuration file is missing, its older `.bak` does
-not replace it. Zeroed or exchanged bytes in a file are damage, not missing evidence.
+not replace it.
+
+The same applies to a log with a file of another place. The first record of each file states its commit log offset, the
+address of the broker that stored it, and when: a file of another offset, of another broker name of the run, or of
+another time than the run (without `clock` faults) is named, and metrics that its records could add to are unknown.
+
+Other bytes of a file count as what the broker left: what was zeroed or overwritten is damage, not missing evidence.
+`corrupt NODE` counts damaged records with others behind them. Where a log ends before the last end that its broker
+recorded, and no event removed the rest, a warning names the bytes.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and

@@ -179,7 +179,10 @@ def test_a_half_message_that_says_that_it_is_delayed_is_dropped(talk: TalkingBro
 # ---- order, limits, failures -----------------------------------------------------------------------------
 
 
-def test_one_look_delivers_in_order_and_so_many_of_a_level_at_most(talk: TalkingBroker) -> None:
+def test_one_look_delivers_in_order_and_so_many_of_a_level_at_most(
+    talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.broker.delay.SECONDS_AT_ONCE", 60.0)
     for number in range(LEVEL_LIMIT + 5):
         talk.send("orders", body=str(number).encode(), DELAY="1")
     talk.send("letters", DELAY="2")
@@ -190,6 +193,20 @@ def test_one_look_delivers_in_order_and_so_many_of_a_level_at_most(talk: Talking
     assert talk.broker.delay.deliver_due() is False
     bodies = talk.broker.store.get_message("orders", 0, LEVEL_LIMIT, 32).buffers
     assert [message.body for message in decode_messages(b"".join(bodies))] == [b"256", b"257", b"258", b"259", b"260"]
+
+
+def test_large_messages_leave_sockets_their_turn_and_levels_theirs(
+    talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backlog of 256 messages of 4 MB stopped a broker for seconds."""
+    monkeypatch.setattr("rmqlab.broker.delay.SECONDS_AT_ONCE", 0.0)
+    for topic, level in (("orders", "1"), ("letters", "2"), ("orders", "1")):
+        talk.send(topic, body=b"large", DELAY=level)
+    talk.clock.advance(5)
+    counts = []
+    while talk.broker.delay.deliver_due():
+        counts.append([talk.broker.store.max_queue_offset(topic, 0) for topic in ("orders", "letters")])
+    assert counts == [[1, 0], [1, 1], [2, 1]]
 
 
 def test_a_refused_message_is_tried_again_and_none_overtakes_it(talk: TalkingBroker) -> None:

@@ -5,6 +5,7 @@ Source: store-and-ha section 7.1.
 
 from collections.abc import Callable
 
+import pytest
 import trio
 import trio.testing
 
@@ -14,6 +15,7 @@ from rmqlab.broker.testing import TalkingBroker
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import decode_message
 from tests.broker.transactionproducer import COMMIT, ROLLBACK, Producer
 
@@ -203,21 +205,42 @@ async def test_many_transactions_are_checked_in_pieces(producer: Producer) -> No
         }  # fmt: skip
         producer.talk.ask(RequestCode.END_TRANSACTION, fields)
     producer.send(UNIQ_KEY="open")
-    steps = 0
-
-    async def count_steps() -> None:
-        nonlocal steps
-        while True:
-            await trio.lowlevel.checkpoint()
-            steps += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count_steps)
-        (asked,) = await producer.after(60)
-        nursery.cancel_scope.cancel()
+    (asked,), turns = await _turns_in_a_round(producer)
     assert asked.ext_fields["msgId"] == "open"
     assert producer.progress() == (1001, 1000)
-    assert steps >= 5
+    assert turns >= 5
+
+
+async def test_large_half_messages_leave_sockets_their_turn(
+    producer: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 of 4 MB stopped a broker for half a minute.
+
+    Each is stored again, and sent to its producer.
+    """
+    monkeypatch.setattr("rmqlab.broker.transactions.SECONDS_AT_ONCE", 0.0)
+    for _ in range(8):
+        producer.send()
+    asked, turns = await _turns_in_a_round(producer)
+    assert len(asked) == 8
+    assert turns >= 6
+
+
+async def _turns_in_a_round(producer: Producer) -> tuple[list[Command], int]:
+    """Return what the producer is asked in a round, and the turns of other tasks."""
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        asked = await producer.after(60)
+        nursery.cancel_scope.cancel()
+    return asked, turns
 
 
 async def test_a_round_is_made_every_minute_first_after_one(

@@ -219,6 +219,22 @@ async def test_a_topic_that_does_not_exist_borrows_the_route_of_its_template(wor
     assert len(broker.asked(SEND)) == 1
 
 
+async def test_a_missing_route_is_a_warning_only_once_a_topic_had_its_own(
+    world: "World", client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until its broker registers again, a topic that the first send creates has none."""
+    world.add("a")
+    world.route("TBW102", 8, perm=7)
+    await Producer(client, "pg").send(HELLO)
+    assert not await client.try_refresh("orders")
+    assert caplog.text == ""
+    world.route("orders")
+    assert await client.try_refresh("orders")
+    del world.name_server.routes["orders"]
+    assert not await client.try_refresh("orders")
+    assert "route of orders not refreshed: no route for topic orders" in caplog.text
+
+
 async def test_without_any_route_nothing_is_sent(world: "World", client: Client) -> None:
     world.add("a")
     producer, attempts = watched(client)

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.dledger import bodies
-from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse, VoteRequest, VoteResponse, refusal
+from rmqlab.dledger.bodies import (
+    MOST_IN_BATCH,
+    EntryBody,
+    PushEntryRequest,
+    PushEntryResponse,
+    VoteRequest,
+    VoteResponse,
+    refusal,
+)
 from rmqlab.dledger.codes import DLedgerCode, PushType, VoteResult
 from rmqlab.dledger.entry import Entry
 from rmqlab.remoting.body import BodyError
@@ -108,11 +116,18 @@ def test_an_entry_survives_json_and_the_file_format(body: bytes, index: int, ter
 
 
 @pytest.mark.parametrize("kind", [VoteRequest, VoteResponse, PushEntryRequest])
-@pytest.mark.parametrize(("term", "is_accepted"), [(2**62, True), (2**62 + 1, False), (2**63 - 1, False)])
-def test_a_term_leaves_room_for_the_next_ones(kind: type[bodies.Message], term: int, is_accepted: bool) -> None:  # noqa: FBT001 -- a parameter of the test
+@pytest.mark.parametrize(("term", "is_accepted"), [(2**62 + 1, True), (2**63 - 1, True), (2**63, False)])
+def test_every_long_is_a_term(kind: type[bodies.Message], term: int, is_accepted: bool) -> None:  # noqa: FBT001 -- a parameter of the test
     body = b'{"term":%d}' % term
     if is_accepted:
         assert kind.decode(body).term == term
     else:
         with pytest.raises(BodyError, match="term"):
             kind.decode(body)
+
+
+def test_a_batch_has_a_limit() -> None:
+    """Each entry of two bytes would take hundreds of times their memory."""
+    body = b'{"batchEntry":[%s]}' % b",".join([b'{"body":""}'] * (MOST_IN_BATCH + 1))
+    with pytest.raises(BodyError, match="batchEntry"):
+        PushEntryRequest.decode(body)

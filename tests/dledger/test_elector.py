@@ -368,3 +368,23 @@ def test_at_most_one_member_leads_in_a_term(seed: int, size: int, loss: float) -
                     if not each.is_up:
                         each.restart()
     assert [members for members in group.leaders.values() if len(members) > 1] == []
+
+
+@pytest.mark.parametrize("term", [2**62, 2**63 - 1])
+def test_a_group_elects_again_after_a_hostile_term(term: int) -> None:
+    """One frame must not stop a group.
+
+    DLedger's terms become negative after 2**63 - 1.
+    """
+    group = Electorate(3, random.Random(5))
+    group.run(15_000)
+    for _ in range(3):
+        (leader,) = group.current_leaders()
+        victim = group.followers_of(leader)[0]
+        forged_term = max(term, group.nodes[leader].member.term + 1)
+        forged = HeartBeatRequest(group="g", leader_id=leader, local_id=leader, remote_id=victim, term=forged_term)
+        group.nodes[victim].elector.handle_heart_beat(forged, group.now)
+        group.run(60_000)
+        (leader,) = group.current_leaders()
+        assert len(group.followers_of(leader)) == 2
+    assert len(group.leaders) > 3

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlab.dledger.codes import DLedgerError
 from rmqlab.dledger.group import GroupSettings, PeersError, parse_peers
-from rmqlab.dledger.member import Ballot, Member, Role, load_ballot, save_ballot
+from rmqlab.dledger.member import FAR_TERM, LEAP, Ballot, Member, Role, load_ballot, save_ballot
 from rmqlab.store.disk import Disk, StoreCorrupt
 
 PEERS = {"n0": "127.0.0.1:40911", "n1": "my-host:40912"}
@@ -56,6 +56,25 @@ def test_a_new_member_has_no_ballot_and_a_damaged_one_is_named(tmp_path: Path) -
     (tmp_path / "currterm").write_text("currTerm=x\n")
     with pytest.raises(StoreCorrupt, match="currTerm=x, expected a number"):
         load_ballot(Disk(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", bytes(64), b"voteLeader=n0\n", b"currTerm=\n", b"currTerm=-1\n", b"currTerm=%d\n" % 2**63, b"\xff=\xff\n"],
+)
+def test_a_term_file_without_a_term_is_no_new_member(tmp_path: Path, content: bytes) -> None:
+    """It could vote twice in a term: DLedger starts with term 0 then."""
+    (tmp_path / "currterm").write_bytes(content)
+    with pytest.raises(StoreCorrupt, match=r"expected a term; currterm\.bak has the one before"):
+        load_ballot(Disk(), tmp_path)
+
+
+def test_a_far_term_is_entered_in_steps() -> None:
+    """No term makes the next ones exceed a long."""
+    member = Member(GroupSettings(group="g", self_id="n0", peers=PEERS), lambda _ballot: None, Ballot(7))
+    for expected in (FAR_TERM, FAR_TERM + LEAP, FAR_TERM + 2 * LEAP):
+        member.become_candidate(2**63 - 1)
+        assert member.next_term() == expected
 
 
 @pytest.mark.parametrize(("known", "expected"), [(-1, 8), (8, 8), (12, 12), (3, 8)])

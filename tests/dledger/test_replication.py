@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from rmqlab.dledger.bodies import EntryBody, PushEntryRequest, PushEntryResponse
-from rmqlab.dledger.codes import DLedgerCode, PushType
+from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
-from rmqlab.dledger.follower import Follower
+from rmqlab.dledger.follower import LAST_INDEX, LAST_POSITION, Follower
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Ballot, Member
 from rmqlab.dledger.replication import Replication
@@ -138,6 +138,49 @@ def test_a_comparison_drops_appends_and_finds_equal_entries(tmp_path: Path) -> N
     assert codes(follower) == {"equal": 200, "differs": 406, "beyond": 406}
     follower.work(5000)
     assert codes(follower) == {}
+
+
+def test_dropped_appends_are_reported_to_their_owner(tmp_path: Path) -> None:
+    """They get no response, so they must not count as outstanding for ever."""
+    follower = new_follower(tmp_path, 3)
+    for index in (9, 12):
+        follower.handle(push(PushType.APPEND, *chain(index, 900, b"x")), f"append {index}", 0)
+    follower.handle(push(PushType.COMPARE, follower.store.get(1)), "compare", 0)
+    assert (follower.take_dropped(), follower.take_dropped()) == (["append 9", "append 12"], [])
+
+
+def test_of_too_many_appends_the_farthest_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that sends only early ones keeps little memory, and hinders no others."""
+    monkeypatch.setattr("rmqlab.dledger.follower.MOST_WAITING", 2)
+    follower = new_follower(tmp_path, 3)
+    place = follower.store.data.max_offset
+    for index in (1, 90, 80, 5):
+        follower.handle(push(PushType.APPEND, *chain(index, 900, b"x")), f"append {index}", 0)
+    assert codes(follower) == {"append 1": 421, "append 90": 421}
+    follower.handle(push(PushType.APPEND, *chain(3, place, b"x")), "append 3", 0)
+    assert codes(follower) == {"append 80": 421, "append 3": 200}
+
+
+def test_a_truncation_leaves_room_behind_it(tmp_path: Path) -> None:
+    """A log that begins anew at the last possible place could not go on."""
+    follower = new_follower(tmp_path, 3)
+    for index, pos in ((LAST_INDEX // 2, 0), (5, LAST_POSITION // 2)):
+        far = Entry(index=index, term=3, pos=pos, body=b"x")
+        with pytest.raises(DLedgerError, match="UNEXPECTED_ARGUMENT"):
+            follower.handle(push(PushType.TRUNCATE, far), "far", 0)
+    near = Entry(index=LAST_INDEX // 2 - 1, term=3, pos=0, body=b"x")
+    follower.handle(push(PushType.TRUNCATE, near), "near", 0)
+    (following,) = chain(LAST_INDEX // 2, near.end, b"y")
+    follower.handle(push(PushType.APPEND, following), "following", 0)
+    assert codes(follower) == {"near": 200, "following": 200}
+
+
+def test_entries_of_far_terms_are_replicated(tmp_path: Path) -> None:
+    """A group that a hostile term has reached stores entries still."""
+    follower = new_follower(tmp_path)
+    follower.member.ballot = Ballot(2**62 + 5)
+    follower.handle(push(PushType.APPEND, *chain(0, 0, b"x", term=2**62 + 5), term=2**62 + 5), "append", 0)
+    assert codes(follower) == {"append": 200}
 
 
 def test_appends_that_do_not_fit_are_checked_each_second(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_a_leader_sends_the_transferee_its_end(tmp_path: Path) -> None:
         (command(term=2), DLedgerCode.INCONSISTENT_TERM),
         (command(transferee="n2"), DLedgerCode.FALL_BEHIND_TOO_MUCH),
         (command(transfer="n1", transferee="n2"), DLedgerCode.UNEXPECTED_ARGUMENT),
+        (command(transferee="n0"), DLedgerCode.LEADER_TRANSFERRING),
     ],
 )
 def test_transfers_that_a_leader_refuses(
@@ -146,6 +147,18 @@ def test_a_transferee_enters_the_next_term_once_it_has_all_entries(tmp_path: Pat
     assert member.term_to_take == 4
     transfer.elector.tick(520)
     assert (member.term, codes(transfer)) == (4, [])
+
+
+def test_an_order_that_a_later_one_replaces_is_reported_to_its_owner(tmp_path: Path) -> None:
+    """It gets no response, as in DLedger, so it must not count as outstanding."""
+    transfer = following(tmp_path)
+    for number in range(2):
+        transfer.handle(command(transferee="n0", transfer="n1", index=5), f"waits {number}", 0)
+    assert transfer.take_dropped() == ["waits 0"]
+    for number in range(2):
+        transfer.elector.member.become_follower("n1")
+        transfer.handle(command(transferee="n0", transfer="n1"), f"takes {number}", 0)
+    assert transfer.take_dropped() == ["waits 1", "takes 0"]
 
 
 def test_a_transferee_that_stays_behind_refuses(tmp_path: Path) -> None:

@@ -149,12 +149,17 @@ class Fuzz:
 
     async def _dledger(self, odd: Odd) -> str:
         nodes = [node for node in self.group.supervisor.nodes.values() if node.kind is NodeKind.BROKER]
-        members = [f"n{number}" for number in range(len(nodes))]
-        host, _, port = odd.choice(nodes).address.rpartition(":")
+        node = odd.choice(nodes)
+        host, _, port = node.address.rpartition(":")
         address = f"{host}:{int(port) + DLEDGER_PORT}"
+        facts = (await self.group.snapshot(node.name) or {}).get("dledger")
+        if facts is None:
+            return f"nothing: {node.name} does not reply"  # the examination says whether that is a finding
+        members = [one.member_id or "" for one in nodes]
+        target = dledger.Target.of(node.group or "", members, node.member_id or "", facts)
         for _ in range(BATCH // PIPELINED // 4):
             self.counts.dledger += PIPELINED
-            data = b"".join(dledger.request(odd, nodes[0].group or "", members, opaque) for opaque in range(PIPELINED))
+            data = b"".join(dledger.request(odd, target, opaque) for opaque in range(PIPELINED))
             await self._send(address, data, odd)
         return f"requests of DLedger to {address}"
 
@@ -164,6 +169,15 @@ class Fuzz:
             await self._send(self.api, http.request(odd, TOKEN), odd)
         await self._send(self.api, http.probe(TOKEN), odd, until=b"200 OK")
         return f"requests to the control API at {self.api}"
+
+    async def complaints_of_boundaries(self) -> list[str]:
+        """The internal errors of the nodes, each of which is a bug (docs/architecture.md)."""
+        return [
+            f"internal error of {node.name}: {place}, {count} times"
+            for cluster in (self.cluster, self.group)
+            for node in cluster.supervisor.nodes.values()
+            for place, count in ((await cluster.snapshot(node.name)) or {}).get("internal_errors", {}).items()
+        ]
 
     def complaints_of_supervisors(self) -> list[str]:
         """The internal errors of the control API and of the supervisors."""
@@ -292,6 +306,7 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
             if number % EXAMINED_EVERY == 0:
                 for node in nodes or [*nodes_of(cluster), *nodes_of(group)]:
                     found += await health.complaints(node)
+                found += await run.complaints_of_boundaries()
             if found:
                 print("\n".join([f"batch {number} of seed {seed}: {what}", *found]))
                 print(f"again: python -m tests.fuzz --seed {seed} --first {number}; logs: {place}")

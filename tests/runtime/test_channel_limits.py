@@ -114,6 +114,20 @@ async def test_requests_with_outstanding_replies_are_limited(
         assert reactor.parked == 0
 
 
+async def test_oneway_requests_that_wait_are_limited_too(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They get no reply, and hold memory as others do, such as a held pull."""
+    with _dial(peer.address, encode_command(request(PARK, oneway=True)) * 30):
+        await _wait_for_ten_parked(peer, reactor, monkeypatch)
+        assert len(peer.parked) == 10
+        for answered in range(30):
+            while answered == len(peer.parked):
+                await trio.lowlevel.checkpoint()
+            peer.parked[answered].reply(Reply())
+        assert (reactor.parked, reactor.owed) == (0, 0)
+
+
 async def test_a_peer_that_is_not_read_and_resets_its_connection_leaves_no_busy_loop(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

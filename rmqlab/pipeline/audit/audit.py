@@ -124,7 +124,9 @@ def audit_run(
         masters=run.roles.masters_of_slaves,
     )
     doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), clocked)
-    judgement = conclude(weaken_by_stores(doubtless, run.incomplete), METRICS, run.conditions)
+    misplaced = [node for node, state in run.log_states.items() if state.is_misplaced]
+    remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
+    judgement = conclude(weaken_by_stores(doubtless, run.incomplete, misplaced), METRICS, run.conditions, remarks)
     summary = Summary(
         judgement=judgement,
         run=str(directory),

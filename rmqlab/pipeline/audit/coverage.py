@@ -4,13 +4,21 @@ Log files that are missing although no event removed them make a store incomplet
 consumer groups that were deleted are relations, which questions leave out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+import attrs
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.relations import Relations, literal
 from rmqlab.pipeline.audit.watchers import Happening, Member
-from rmqlab.store.logplaces import log_directory, log_extents
-from rmqlab.verdict.logcover import Life, Samples, log_trouble
+from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
+from rmqlab.store.logheads import lost_tail, read_heads
+from rmqlab.store.logplaces import log_begin, log_directory, log_extents
+from rmqlab.verdict.logcover import Life, LogState, Samples, log_state
+from rmqlab.verdict.misplaced import SETTING_KINDS, Setting, misplaced_files, setting_of
 
 
 def share_deletions(relations: Relations, happenings: Iterable[Happening], members: Mapping[str, Member]) -> None:
@@ -28,22 +36,79 @@ def share_deletions(relations: Relations, happenings: Iterable[Happening], membe
         relations.define_rows(table, rows, **{"broker": "string", field: "string", "at": "bigint"})
 
 
-def incomplete_logs(
-    directory: Path, stores: Iterable[str], samples: Mapping[str, Samples], lives: Mapping[str, Life]
-) -> Iterator[tuple[str, str]]:
-    """Yield the nodes whose log lacks files that no event removed, and which bytes."""
+def find_stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
+    """Return the nodes with a store, and those whose store was wiped last.
+
+    A node that never stored a message has no log.
+    """
+    found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
+    with contextlib.suppress(NoStoreError):
+        found |= {log.node for log in find_logs(directory)}
+    last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
+    return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
+
+
+@attrs.frozen(kw_only=True)
+class LogEnds:
+    """The end of a node's log, as the node recorded it and as it is."""
+
+    samples: Samples | None
+    """Of its last life; None without any."""
+    first: int | None
+    """The end that it recorded first."""
+    record_end: int | None
+    """Where its last record ends; None without one."""
+
+
+def log_ends(lives: Mapping[str, Life]) -> str:
+    """Return the query of the rows of `read_ends`."""
+    during = " or ".join(f"(node = {literal(node)} and at > {life.since})" for node, life in lives.items()) or "false"
+    return (
+        "select node, min(nullif(log_end, 0)) filter (where is_last) lowest, max(log_end) filter (where is_last) highest,"
+        " min_by(log_end, at) filter (where at is not null) first, max(record_end) record_end from ("
+        "select node, at, cast(get_json_object(fields, '$.max_offset') as bigint) log_end,"
+        f" {during} is_last, cast(null as bigint) record_end from raw_happenings where kind = 'log_sampled'"
+        " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size from whole_records)"
+        " group by node"
+    )
+
+
+def read_ends(rows: Iterable[Row]) -> dict[str, LogEnds]:
+    """Return the ends of logs by node."""
+    return {
+        row.node: LogEnds(
+            samples=None if row.highest is None else Samples(lowest=row.lowest, highest=row.highest),
+            first=row.first,
+            record_end=row.record_end,
+        )
+        for row in rows
+    }
+
+
+def read_setting(raw: Sequence[Row], ends: Mapping[str, LogEnds], began_at: int) -> Setting:
+    """Return the setting of a run from its followed events and the first ends of logs."""
+    events = [(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in SETTING_KINDS]
+    sampled = (
+        (0, node, "log_sampled", {"max_offset": own.first}) for node, own in ends.items() if own.first is not None
+    )
+    return setting_of([*sampled, *events], began_at)
+
+
+def log_states(
+    directory: Path, stores: Iterable[str], ends: Mapping[str, LogEnds], lives: Mapping[str, Life], setting: Setting
+) -> dict[str, LogState]:
+    """Return the state of each node's log."""
+    states = {}
     for node in sorted(stores):
         root = directory / node / "store"
-        place = f"store/{log_directory(root).relative_to(root)}"
-        if why := log_trouble(place, log_extents(root), samples.get(node), lives.get(node)):
-            yield node, why
-
-
-def sampled_ends(lives: Mapping[str, Life]) -> str:
-    """Return the query of the ends of logs that brokers recorded in their last lives."""
-    during = " or ".join(f"(node = {literal(node)} and at > {life.since})" for node, life in lives.items())
-    return (
-        "select node, min(nullif(log_end, 0)) lowest, max(log_end) highest from ("
-        "select node, cast(get_json_object(fields, '$.max_offset') as bigint) log_end from raw_happenings"
-        f" where kind = 'log_sampled' and ({during or 'false'})) group by node"
-    )
+        own = ends.get(node, LogEnds(samples=None, first=None, record_end=None))
+        record_end = log_begin(root) if own.record_end is None else own.record_end
+        states[node] = log_state(
+            f"store/{log_directory(root).relative_to(root)}",
+            log_extents(root),
+            own.samples,
+            lives.get(node),
+            misplaced=misplaced_files(node, read_heads(root), setting),
+            tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
+        )
+    return states

@@ -24,7 +24,15 @@ from typing import Any, Final
 import attrs
 from pyspark.sql import Row, SparkSession
 
-from rmqlab.pipeline.audit.coverage import incomplete_logs, sampled_ends, share_deletions
+from rmqlab.pipeline.audit.coverage import (
+    LogEnds,
+    find_stores,
+    log_ends,
+    log_states,
+    read_ends,
+    read_setting,
+    share_deletions,
+)
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.rounds import Rounds
@@ -39,7 +47,7 @@ from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
 from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
-from rmqlab.verdict.logcover import LIFE_KINDS, Life, Samples, last_lives
+from rmqlab.verdict.logcover import LIFE_KINDS, Life, LogState, last_lives
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
@@ -83,7 +91,9 @@ class Run:
     unread: Mapping[str, str]
     """Brokers whose store is missing, or lacks files of its log, with the reason."""
     incomplete: Mapping[str, str]
-    """The part of `unread` that lacks files: what is left of these stores was read."""
+    """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
+    log_states: Mapping[str, LogState]
+    """What is wrong with the files of each log."""
     stopped: Mapping[str, int]
     """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
     began_at: int
@@ -156,11 +166,13 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
     happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
     roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
     members = _members(happenings, roles)
-    stores, wiped = _stores(directory, happenings)
+    stores, wiped = find_stores(directory, happenings)
     lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
     share_deletions(relations, happenings, members)
-    samples = _read_stores(relations, directory, members, lives)
-    incomplete = dict(incomplete_logs(directory, stores - wiped, samples, lives))
+    ends = _read_stores(relations, directory, members, lives)
+    began_at = min((row.first_at for row in during), default=0)
+    states = log_states(directory, stores - wiped, ends, lives, read_setting(raw, ends, began_at))
+    incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return Run(
         relations=relations,
         directory=directory,
@@ -176,8 +188,9 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
         }
         | incomplete,
         incomplete=incomplete,
+        log_states=states,
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
-        began_at=min((row.first_at for row in during), default=0),
+        began_at=began_at,
         ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw, directory),
         event_times=tuple(event_times),
@@ -280,22 +293,10 @@ def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]
     }
 
 
-def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
-    """Return the nodes with a store, and those whose store was wiped last.
-
-    A node that never stored a message has no log.
-    """
-    found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
-    with contextlib.suppress(NoStoreError):
-        found |= {log.node for log in find_logs(directory)}
-    last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
-    return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
-
-
 def _read_stores(
     relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
-) -> Mapping[str, Samples]:
-    """Read records and queues; return what brokers recorded of logs' ends.
+) -> Mapping[str, LogEnds]:
+    """Read records and queues; return the ends of logs, recorded and found.
 
     Queues are read first: the records they refer to were written before.
     """
@@ -307,7 +308,7 @@ def _read_stores(
             relations.source(name, source, schema, path=str(directory))
         else:
             relations.define_rows(name, [], **dict(column.split() for column in schema.split(", ")))
-    *_, sampled = relations.execute(
+    *_, found = relations.execute(
         [
             written("queue_entries", "select * from queue_files"),
             written("raw_records", "select * from logs"),
@@ -315,14 +316,14 @@ def _read_stores(
             Query(_HOLES, "holes"),
             Query(_DAMAGES, "damages"),
             Query(_DEFERRED, "deferred"),
-            Query(sampled_ends(lives)),
+            Query(log_ends(lives)),
         ]
     )
     relations.define("copies", "select * from whole_records where state = 'ok'")
     ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
     relations.define_rows("readable_ends", ends, node="string", until="bigint")
     relations.define("readable_copies", _READABLE)
-    return {row.node: Samples(lowest=row.lowest, highest=row.highest) for row in sampled}
+    return read_ends(found)
 
 
 _LONGEST_QUEUES: Final = """

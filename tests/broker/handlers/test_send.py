@@ -96,6 +96,14 @@ def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
     assert chosen == {"0", "1", "2", "3"}
 
 
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2])
+def test_a_topic_without_queues_to_write_offers_none_to_choose(talk: TalkingBroker, code: RequestCode) -> None:
+    """RocketMQ divides by zero, and responds with code 1."""
+    talk.broker.topics.create_plain("T0", 0)
+    reply = talk.ask(code, send_fields("T0", -1))
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "topic T0 has no queue to write to")
+
+
 def test_a_queue_that_is_neither_written_nor_read_is_refused_and_the_topic_stays(talk: TalkingBroker) -> None:
     """broker-requests#15."""
     assert talk.send("T", 4).code == ResponseCode.SYSTEM_ERROR

@@ -88,6 +88,21 @@ def _of_journal(run: Path, path: Path) -> Iterator[tuple[str, Damage]]:
     yield "of another day", lambda file: file.write_bytes(b"".join(pack_entry(e, e.seq) for e in long_ago))
 
 
+def _of_store(run: Path, below: Path) -> Iterator[tuple[str, Damage]]:
+    """Yield other files in the place of one.
+
+    They are that of another group, and the others of the log.
+    """
+    node, *rest = below.parts
+    for other in sorted(run.glob(f"*/{'/'.join(rest)}")):
+        theirs = other.relative_to(run).parts[0]
+        if theirs.removesuffix("-s") != node.removesuffix("-s"):
+            yield f"that of {theirs}", functools.partial(shutil.copyfile, other)
+    if _is_log(below):
+        for other in sorted({*(run / below).parent.iterdir()} - {run / below}):
+            yield f"{other.name} of the same log", functools.partial(shutil.copyfile, other)
+
+
 def _damages(run: Path) -> Iterator[tuple[Path, str, Damage]]:
     """Yield path, name and damage for each file of a run."""
     for path in sorted([*run.glob("journal/*.msgpack"), *run.glob("*/store/**/*"), *run.glob("*.json")]):
@@ -99,6 +114,8 @@ def _damages(run: Path) -> Iterator[tuple[Path, str, Damage]]:
         yield below, "truncated", _truncated
         if path.parent.name == "journal":
             yield from ((below, *damage) for damage in _of_journal(run, path))
+        if "store" in below.parts:
+            yield from ((below, *damage) for damage in _of_store(run, below))
     for directory in sorted({*run.glob("*/store"), *run.glob("*/store/*/")}):
         if directory.is_dir():
             yield directory.relative_to(run), "removed", shutil.rmtree

@@ -24,6 +24,8 @@ DELAYED_SENDS = 3
 RUN = "5a11"
 LOG_END = 10_000
 """A log's end that brokers record: records of the run are there before it, and behind it."""
+_REPEATED = 30
+"""Times that a body has the id of its message, so that the log exceeds LOG_END."""
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
 TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 
@@ -76,7 +78,8 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
 
 
 def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
-    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, body=message_id.encode())
+    body = message_id.encode() * _REPEATED
+    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, body=body)
 
 
 def _write_tables(node: Path) -> None:

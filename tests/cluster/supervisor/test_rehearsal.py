@@ -1,17 +1,26 @@
 """What the fork server does once for all nodes."""
 
 import gc
-import os
+import importlib
+import sys
+import tomllib
 import types
 import typing
+from pathlib import Path
 
 import pytest
 
 from rmqlab.cluster.supervisor.forklaunch import PRELOADED
 from rmqlab.cluster.supervisor.forkserver import preload
-from rmqlab.cluster.supervisor.rehearsal import BODIES, MESSAGES, rehearse
+from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
+from rmqlab.cluster.supervisor.nodesettings import node_settings
+from rmqlab.cluster.supervisor.rehearsal import BODIES, MESSAGES, SETTINGS, rehearse
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.control import Message
+from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.settings import SettingsError
+
+only_linux = pytest.mark.skipif(sys.platform != "linux", reason="nodes are forked on Linux only")
 
 
 def test_each_message_of_the_control_channel_is_rehearsed() -> None:
@@ -24,12 +33,31 @@ def test_each_rehearsed_body_can_be_empty(body: type[typing.Any]) -> None:
     assert body.decode(b"{}").encode_pretty()
 
 
-def test_a_module_with_settings_reads_the_defaults() -> None:
+@only_linux
+def test_a_module_with_settings_reads_an_empty_file() -> None:
     read: list[str] = []
     module = types.ModuleType("fake")
-    module.__dict__["load_config"] = read.append
+    module.__dict__["load_config"] = lambda path: read.append(read_regular_text(path))
     rehearse(module)
-    assert read == [os.devnull]
+    assert read == [""]
+
+
+@only_linux
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_settings_of_nodes_are_loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise no table that their reading needs would be built before the fork."""
+    module = importlib.import_module(name)
+    loaded: list[object] = []
+    load_config = module.load_config
+    monkeypatch.setattr(module, "load_config", lambda path: loaded.append(load_config(path)))
+    rehearse(module)
+    assert len(loaded) == 1
+
+
+@pytest.mark.parametrize("node", nodes_of(ClusterSpec(), place(ClusterSpec(), Placement())), ids=lambda node: node.name)
+def test_the_rehearsed_settings_have_the_keys_of_a_node(node: Node, tmp_path: Path) -> None:
+    expected = node_settings(ClusterSpec(), node, [node], tmp_path)
+    assert tomllib.loads(SETTINGS[module_of(node, MODULES)]).keys() == expected.keys()
 
 
 def test_a_module_whose_settings_have_no_defaults_is_rehearsed_as_well() -> None:

@@ -1,0 +1,118 @@
+"""Log files of another place, broker or run.
+
+Each record states its commit log offset, the address of the broker that stored it, and when. A file whose first record
+contradicts the run was put there by somebody: nothing can be concluded from the records in it, or from their absence.
+Both judges ask `misplaced_files`.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+
+Event = tuple[int, str, str, Mapping[str, Any]]
+"""Time, node, kind and fields of a journal entry."""
+
+SETTING_KINDS: Final = ("node_ready", "log_sampled", "fault_applied", "cluster_stopped")
+"""Kinds of the events that `setting_of` needs."""
+_SLACK: Final = 10_000
+"""Milliseconds between a run and what was stored in another run, at least."""
+
+
+class Head(Protocol):
+    """The first record of a log file; see `rmqlab.store.logheads.LogHead`."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def stated(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def stored_at(self) -> int: ...
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What the journal says of a run's brokers."""
+
+    began_at: int
+    """Milliseconds of the cluster's clock, as `ended_at`."""
+    ended_at: int | None
+    """None unless the whole cluster stopped."""
+    brokers: Mapping[str, frozenset[str]]
+    """The broker names of each node, over the run."""
+    hosts: Mapping[str, frozenset[str]]
+    """The broker names at each address, over the run."""
+    first_ends: Mapping[str, int]
+    """Where the log of each node ended when the node first recorded it."""
+    are_clocks_right: bool
+    """False in a run with a `clock` fault: times prove nothing then."""
+
+    def new_from(self, node: str) -> int | None:
+        """Return the log offset from which a node's records were stored in the run.
+
+        None if it is unknown. A slave also receives what its master had before the run.
+        """
+        own = self.brokers.get(node, frozenset())
+        group = [other for other, names in self.brokers.items() if names & own]
+        ends = [self.first_ends.get(other) for other in group]
+        known = [end for end in ends if end is not None]
+        return max(known) if known and len(known) == len(group) else None
+
+
+def setting_of(events: Iterable[Event], began_at: int) -> Setting:
+    """Return the setting of a run from its events of SETTING_KINDS, in order of time."""
+    brokers: dict[str, set[str]] = collections.defaultdict(set)
+    hosts: dict[str, set[str]] = collections.defaultdict(set)
+    first_ends: dict[str, int] = {}
+    are_clocks_right, ended_at = True, None
+    for at, node, kind, fields in events:
+        if kind == "node_ready" and (name := fields.get("broker_name")):
+            brokers[node].add(str(name))
+            hosts[str(fields.get("address"))].add(str(name))
+        elif kind == "log_sampled":
+            first_ends.setdefault(node, int(fields["max_offset"]))
+        elif kind == "fault_applied" and fields.get("fault") == "clock":
+            are_clocks_right = False
+        elif kind == "cluster_stopped":
+            ended_at = at
+    return Setting(
+        began_at=began_at,
+        ended_at=ended_at,
+        brokers={node: frozenset(names) for node, names in brokers.items()},
+        hosts={host: frozenset(names) for host, names in hosts.items()},
+        first_ends=first_ends,
+        are_clocks_right=are_clocks_right,
+    )
+
+
+def misplaced_files(node: str, heads: Iterable[Head], setting: Setting) -> str:
+    """Return which files of a node's log are not its own; empty without any.
+
+    The text says what they seem to be.
+    """
+    return "; ".join(f"{head.file} {why}" for head in heads for why in _why_misplaced(node, head, setting))
+
+
+def _why_misplaced(node: str, head: Head, setting: Setting) -> Iterator[str]:
+    """Yield one reason at most.
+
+    Records from before the run may have any address: ports and names may have been others then.
+    """
+    new_from, theirs = setting.new_from(node), setting.hosts.get(head.host, frozenset())
+    early = setting.began_at - head.stored_at
+    late = head.stored_at - setting.ended_at if setting.ended_at is not None else 0
+    if head.stated != head.begin:
+        yield f"begins with a record of commit log offset {head.stated}: it is another file of this or of another log"
+    elif theirs and early <= _SLACK and not theirs & setting.brokers.get(node, theirs):
+        yield f"begins with a record that {', '.join(sorted(theirs))} stored ({head.host}): it is a file of that broker"
+    elif not setting.are_clocks_right or new_from is None or head.begin < new_from:
+        return
+    elif early > _SLACK:
+        yield f"begins with a record stored {early / 1000:.0f} s before the run: it is a file of another run"
+    elif late > _SLACK:
+        yield f"begins with a record stored {late / 1000:.0f} s after the run: it is a file of another run"
