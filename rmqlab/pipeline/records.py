@@ -5,7 +5,7 @@ Each column is gathered when it is asked for: what a reader does not ask for cos
 
 import functools
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -114,18 +114,32 @@ class Records:
         return np.fromiter((crc32(view[begin:end]) for begin, end in spans), np.int64, len(begins))
 
     def bodies(self) -> pa.Array:
-        """Return decompressed bodies.
+        """Return decompressed bodies, all together: see `record_batches`."""
+        if not self.is_any_compressed:
+            return self.binary(self.body_at, self.body_size)
+        return pa.concat_arrays([part for _, part in self.inflated_bodies()])
 
-        A body that cannot be decompressed is returned as stored.
+    def inflated_bodies(self) -> Iterator[tuple[int, pa.Array]]:
+        """Yield decompressed bodies in parts, each with the index of its first record.
+
+        A part has MAX_INFLATED_TOGETHER bytes at most. A body that cannot be decompressed is yielded as stored.
         """
-        stored = self.binary(self.body_at, self.body_size)
-        flags = self.number("sys_flag")
-        if not (flags & COMPRESSED).any():
-            return stored
-        return pa.array(
-            [_decompressed(body, flag) for body, flag in zip(stored.to_pylist(), flags.tolist(), strict=True)],
-            pa.binary(),
-        )
+        part: list[bytes] = []
+        first = size = 0
+        stored = self.binary(self.body_at, self.body_size).to_pylist()
+        for index, (each, flag) in enumerate(zip(stored, self.number("sys_flag").tolist(), strict=True)):
+            body = _decompressed(each, flag)
+            if part and size + len(body) > MAX_INFLATED_TOGETHER:
+                yield first, pa.array(part, pa.binary())
+                part, first, size = [], index, 0
+            part.append(body)
+            size += len(body)
+        if part:
+            yield first, pa.array(part, pa.binary())
+
+    @property
+    def is_any_compressed(self) -> bool:
+        return bool((self.number("sys_flag") & COMPRESSED).any())
 
     def take(self, chosen: np.ndarray) -> "Records":
         """Return some of the records, selected by a mask or by ascending indices."""
@@ -140,6 +154,10 @@ class Records:
             properties_at=self.properties_at[chosen],
             properties_size=self.properties_size[chosen],
         )
+
+
+MAX_INFLATED_TOGETHER: Final = 128 * 2**20
+"""Bytes of decompressed bodies of one batch."""
 
 
 def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, int | None]:
@@ -273,11 +291,25 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
 """Name, Spark type, and function. `msgId` is the offset message id, `keys` are separated by spaces."""
 
 
-def record_batch(records: Records, schema: pa.Schema, others: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return the columns of an Arrow schema.
+def record_batches(records: Records, schema: pa.Schema, others: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Yield the columns of an Arrow schema, with decompressed bodies.
 
-    `others` are arrays, or one value for all rows.
+    There are several batches if the bodies are large: 4 MB of records can have bodies of 4 GB. `others` are arrays, or
+    one value for all rows.
     """
+    if "body" not in schema.names or not records.is_any_compressed:
+        yield _batch(records, schema, others)
+        return
+    for first, bodies in records.inflated_bodies():
+        rows = records.take(np.arange(first, first + len(bodies)))
+        here = {
+            name: value.slice(first, len(bodies)) if isinstance(value, pa.Array) else value
+            for name, value in others.items()
+        }
+        yield _batch(rows, schema, here | {"body": bodies})
+
+
+def _batch(records: Records, schema: pa.Schema, others: Mapping[str, Any]) -> pa.RecordBatch:
     arrays = []
     for field in schema:
         if field.name not in others:

@@ -52,7 +52,7 @@ from rmqlab.pipeline.options import (
     text,
 )
 from rmqlab.pipeline.places import AnyPath, find_all, local_file
-from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.remotepaths import shown
 from rmqlab.remoting.names import SYSTEM_TOPICS
@@ -177,7 +177,7 @@ class StoreReader(DataSourceReader):
                 continue
             chunk = view[stretch.begin : stretch.begin + stretch.size]
             records, unsound = decode_records(chunk, np.asarray(stretch.starts) - stretch.begin)
-            yield self._whole(part, records)
+            yield from self._whole(part, records)
             if unsound is not None:
                 begin = stretch.starts[unsound]
                 following = next_record(mapped, view, begin + 1, base, written)
@@ -185,14 +185,14 @@ class StoreReader(DataSourceReader):
                 return following
         return part.end
 
-    def _whole(self, part: Range, records: Records) -> pa.RecordBatch:
+    def _whole(self, part: Range, records: Records) -> Iterator[pa.RecordBatch]:
         if self.options.topics:
             wanted = pc.is_in(records.topics, pa.array(self.options.topics))
             records = records.take(wanted.to_numpy(zero_copy_only=False))
         others: dict[str, Any] = {"node": part.node, "file": part.source}
         if "state" in self.schema.names:
             others["state"] = pc.if_else(pa.array(records.body_is_intact()), OK, BAD_CRC)
-        return record_batch(records, self.schema, others)
+        yield from record_batches(records, self.schema, others)
 
     def _torn(self, part: Range, offset: int, size: int) -> pa.RecordBatch:
         row = {"node": part.node, "file": part.source, "state": TORN, "commitLogOffset": offset}

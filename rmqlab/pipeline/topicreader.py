@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
-from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.topicbounds import DataLossError
 from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges, split_ranges
@@ -70,7 +70,7 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
                 records = _records(chunk, part)
                 if options.message_filter.is_any:
                     loss = _hole(chunk, records, part) or loss
-                yield _batch(records, part, options, schema)
+                yield from _batches(records, part, options, schema)
             if loss is not None and options.fail_on_data_loss:
                 raise DataLossError(_explained(loss))
 
@@ -110,9 +110,9 @@ def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
     return Loss(part.queue, int(missing[0]), int(missing[-1]) + 1, f"the broker skips {len(missing)} of them")
 
 
-def _batch(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
+def _batches(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     if options.tags:  # brokers compare only hashes
         tags = records.properties.column(PROPERTY_TAGS)
         records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
     others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}
-    return record_batch(records, schema, others)
+    yield from record_batches(records, schema, others)

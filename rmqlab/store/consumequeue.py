@@ -25,6 +25,10 @@ ENTRY: Final = struct.Struct(">qiq")  # commit log offset, record size, tags cod
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """Size in blank entries, which a queue never received: they point at no record."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+LAST_POSITION: Final = 2**62
+"""Of an entry in its queue, in bytes. Only the record of a hostile or damaged log belongs so far."""
+NOT_PENDING: Final = -(2**64)
+"""A `pending_offset` that is that of no record."""
 _RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
 
@@ -45,7 +49,7 @@ class ConsumeQueue:
     _first_physical: int = attrs.field(default=-1, init=False)  # log offset of the entry at `min_position`, if known
     # Filled by a dispatch pass, written by `append_pending`.
     pending: list[bytes] = attrs.field(factory=list, init=False)
-    pending_offset: int = attrs.field(default=-1, init=False)  # queue offset that would continue `pending`
+    pending_offset: int = attrs.field(default=NOT_PENDING, init=False)  # queue offset that would continue `pending`
 
     @property
     def min_offset(self) -> int:
@@ -90,12 +94,16 @@ class ConsumeQueue:
     def _file_for(self, position: int) -> LogFile | None:
         """Return the file and position for an entry that does not continue the last file.
 
-        None if the queue already has it.
+        None if the queue already has it, or if it can have no place: RocketMQ counts from a negative one on, and no
+        consumer can pull from there.
 
         OSError also while entries are held: those are written first.
         """
         if self.held is not None:
             raise BlockingIOError(errno.EAGAIN, "entries before it are held")
+        if not 0 <= position < LAST_POSITION:
+            logger.error("%s-%d: entry %d has no place", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
+            return None
         first = not self.files.files
         file = self.files.file_to_write(position)
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
@@ -144,7 +152,8 @@ class ConsumeQueue:
 
         OSError as `append`; a retry then holds them as well.
         """
-        at, position = 0, queue_offset * QUEUE_ENTRY_SIZE
+        position = queue_offset * QUEUE_ENTRY_SIZE
+        at = max(0, -position)  # entries before 0 have no place
         while at < len(entries):
             files = self.files.files
             file = files[-1] if files else None

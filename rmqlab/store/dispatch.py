@@ -17,7 +17,7 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.alikeruns import RUN_PATIENCE, AlikeRun, RunReader
 from rmqlab.store.batchruns import LEAST, BatchRun
 from rmqlab.store.commitlog import CommitLog
-from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.consumequeue import ENTRY, NOT_PENDING, ConsumeQueue
 from rmqlab.store.index import Index
 from rmqlab.store.indexkeys import KeyCollector
 from rmqlab.store.keyreader import KeyReader
@@ -192,7 +192,7 @@ class Dispatcher:
             finally:  # after an error the entries are collected again
                 for queue in self._touched:
                     queue.pending.clear()
-                    queue.pending_offset = -1
+                    queue.pending_offset = NOT_PENDING
                 self._touched.clear()
                 events, self._events = self._events, []
             if reached == self.offset:
@@ -334,7 +334,7 @@ class Dispatcher:
             if queue.pending:
                 self.entered += len(queue.pending)
                 queue.append_pending()
-            queue.pending_offset = -1
+            queue.pending_offset = NOT_PENDING
             queue.append_joined(queue_offset, entries)
             self.entered += len(entries) // ENTRY.size
         if keys is not None:
@@ -367,7 +367,7 @@ class Dispatcher:
             queue.append_pending()
         if physical + size <= queue.max_physical:
             return
-        queue.pending_offset = -1
+        queue.pending_offset = NOT_PENDING
         if queue.max_offset == queue_offset and queue.files.files:
             queue.pending.append(ENTRY.pack(physical, size, tags_code))
         else:

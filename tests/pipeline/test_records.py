@@ -6,7 +6,16 @@ import pyarrow as pa
 import pytest
 
 from rmqlab.pipeline import records
-from rmqlab.remoting.message import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD, MAX_INFLATED
+from rmqlab.remoting.message import (
+    COMPRESSED,
+    COMPRESSION_LZ4,
+    COMPRESSION_ZLIB,
+    COMPRESSION_ZSTD,
+    MAX_INFLATED,
+    StoredMessage,
+    body_crc,
+    encode_message,
+)
 
 
 @pytest.mark.parametrize("kind", [COMPRESSION_ZLIB, COMPRESSION_LZ4, COMPRESSION_ZSTD])
@@ -17,6 +26,53 @@ def test_a_body_that_inflates_without_bound_is_left_as_it_is_stored(kind: int) -
     assert records._decompressed(small, flags) == bytes(1000)
     assert records._decompressed(large, flags) == large
     assert records._decompressed(small[:-3], flags) in (small[:-3], bytes(1000))
+
+
+def test_bodies_that_are_large_together_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 MB of records can have bodies of 4 GB, more than a column and a worker hold."""
+    monkeypatch.setattr(records, "MAX_INFLATED_TOGETHER", 2500)
+    bodies = [bytes(1000), bytes(1000), b"plain", bytes(1000), bytes(4000), bytes(10)]
+    flags = [0 if body == b"plain" else COMPRESSED for body in bodies]
+    log, starts = bytearray(), []
+    for number, (body, flag) in enumerate(zip(bodies, flags, strict=True)):
+        starts.append(len(log))
+        log += _record(zlib.compress(body) if flag else body, flag, number)
+    decoded, unsound = records.decode_records(memoryview(bytes(log)), starts)
+    schema = pa.schema([("queueOffset", pa.int64()), ("body", pa.binary()), ("state", pa.string())])
+    states = pa.array([f"state {number}" for number in range(len(bodies))])
+    batches = list(records.record_batches(decoded, schema, {"state": states}))
+    assert unsound is None
+    assert [batch.num_rows for batch in batches] == [3, 1, 1, 1]
+    table = pa.Table.from_batches(batches)
+    assert table["body"].to_pylist() == bodies
+    assert table["queueOffset"].to_pylist() == list(range(len(bodies)))
+    assert table["state"].to_pylist() == states.to_pylist()
+
+
+def _record(body: bytes, sys_flag: int, queue_offset: int) -> bytes:
+    """A record of a log."""
+    here = ("127.0.0.1", 10911)
+    return encode_message(
+        StoredMessage(
+            store_size=0,
+            body_crc=body_crc(body),
+            queue_id=0,
+            flag=0,
+            queue_offset=queue_offset,
+            physical_offset=0,
+            sys_flag=sys_flag,
+            born_timestamp=0,
+            born_host=here,
+            store_timestamp=0,
+            store_host=here,
+            reconsume_times=0,
+            prepared_transaction_offset=0,
+            body=body,
+            topic="orders",
+            properties_text="",
+            properties={},
+        )
+    )
 
 
 def _compressed(body: bytes, kind: int) -> bytes:

@@ -75,6 +75,21 @@ def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:
     assert (queue.max_offset, queue.entry(9)) == (10, (900, 100, 9))
 
 
+@pytest.mark.parametrize("offset", [-1, -(2**31), 2**58, 2**63 - 1])
+def test_an_entry_without_a_place_is_skipped(queue: ConsumeQueue, offset: int) -> None:
+    """A hostile master, or a client of DLedger, chooses it."""
+    assert not queue.append(offset, 0, 100, 1)
+    assert not queue.files.files
+    fill(queue, 1)
+    assert not queue.append(offset, 100, 100, 1)
+    assert queue.max_offset == 1
+
+
+def test_of_joined_entries_those_without_a_place_are_skipped(queue: ConsumeQueue) -> None:
+    queue.append_joined(-2, b"".join(ENTRY.pack(number * 100, 100, 0) for number in range(5)))
+    assert [queue.entry(number) for number in range(4)] == [(200, 100, 0), (300, 100, 0), (400, 100, 0), None]
+
+
 def test_an_entry_after_a_gap_comes_at_the_end(queue: ConsumeQueue) -> None:
     fill(queue, 10)
     queue.append(20, 2000, 100, 20)

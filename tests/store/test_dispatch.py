@@ -304,6 +304,24 @@ def test_topics_that_no_directory_can_be_called_are_logged_once(
     assert [queue.topic for queue in slave.queues] == ["orders"]
 
 
+@pytest.mark.parametrize("offset", [-1, -(2**31), 2**62, 2**63 - 1])
+@pytest.mark.parametrize("count", [2, 40])
+def test_a_record_without_a_place_in_its_queue_hides_no_other(open_store: Open, offset: int, count: int) -> None:
+    """A queue would begin there, and no consumer could read it."""
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    log = bytearray()
+    for number in range(count):
+        begin = master.max_commit_log_offset
+        master.put(new_message(b"%d" % number))
+        record = bytearray(master.read_log(begin, 1000))
+        record[20:28] = (offset if number == 0 else number - 1).to_bytes(8, "big", signed=True)
+        log += record
+    slave.append_raw(0, bytes(log))
+    slave.dispatch()
+    assert (slave.max_queue_offset("orders", 0), slave.dispatch_behind_bytes) == (count - 1, 0)
+    assert slave.get_message("orders", 0, 0, 32).count == min(count - 1, 32)
+
+
 @pytest.mark.parametrize(("size", "flag"), [(89, BORN_HOST_IPV6), (111, IPV6_MASK)])
 @pytest.mark.parametrize("may_index", [True, False])
 def test_a_record_that_is_shorter_than_its_head_is_skipped_at_the_end_of_a_file_too(
