@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one round of each, shorter: minutes, not a quarter hour")
     parser.add_argument("--only", choices=SUBJECTS, action="append", help="this subject; repeatable")
-    parser.add_argument("--large", action="store_true", help="growth: also 10 million messages, density: 219 nodes")
+    parser.add_argument("--large", action="store_true", help="growth: also 10 million messages, density: 501 nodes")
     parser.add_argument(
         "--against", type=Path, metavar="FILE", help="print what is over 10 %% worse than in this bench.json"
     )
@@ -101,7 +101,7 @@ def measure_ours(directory: Path, subjects: list[str], *, quick: bool, large: bo
     found = []
     if "density" in subjects:
         print("density", flush=True)
-        groups = (1, 10) if quick else (1, 10, 50, *((109,) if large else ()))
+        groups = (1, 10) if quick else (1, 10, 50, *((250,) if large else ()))
         found.append(density.measure(directory, groups=groups))
     if "growth" in subjects:
         print("growth", flush=True)

@@ -38,6 +38,14 @@ def run_seconds(pid: int) -> tuple[float, int]:
     return seconds, wakes
 
 
+def page_faults(pid: int) -> int:
+    """Return the number of page faults so far that read no disk.
+
+    In a forked process, most are copies of its parent's pages.
+    """
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
 def own_memory_mb(pid: int) -> float:
     """Memory that no file backs, in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

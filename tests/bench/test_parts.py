@@ -1,5 +1,6 @@
 """Parts of the benchmarks that compute without measuring."""
 
+import mmap
 import os
 import pathlib
 import subprocess
@@ -11,7 +12,7 @@ from rmqlab.broker.testing import open_talking_broker
 from tests.bench.commands import command_seconds
 from tests.bench.growth import best_us, fill
 from tests.bench.nameserver_micro import waits
-from tests.bench.process import pss_mb, run_seconds, smaps_mb
+from tests.bench.process import page_faults, pss_mb, run_seconds, smaps_mb
 from tests.bench.send_micro import receives, receives_of_batches
 
 
@@ -50,6 +51,10 @@ def test_figures_of_a_process_come_from_the_kernel() -> None:
     assert pss_mb(os.getpid()) > 0
     with pytest.raises(ValueError, match="Other"):
         smaps_mb(os.getpid(), "Other")
+    faults = page_faults(os.getpid())
+    with mmap.mmap(-1, 2**20) as memory:
+        memory.write(bytes(2**20))
+    assert page_faults(os.getpid()) > faults
 
 
 def test_batches_of_the_send_benchmark_are_one_frame_a_receive() -> None:
