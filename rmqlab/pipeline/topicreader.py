@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from rmqlab.client.instance import Client
 from rmqlab.pipeline.blocking_client import first_failure
+from rmqlab.pipeline.heap import freeze_imports
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
@@ -69,6 +70,7 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
 
     Small ranges are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is true.
     """
+    freeze_imports()  # also for workers of clusters, whose parent is PySpark's own
     for first in range(0, len(work.ranges), _RANGES_AT_ONCE):
         parts = work.ranges[first : first + _RANGES_AT_ONCE]
         cursors = [QueueCursor(part, work.members, options.reading) for part in parts]

@@ -68,6 +68,8 @@ Read = Callable[..., list[list[Row]]]
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     """Reads these ranges, of (broker, queue, messages); returns the rows of each batch."""
 
+    monkeypatch.setattr(topicreader, "freeze_imports", lambda: None)  # not of the process of all tests
+
     class Link:
         @staticmethod
         def call(fn: Callable[..., Any], *args: Any) -> Any:
@@ -99,6 +101,13 @@ def test_queues_of_a_task_are_read_concurrently_into_common_batches(read: Read) 
         [("broker-a", 0, 0), ("broker-a", 0, 1), ("broker-b", 1, 0), ("broker-b", 1, 1)],
         [("broker-a", 0, 2)],
     ]
+
+
+def test_a_worker_does_not_collect_what_it_has_imported(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(topicreader, "freeze_imports", lambda: calls.append(None))
+    read(("broker-a", 0, 3))
+    assert len(calls) == 1
 
 
 def test_a_hole_is_reported_for_its_queue(read: Read) -> None:
