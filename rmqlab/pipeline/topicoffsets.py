@@ -198,15 +198,15 @@ def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -
     return parts
 
 
-def group_ranges(ranges: Sequence[QueueRange], tasks: int, *, most: int) -> list[list[QueueRange]]:
-    """Distribute many small ranges over about this number of tasks.
+def group_ranges(ranges: Sequence[QueueRange], tasks: int, *, most: int, small: int = 0) -> list[list[QueueRange]]:
+    """Distribute small ranges over at most about this number of tasks.
 
-    Each task adds to the planning time. Consecutive ranges share a task up to an even share of all messages, and up to
-    `most` if that is not 0; a larger range has a task of its own.
+    Each task adds to the planning time. Consecutive ranges share a task up to `small` messages, or up to an even share
+    of all messages if there are more than `tasks`, and up to `most` if that is not 0. A larger range has a task of its
+    own.
     """
-    if len(ranges) <= tasks:
-        return [[part] for part in ranges]
-    share = max(1, sum(part.size for part in ranges) // tasks)
+    even = max(1, sum(part.size for part in ranges) // tasks) if len(ranges) > tasks else 0
+    share = max(small, even)
     share = min(share, most) if most else share
     groups: list[list[QueueRange]] = []
     room = 0

@@ -3,15 +3,20 @@
 The task belongs to a batch or a stream.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import trio
 from pyspark.sql.datasource import InputPartition
 
+from rmqlab.client.instance import Client
+from rmqlab.pipeline.blocking_client import first_failure
+from rmqlab.pipeline.heap import freeze_imports
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batches
@@ -25,8 +30,12 @@ COLUMNS = {"topic": "string", "broker": "string"} | {
     name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name != "topic"
 }
 _BATCH_BYTES = 4 * 2**20
+_RANGES_AT_ONCE = 16
+"""Ranges of a task that are read concurrently: each with pulls of its own, and a share of the batch's bytes."""
 _MANY_TASKS = 256
 """Tasks beyond which small ranges share them, unless option minPartitions asks for more."""
+_SMALL_TASK = 1000
+"""Messages up to which ranges share a task: a task costs Spark as much as reading some thousands of messages."""
 
 
 @attrs.frozen
@@ -49,7 +58,7 @@ def plan_work(ranges: Iterable[QueueRange], members: Members, options: TopicOpti
     most, least = options.max_records_per_partition, options.min_partitions
     parts = split_ranges([part for part in ranges if part.size > 0], most=most, least_parts=least)
     plan = []
-    for group in group_ranges(parts, max(_MANY_TASKS, least), most=most):
+    for group in group_ranges(parts, max(_MANY_TASKS, least), most=most, small=_SMALL_TASK if least == 1 else 0):
         brokers = {part.queue.broker for part in group}
         known = {name: dict(addresses) for name, addresses in members.items() if name in brokers}
         plan.append(RangesPartition(Work(tuple(group), known)))
@@ -59,20 +68,48 @@ def plan_work(ranges: Iterable[QueueRange], members: Members, options: TopicOpti
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the messages of a task, in order within each queue.
 
-    Raises DataLossError for lost messages if failOnDataLoss is true.
+    Small ranges are read concurrently. Raises DataLossError for lost messages if failOnDataLoss is true.
     """
-    for part in work.ranges:
-        cursor = QueueCursor(part, work.members, options.reading)
-        while not cursor.is_done:
-            chunk = options.link.call(cursor.next, _BATCH_BYTES)
-            loss = chunk.loss
-            if chunk.bodies:
-                records = _records(chunk, part)
+    freeze_imports()  # also for workers of clusters, whose parent is PySpark's own
+    for first in range(0, len(work.ranges), _RANGES_AT_ONCE):
+        parts = work.ranges[first : first + _RANGES_AT_ONCE]
+        cursors = [QueueCursor(part, work.members, options.reading) for part in parts]
+        while cursors := [cursor for cursor in cursors if not cursor.is_done]:
+            pulled = options.link.call(_next_chunks, cursors)
+            found = [one for one in pulled if one.chunk.bodies]
+            losses = [one.chunk.loss for one in pulled]
+            if found:
+                records, owners = _records(found)
                 if options.message_filter.is_any:
-                    loss = _hole(chunk, records, part) or loss
-                yield from _batches(records, part, options, schema)
+                    losses += _holes(found, records, owners)
+                yield from _batches(records, owners, found, options, schema)
+            loss = next((loss for loss in losses if loss is not None), None)
             if loss is not None and options.fail_on_data_loss:
                 raise DataLossError(_explained(loss))
+
+
+@attrs.frozen
+class _Pulled:
+    """A chunk of a range."""
+
+    part: QueueRange
+    chunk: Chunk
+
+
+async def _next_chunks(client: Client, cursors: Sequence[QueueCursor]) -> list[_Pulled]:
+    """Return the next chunk of each range. Raises ReadError."""
+    chunks: dict[int, Chunk] = {}
+
+    async def fetch(index: int, cursor: QueueCursor) -> None:
+        chunks[index] = await cursor.next(client, _BATCH_BYTES // len(cursors))
+
+    try:
+        async with trio.open_nursery() as nursery:
+            for index, cursor in enumerate(cursors):
+                nursery.start_soon(fetch, index, cursor)
+    except BaseExceptionGroup as group:
+        raise first_failure(group) from None
+    return [_Pulled(cursor.part, chunks[index]) for index, cursor in enumerate(cursors)]
 
 
 def _explained(loss: Loss) -> str:
@@ -82,37 +119,61 @@ def _explained(loss: Loss) -> str:
     )
 
 
-def _records(chunk: Chunk, part: QueueRange) -> Records:
-    """Return the pulled records within the range.
+def _records(pulled: Sequence[_Pulled]) -> tuple[Records, np.ndarray]:
+    """Return the pulled records within their ranges, and the index in `pulled` of each.
 
     Raises ReadError if they cannot be parsed.
     """
-    view = memoryview(b"".join(chunk.bodies))
+    view = memoryview(b"".join(body for one in pulled for body in one.chunk.bodies))
+    ends = np.cumsum([sum(map(len, one.chunk.bodies)) for one in pulled])
     starts, end = walk_many(view, 0, len(view))
     records, unsound = decode_records(view, starts)
-    if unsound is not None or end != len(view):
-        raise ReadError(f"{part.queue}: the response to a pull from offset {chunk.start} cannot be parsed")
+    borders = np.searchsorted(starts, ends)
+    if unsound is not None or end != len(view) or not np.isin(ends, [*starts, len(view)]).all():
+        raise ReadError(_unreadable(pulled))
+    owners = np.repeat(np.arange(len(pulled)), np.diff(borders, prepend=0))
     offsets = records.number("queue_offset")
-    keep = (offsets >= part.start) & (offsets < part.end)
-    return records if keep.all() else records.take(keep)
+    first, last = np.array([(one.part.start, one.part.end) for one in pulled]).T
+    keep = (offsets >= first[owners]) & (offsets < last[owners])
+    return (records, owners) if keep.all() else (records.take(keep), owners[keep])
 
 
-def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
-    """Return the offsets that a broker skipped without an error, or None.
+def _unreadable(pulled: Sequence[_Pulled]) -> str:
+    """Return the error for the first chunk that cannot be parsed."""
+    for one in pulled:
+        view = memoryview(b"".join(one.chunk.bodies))
+        starts, end = walk_many(view, 0, len(view))
+        if end != len(view) or decode_records(view, starts)[1] is not None:
+            return f"{one.part.queue}: the response to a pull from offset {one.chunk.start} cannot be parsed"
+    raise AssertionError("each chunk can be parsed")  # then all of them can
+
+
+def _holes(pulled: Sequence[_Pulled], records: Records, owners: np.ndarray) -> list[Loss]:
+    """Return the offsets that brokers skipped without an error, for each chunk that lacks some.
 
     This happens if a file of the commit log is missing but the consume queue is complete.
     """
-    end = chunk.end if chunk.loss is None else chunk.loss.start
-    expected, there = np.arange(chunk.start, end), records.number("queue_offset")
-    if len(there) == len(expected):
-        return None
-    missing = np.setdiff1d(expected, there)
-    return Loss(part.queue, int(missing[0]), int(missing[-1]) + 1, f"the broker skips {len(missing)} of them")
+    holes, there = [], records.number("queue_offset")
+    borders = np.searchsorted(owners, np.arange(len(pulled) + 1))
+    for one, (low, high) in zip(pulled, itertools.pairwise(borders), strict=True):
+        start, end = one.chunk.start, one.chunk.end if one.chunk.loss is None else one.chunk.loss.start
+        if high - low != end - start:
+            missing = np.setdiff1d(np.arange(start, end), there[low:high])
+            reason = f"the broker skips {len(missing)} of them"
+            holes.append(Loss(one.part.queue, int(missing[0]), int(missing[-1]) + 1, reason))
+    return holes
 
 
-def _batches(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(
+    records: Records, owners: np.ndarray, pulled: Sequence[_Pulled], options: TopicOptions, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     if options.tags:  # brokers compare only hashes
-        tags = records.properties.column(PROPERTY_TAGS)
-        records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
-    others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}
+        keep = pc.is_in(records.properties.column(PROPERTY_TAGS), pa.array(options.tags))
+        keep = keep.to_numpy(zero_copy_only=False)
+        records, owners = records.take(keep), owners[keep]
+    names = {"topic": [one.part.queue.topic for one in pulled], "broker": [one.part.queue.broker for one in pulled]}
+    others: dict[str, Any] = {
+        column: values[0] if len(set(values)) == 1 else pa.array(values).take(pa.array(owners))
+        for column, values in names.items()
+    }
     yield from record_batches(records, schema, others)

@@ -45,7 +45,7 @@ def main() -> None:
                     measure_read(spark, Path(directory) / f"read-{size}", arguments.rows, size, turns=arguments.turns)
         if "stream" in wanted:
             with open_session(machine=machine) as spark, live_master(Path(directory) / "stream") as server:
-                measure_stream(spark, server, Path(directory) / "stream", rate=1000, batches=60)
+                measure_stream(spark, server, Path(directory) / "stream", _spark_cpu, rows=200, batches=60)
         if "order" in wanted:
             with open_session(machine=machine, settings={"spark.sql.shuffle.partitions": "16"}) as spark:
                 measure_order(spark, Path(directory) / "order", arguments.queue, _spark_cpu)

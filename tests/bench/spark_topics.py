@@ -6,12 +6,11 @@ Both read from a live master. See tests.bench.spark.
 import contextlib
 import functools
 import statistics
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import trio
 
 from rmqlab.client.config import ClientConfig, ProducerConfig
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _BATCH = 128
 _SENDERS = 8
 _QUEUES = 4
-_WARM_UP = 5
+_WARM_UP = 20
 
 
 @contextlib.contextmanager
@@ -76,61 +75,108 @@ def topic_frames(
     }
 
 
-def measure_stream(spark: "SparkSession", server: str, place: Path, *, rate: int, batches: int) -> None:
-    """Measure micro-batches at full speed while a producer sends.
+@attrs.frozen
+class MicroBatches:
+    """What the micro-batches of a stream cost: medians in ms, and ms of CPU per batch."""
 
-    They write into nothing, and into another topic.
+    rows: float
+    trigger: float
+    slow: float
+    """One trigger of 20 takes longer."""
+    latest_offset: float
+    add_batch: float
+    checkpoint: float
+    cpu: float
+    """Of the JVM and of its Python processes, without programs that Spark starts for its checkpoint."""
+
+
+def measure_stream(
+    spark: "SparkSession", server: str, place: Path, spark_cpu: Callable[[], float], *, rows: int, batches: int
+) -> None:
+    """Measure micro-batches of so many rows, as fast as they go, next to those of sources that only make rows.
+
+    A topic is written into nothing, and into another topic. What is ours of a micro-batch is what it takes more than
+    one of a Python source that makes the same rows; Spark's `rate` source has no Python.
     """
-    fill(server, "ticks", 100, 100)
+    fill(server, "ticks", rows * (3 * batches + _WARM_UP), 100)
     fill(server, "tocks", 1, 100)
-    with _sending(server, "ticks", rate) as sender:
-        for name, sink, options in (
-            ("to nothing", "noop", {}),
-            ("to a topic", "rocketmq", {"nameServer": server, "topic": "tocks"}),
-        ):
-            source = spark.readStream.format("rocketmq").options(nameServer=server, topic="ticks").load()
-            writer = source.select("body").writeStream.format(sink).options(**options)
-            query = writer.option("checkpointLocation", str(place / f"checkpoint-{sink}")).start()
-            try:
-                _print_batches(f"stream, {name}", rate, _some(query, batches, sender))
-            finally:
-                query.stop()
+    _register_floor(spark)
+    topic = {"nameServer": server, "topic": "ticks", "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rows)}
+    sources: dict[str, tuple[str, dict[str, str], str, dict[str, str]]] = {
+        "rate": ("rate-micro-batch", {"rowsPerBatch": str(rows), "numPartitions": "1"}, "noop", {}),
+        "a Python source": ("floor", {"rows": str(rows)}, "noop", {}),
+        "topic": ("rocketmq", topic, "noop", {}),
+        "topic into a topic": ("rocketmq", topic, "rocketmq", {"nameServer": server, "topic": "tocks"}),
+    }
+    costs = {}
+    for number, (name, (source, options, sink, sink_options)) in enumerate(sources.items()):
+        frame = spark.readStream.format(source).options(**options).load()
+        frame = frame.select("body") if source != "rate-micro-batch" else frame
+        writer = frame.writeStream.format(sink).options(**sink_options)
+        query = writer.option("checkpointLocation", str(place / f"checkpoint-{number}")).start()
+        try:
+            costs[name] = _measure(query, batches, spark_cpu)
+        finally:
+            query.stop()
+        _print_batches(name, costs[name])
+    ours, floor = costs["topic"], costs["a Python source"]
+    print(
+        f"ours of a micro-batch into nothing: {ours.trigger - floor.trigger:.0f} ms of the trigger,"
+        f" {ours.add_batch - floor.add_batch:.0f} of addBatch, {ours.cpu - floor.cpu:.0f} ms of CPU",
+        flush=True,
+    )
 
 
-@contextlib.contextmanager
-def _sending(server: str, topic: str, rate: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that sends so many messages a second."""
-    process = subprocess.Popen([sys.executable, "-m", "tests.bench.steady_sender", server, topic, str(rate)])
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+def _register_floor(spark: "SparkSession") -> None:
+    from pyspark import cloudpickle
+
+    from tests.bench import floor_source
+
+    cloudpickle.register_pickle_by_value(floor_source)  # planners of streams do not import from here
+    spark.dataSource.register(floor_source.FloorSource)
 
 
-def _some(query: "StreamingQuery", count: int, sender: subprocess.Popen[bytes]) -> Sequence[Any]:
-    """So many micro-batches that held rows.
-
-    The first ones, which start processes, are left out.
-    """
-    seen: dict[int, Any] = {}
-    while len(seen) < count + _WARM_UP:
-        if query.awaitTermination(0.5) or sender.poll() is not None:
-            raise SystemExit(f"ended before {count} micro-batches: query {query.status}, sender {sender.poll()}")
-        seen |= {progress["batchId"]: progress for progress in query.recentProgress if progress["numInputRows"]}
-    return [seen[batch] for batch in sorted(seen)][_WARM_UP:]
+def _measure(query: "StreamingQuery", batches: int, spark_cpu: Callable[[], float]) -> MicroBatches:
+    """Return what so many micro-batches cost, without the first ones, which start processes."""
+    _wait_for(query, _WARM_UP)
+    before, began = spark_cpu(), len(_with_rows(query))
+    _wait_for(query, began + batches)
+    seen = _with_rows(query)
+    cpu = (spark_cpu() - before) / (len(seen) - began) * 1000
+    return _costs(seen[began:], cpu)
 
 
-def _print_batches(name: str, rate: int, batches: Sequence[Any]) -> None:
+def _wait_for(query: "StreamingQuery", count: int) -> None:
+    while (found := len(_with_rows(query))) < count:
+        if query.awaitTermination(0.1):
+            raise SystemExit(f"ended after {found} of {count} micro-batches: {query.exception()}")
+
+
+def _with_rows(query: "StreamingQuery") -> Sequence[Any]:
+    """Return the progress of the micro-batches so far that had rows. Spark keeps the last 100."""
+    return [progress for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def _costs(batches: Sequence[Any], cpu: float) -> MicroBatches:
     def millis(part: str) -> float:
         return statistics.median(float(progress["durationMs"].get(part, 0)) for progress in batches)
 
-    slow = sorted(float(progress["durationMs"]["triggerExecution"]) for progress in batches)[
-        -max(1, len(batches) // 20)
-    ]
-    rows = statistics.median(float(progress["numInputRows"]) for progress in batches)
+    triggers = sorted(float(progress["durationMs"]["triggerExecution"]) for progress in batches)
+    return MicroBatches(
+        rows=statistics.median(float(progress["numInputRows"]) for progress in batches),
+        trigger=millis("triggerExecution"),
+        slow=triggers[-max(1, len(triggers) // 20)],
+        latest_offset=millis("latestOffset"),
+        add_batch=millis("addBatch"),
+        checkpoint=millis("walCommit") + millis("commitOffsets"),
+        cpu=cpu,
+    )
+
+
+def _print_batches(name: str, cost: MicroBatches) -> None:
     print(
-        f"{rate:5}/s  {name:22} a micro-batch {millis('triggerExecution'):4.0f} ms (1 in 20 over {slow:.0f}), {rows:.0f} rows:"
-        f" latestOffset {millis('latestOffset'):.0f}, addBatch {millis('addBatch'):.0f}, checkpoint"
-        f" {millis('walCommit') + millis('commitOffsets'):.0f} ms"
+        f"{name:20} a micro-batch of {cost.rows:.0f} rows {cost.trigger:4.0f} ms (1 in 20 over {cost.slow:.0f}):"
+        f" latestOffset {cost.latest_offset:.0f}, addBatch {cost.add_batch:.0f}, checkpoint {cost.checkpoint:.0f} ms;"
+        f" {cost.cpu:.0f} ms of CPU",
+        flush=True,
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.serializers import read_int
 
+from rmqlab.pipeline import daemon
 from rmqlab.pipeline.java import Java
 from rmqlab.pipeline.spark_home import make_overlay
 
@@ -34,14 +35,28 @@ def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathl
     with subprocess.Popen(
         [home / "bin" / "python", "-m", "pyspark.daemon", PLANNER],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | sockets | quirks,
-    ) as daemon:  # fmt: skip
-        assert daemon.stdout is not None
-        path = daemon.stdout.read(read_int(daemon.stdout))
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        path = parent.stdout.read(read_int(parent.stdout))
         with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as stream:
             connection.connect(path)
             worker = os.pidfd_open(read_int(stream))
         ended, _, _ = select.select([worker], [], [], 300)
         os.close(worker)
-        _, noise = daemon.communicate(timeout=300)
+        _, noise = parent.communicate(timeout=300)
     assert ended
     assert noise == b""
+
+
+def test_after_a_task_collections_skip_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark's parent of workers collects garbage after each task: with pyarrow loaded that takes 10 ms."""
+    done: list[str] = []
+
+    def serve(*_: object) -> int:
+        done.append("task")
+        return 0
+
+    monkeypatch.setattr(daemon, "_serve", serve)
+    monkeypatch.setattr(daemon, "freeze_imports", lambda: done.append("freeze"))
+    assert daemon.worker(None, authenticated=True) == 0
+    assert done == ["task", "freeze"]

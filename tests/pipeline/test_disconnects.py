@@ -118,12 +118,23 @@ print("stopped")
 """
 
 
+@pytest.fixture
+def path_with_spy(tmp_path: pathlib.Path) -> str:
+    """A search path whose `readlink` leaves the file `links`."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "readlink").write_text(f"#!/bin/sh\ntouch {tmp_path}/links\n")
+    (programs / "readlink").chmod(0o755)
+    return f"{programs}:{os.environ['PATH']}"
+
+
 @pytest.mark.long  # it starts a Spark of its own
-def test_a_stopped_stream_leaves_the_terminal_quiet(lab: "Lab", tmp_path: pathlib.Path) -> None:
-    """It writes to a topic that its first batch creates."""
+def test_a_stopped_stream_leaves_the_terminal_quiet(lab: "Lab", tmp_path: pathlib.Path, path_with_spy: str) -> None:
+    """It writes to a topic that its first batch creates. Its checkpoint starts no program to follow links."""
     lab.send("orders", [b"one", b"two"])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, lab.namesrv_addr, tmp_path / "checkpoint"],
-        check=False, capture_output=True, text=True, timeout=500,
+        check=False, capture_output=True, text=True, timeout=500, env=os.environ | {"PATH": path_with_spy},
     )  # fmt: skip
     assert (done.stdout, done.stderr, done.returncode) == ("stopped\n", "", 0)
+    assert not (tmp_path / "links").exists()

@@ -120,6 +120,20 @@ def test_small_ranges_share_tasks_and_large_ones_do_not(end: dict[QueueName, int
     assert most or len(groups) <= 2 * tasks
 
 
+@pytest.mark.parametrize(
+    ("sizes", "most", "groups"),
+    [
+        ([50, 50, 50, 50], 0, [[50, 50, 50, 50]]),
+        ([50, 50, 50, 50], 100, [[50, 50], [50, 50]]),
+        ([600, 600, 300, 5000, 10], 0, [[600], [600, 300], [5000], [10]]),
+    ],
+)
+def test_a_few_messages_are_one_task(sizes: list[int], most: int, groups: list[list[int]]) -> None:
+    parts = [QueueRange(QueueName("t", "b", number), 0, size) for number, size in enumerate(sizes)]
+    found = group_ranges(parts, 256, most=most, small=1000)
+    assert [[part.size for part in group] for group in found] == groups
+
+
 def test_a_task_has_no_more_messages_than_the_limit_though_there_are_many_ranges() -> None:
     """Ranges beyond 256 shared tasks without regard to maxRecordsPerPartition."""
     parts = split_ranges([QueueRange(QueueName("t", "b", 0), 0, 1000)], most=10, least_parts=1)

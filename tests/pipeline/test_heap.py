@@ -1,0 +1,27 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import gc
+from rmqlab.pipeline.heap import freeze_imports
+
+freeze_imports()
+frozen = gc.get_freeze_count()
+{then}
+freeze_imports()
+print(len(gc.get_objects()) < 1000, gc.get_freeze_count() - frozen > 1000)
+"""
+
+
+def frozen(then: str) -> str:
+    """Whether collections skip what is imported, and whether the second call froze more, in a process of its own."""
+    program = PROGRAM.format(then=then)
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_collections_skip_what_is_imported() -> None:
+    assert frozen("import xml.dom.minidom, http.client") == "True True"
+
+
+def test_what_a_task_leaves_behind_is_still_collected() -> None:
+    assert frozen("kept = [[number] for number in range(5000)]") == "False False"
