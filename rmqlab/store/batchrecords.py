@@ -92,7 +92,7 @@ class BatchRecords:
         """Return the offsets of the records. The first record is at `physical`."""
         return list(accumulate(self.sizes[:-1], initial=physical))
 
-    def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:
+    def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> memoryview:
         """The bytes of all records.
 
         `shared` is from `shared_fields`; `message` has the queue.
@@ -109,7 +109,7 @@ class BatchRecords:
             heads, batch.bodies, map(middles.__getitem__, self.properties_sizes), batch.properties, self.tails,
             strict=True,
         )  # fmt: skip
-        return b"".join(chain.from_iterable(parts))
+        return memoryview(b"".join(chain.from_iterable(parts)))
 
     def queue_entries(self, offsets: Sequence[int]) -> bytes:
         """Return the entries of the records in their queue."""

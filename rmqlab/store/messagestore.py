@@ -334,7 +334,8 @@ class MessageStore:
 
     def read_log(self, offset: int, limit: int) -> memoryview:
         """Readable log bytes from `offset`, never across the end of a file, possibly none."""
-        return self.log.read(offset, limit)
+        recent = self.putter.recent.read(offset, limit, self.log.max_offset)
+        return self.log.read(offset, limit) if recent is None else recent
 
     def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
         """Append a piece of the master's log, without dispatch.

@@ -35,6 +35,7 @@ from rmqlab.store.dispatch import Dispatcher
 from rmqlab.store.index import Index
 from rmqlab.store.indexkeys import IndexKeys
 from rmqlab.store.queues import Queues, can_have_queues
+from rmqlab.store.recentbytes import RecentBytes
 from rmqlab.store.results import PutResult, PutStatus
 
 logger = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Putter:
     now_millis: Callable[[], int]
     refusal: str | None = None  # why puts are refused now
     last_stored_at: int = 0
+    recent: RecentBytes = attrs.field(factory=RecentBytes, init=False)  # of batches: other puts use the mapping
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
     _batches: list[tuple[ConsumeQueue, PutResult, AlikeRecords | BatchRecords]] = attrs.field(factory=list, init=False)
     """Appended batches that are not entered yet: their fields are known and need not be read from the log."""
@@ -142,10 +144,12 @@ class Putter:
         offsets = records.offsets_from(first)
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
         shared = shared_fields(message, sys_flag, born, stored_at, store)
+        encoded = records.encode(message, shared, queue_offset, offsets)
         try:
-            file.append(records.encode(message, shared, queue_offset, offsets))
+            file.append(encoded)
         except OSError as problem:
             return self.no_room(problem)
+        self.recent.add(first, encoded, begins_file=first == file.first_offset)
         queue.next_offset = queue_offset + len(records)
         result = PutResult(PutStatus.PUT_OK, first, first + records.total, queue_offset, stored_at, offsets)
         if message.topic != SCHEDULE_TOPIC:  # its entries have times of delivery instead of tags codes

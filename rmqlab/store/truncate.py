@@ -27,6 +27,7 @@ def truncate(store: MessageStore, log_end: int) -> None:
 def forget_from(store: MessageStore, log_end: int) -> None:
     """Drop what queues and index have of later records. OSError as `truncate`."""
     last = store.queues.record_before(log_end)
+    store.putter.recent.clear()
     store.dispatcher.cut(log_end)
     try:
         store.queues.trim_to_log(log_end)
@@ -90,6 +91,7 @@ def reset_store(store: MessageStore) -> None:
 
 def forget_all(store: MessageStore) -> None:
     """Drop queues and index: the log begins anew."""
+    store.putter.recent.clear()
     store.queues.delete_all()
     if store.index is not None:
         store.index.destroy()
