@@ -35,7 +35,10 @@ class InlineCalls:
 
 @attrs.define(eq=False)
 class ThreadCalls:
-    """Runs the calls of one trio run in threads, and counts those that have not returned."""
+    """Runs the calls of one trio run in threads.
+
+    Counts those that have not returned.
+    """
 
     unfinished: int = 0
 
@@ -63,7 +66,10 @@ def run_inline(calls: InlineCalls) -> None:
 
 
 def thread_calls() -> ThreadCalls:
-    """Return the calls of this trio run. Another thread of the process may have a run of its own."""
+    """Return the calls of this trio run.
+
+    Another thread of the process may have a run of its own.
+    """
     try:
         return _THREADS.get()
     except LookupError:
