@@ -12,7 +12,8 @@ from typing import Final
 
 import trio
 
-from rmqlab.runtime import stopwatch, worker
+from rmqlab.runtime import stopwatch
+from rmqlab.runtime.worker import ThreadCalls, thread_calls
 
 LINGER: Final = 0.001
 """Seconds of such a wait: the shortest of epoll. Timers and other files of trio can be late by so much."""
@@ -24,7 +25,8 @@ SHORT_PASS: Final = 0.0003
 class Turns(trio.abc.Instrument):
     """Observes the scheduler of a trio run: which tasks and deadlines are due."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: ThreadCalls) -> None:
+        self._calls = calls
         self._scheduled = 0
         self._due_at = -math.inf
         self._last_pass = -math.inf
@@ -52,7 +54,7 @@ class Turns(trio.abc.Instrument):
         pass: its turn costs little of that, and what arrives meanwhile shares the next pass.
         """
         last, self._last_pass = self._last_pass, pass_began
-        if pass_began - last > LINGER or self._scheduled or worker.is_busy():
+        if pass_began - last > LINGER or self._scheduled or self._calls.are_running:
             return 0.0
         now = stopwatch.wall()
         return LINGER if now - pass_began < SHORT_PASS and now + LINGER < self._due_at else 0.0
@@ -61,7 +63,7 @@ class Turns(trio.abc.Instrument):
 @contextmanager
 def observed_turns() -> Iterator[Turns]:
     """Observe this trio run until the block ends."""
-    turns = Turns()
+    turns = Turns(thread_calls())
     trio.lowlevel.add_instrument(turns)
     try:
         yield turns

@@ -35,9 +35,17 @@ class InlineCalls:
 
 @attrs.define(eq=False)
 class ThreadCalls:
-    """Runs calls in threads, and counts those that have not returned."""
+    """Runs the calls of one trio run in threads.
+
+    Counts those that have not returned.
+    """
 
     unfinished: int = 0
+
+    @property
+    def are_running(self) -> bool:
+        """True while a call runs in a worker thread."""
+        return self.unfinished > 0
 
     async def run(self, fn: Callable[[*Args], R], *args: *Args) -> R:
         """Return the call's result."""
@@ -48,7 +56,7 @@ class ThreadCalls:
             self.unfinished -= 1
 
 
-_THREADS = ThreadCalls()
+_THREADS: trio.lowlevel.RunVar[ThreadCalls] = trio.lowlevel.RunVar("calls in threads")
 _INLINE: trio.lowlevel.RunVar[InlineCalls | None] = trio.lowlevel.RunVar("calls of this process", default=None)
 
 
@@ -57,10 +65,23 @@ def run_inline(calls: InlineCalls) -> None:
     _INLINE.set(calls)
 
 
+def thread_calls() -> ThreadCalls:
+    """Return the calls of this trio run.
+
+    Another thread of the process may have a run of its own.
+    """
+    try:
+        return _THREADS.get()
+    except LookupError:
+        calls = ThreadCalls()
+        _THREADS.set(calls)
+        return calls
+
+
 async def in_thread(fn: Callable[[*Args], R], *args: *Args) -> R:
     """Return the result of a call that may block, made in a worker thread."""
     inline = _INLINE.get()
-    return await (_THREADS.run(fn, *args) if inline is None else inline.run(fn, *args))
+    return await (thread_calls().run(fn, *args) if inline is None else inline.run(fn, *args))
 
 
 async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
@@ -70,7 +91,7 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
     """
     inline = _INLINE.get()
     if inline is None:
-        await _THREADS.run(_call_each, fns)
+        await thread_calls().run(_call_each, fns)
         return
     for fn in fns:
         await inline.run(fn)
@@ -79,11 +100,6 @@ async def each_in_thread(fns: Sequence[Callable[[], object]]) -> None:
 def _call_each(fns: Sequence[Callable[[], object]]) -> None:
     for fn in fns:
         fn()
-
-
-def is_busy() -> bool:
-    """Return True while a call of this process runs in a worker thread."""
-    return _THREADS.unfinished > 0
 
 
 def block(seconds: float, until: threading.Event) -> None:

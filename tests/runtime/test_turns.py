@@ -15,7 +15,7 @@ from rmqlab.runtime import stopwatch
 from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import READ, Reactor
 from rmqlab.runtime.turns import LINGER, SHORT_PASS, Turns, observed_turns
-from rmqlab.runtime.worker import in_thread
+from rmqlab.runtime.worker import ThreadCalls, in_thread, thread_calls
 
 FAR = 60.0
 """Seconds."""
@@ -31,9 +31,9 @@ def to_spare(turns: Turns) -> float:
     return turns.seconds_to_spare(now)
 
 
-def idle_turns() -> Turns:
+def idle_turns(calls: ThreadCalls | None = None) -> Turns:
     """Not a fixture: pytest-trio installs those that are instruments."""
-    turns = Turns()
+    turns = Turns(calls or ThreadCalls())
     turns.before_io_wait(FAR)
     return turns
 
@@ -72,7 +72,7 @@ def test_a_deadline_that_is_near_leaves_no_moment_to_spare() -> None:
 
 
 def test_nothing_is_known_before_the_first_wait_of_trio() -> None:
-    assert to_spare(Turns()) == 0
+    assert to_spare(Turns(ThreadCalls())) == 0
 
 
 async def test_a_ready_task_leaves_no_moment_to_spare() -> None:
@@ -88,7 +88,7 @@ async def test_a_ready_task_leaves_no_moment_to_spare() -> None:
 
 
 async def test_a_worker_thread_that_may_finish_leaves_no_moment_to_spare() -> None:
-    turns, may_finish = idle_turns(), threading.Event()
+    turns, may_finish = idle_turns(thread_calls()), threading.Event()
     with trio.fail_after(FAR):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(in_thread, may_finish.wait, FAR)
@@ -96,6 +96,26 @@ async def test_a_worker_thread_that_may_finish_leaves_no_moment_to_spare() -> No
             assert to_spare(turns) == 0
             may_finish.set()
     assert to_spare(turns) == LINGER
+
+
+async def test_a_worker_thread_of_another_run_in_the_process_does_not_count() -> None:
+    """A blocking client has its event loop in a thread."""
+    is_begun, may_finish = threading.Event(), threading.Event()
+
+    def call() -> None:
+        is_begun.set()
+        may_finish.wait(FAR)
+
+    other = threading.Thread(target=trio.run, args=(in_thread, call))
+    other.start()
+    try:
+        assert is_begun.wait(FAR)
+        with observed_turns() as turns:
+            turns.before_io_wait(math.inf)
+            assert to_spare(turns) == LINGER
+    finally:
+        may_finish.set()
+        other.join(FAR)
 
 
 async def test_a_server_that_lingers_runs_the_task_that_a_pass_wakes() -> None:

@@ -20,9 +20,9 @@ def put_batch(store: MessageStore, body: bytes, count: int = 3) -> int:
 
 
 def kept(store: MessageStore, offset: int) -> bytes | None:
-    """Return what the store has in memory from an offset on.
+    """Return the bytes in memory from an offset on.
 
-    It must be what its log has.
+    They must be those of the log.
     """
     found = store.putter.recent.read(offset, 2**20, store.max_commit_log_offset)
     assert bytes(store.read_log(offset, 2**20)) == bytes(store.log.read(offset, 2**20))
