@@ -72,9 +72,11 @@ def test_a_topic_that_was_used_after_its_deletion_must_be_in_the_table(tmp_path:
 @either
 @pytest.mark.parametrize("deletion", [TOPIC, GROUP], ids=["topic", "group"])
 def test_offsets_of_what_was_deleted_need_not_be_saved(deletion: Deletion, how: str) -> None:
-    run = run_with(*[deletion] * (how == ON_PURPOSE))
-    run.wait(60)
+    run = MadeUpRun()
     run.commit(100)
+    run.wait(60)
+    if how == ON_PURPOSE:
+        run.add("broker-a", deletion[0], **deletion[1])
     run.wait(60)
     run.send(1)
     run.offset_files["broker-a"] = {}
@@ -117,3 +119,91 @@ def test_offsets_that_were_reset_only_warn_in_the_hardened_profile(how: str) -> 
     assert any(line.startswith("offset_rollbacks shop: 1 times") for line in judged.decision.warnings) is (
         how == ON_PURPOSE
     )
+
+
+# ---- what follows a deletion -------------------------------------------------------------------------------------
+
+
+def send_at(run: MadeUpRun, number: int, offset: int) -> None:
+    """Send a message, which every log has at a queue offset."""
+    run.wait(0.01)
+    run.send(number)
+    for log in run.logs.values():
+        log[-1] = attrs.evolve(log[-1], offset=offset)
+
+
+def test_deliveries_of_what_was_sent_after_the_deletion_are_judged() -> None:
+    run = run_with(TOPIC)
+    for number in (1, 2):
+        send_at(run, number, number)
+    run.deliver(2, 2)
+    run.deliver(1, 1)
+    judged = run.judge()["order.delivered shop"]
+    assert judged.value == 1
+    assert judged.message_ids == ("ID000001",)
+
+
+def test_deliveries_of_what_was_sent_before_the_deletion_may_come_later() -> None:
+    run = MadeUpRun()
+    send_at(run, 1, 5)
+    run.add("broker-a", TOPIC[0], **TOPIC[1])
+    send_at(run, 2, 1)
+    run.deliver(1, 5)
+    run.deliver(2, 1)
+    assert run.judge()["order.delivered shop"].value == 0
+
+
+def test_commits_in_the_new_queue_must_not_go_back() -> None:
+    run = run_with(TOPIC)
+    send_at(run, 1, 0)
+    run.deliver(1, 0)
+    for offset in (5, 3):
+        run.commit(offset)
+    judged = run.judge()
+    assert judged["offset_rollbacks shop"].value == 1
+    assert judged["rolled_back shop"].value == 2
+
+
+def test_commits_of_the_former_queue_may_come_later_and_then_go_back() -> None:
+    run = run_with(TOPIC)
+    run.commit(500)
+    send_at(run, 1, 0)
+    run.commit(500)
+    run.add("broker-a", "offset_moved_back", group="shop", topic="orders", queue_id=0, before=500, after=1)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=500, offered=0)
+    run.deliver(1, 0)
+    run.commit(1)
+    assert run.judge()["offset_rollbacks"].value == 0
+
+
+@pytest.mark.parametrize("deletion", [TOPIC, GROUP], ids=["topic", "group"])
+def test_offsets_after_a_deletion_must_be_saved(deletion: Deletion) -> None:
+    run = run_with(deletion)
+    run.wait(60)
+    send_at(run, 1, 99)
+    run.deliver(1, 99)
+    run.commit(100)
+    run.wait(60)
+    run.send(2)
+    run.offset_files["broker-a"] = {}
+    assert run.judge()["offset_file_behind broker-a"].value == 100
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_group_that_consumed_after_its_deletion_must_be_in_the_table(tmp_path: Path, is_before: bool) -> None:  # noqa: FBT001
+    run = made_up_run()
+    at = next(index for index, one in enumerate(run.entries) if one.kind == ("delivered" if is_before else "consumed"))
+    run.entries.insert(at, JournalEntry(run.entries[at - 1].at_millis, "broker-a", *GROUP))
+    directory = write_run(run, tmp_path / "run")
+    table = directory / "broker-a" / "store" / "config" / "subscriptionGroup.json"
+    table.write_bytes(SubscriptionGroupWrapper().encode_pretty())
+    assert judge_directory(directory)["groups_missing broker-a"].value == int(is_before)
+
+
+def test_records_that_were_stored_after_the_deletion_must_be_queued(tmp_path: Path) -> None:
+    run = made_up_run()
+    run.entries.insert(1, JournalEntry(run.entries[0].at_millis, "broker-a", *TOPIC))
+    directory = write_run(run, tmp_path / "run")
+    for file in (directory / "broker-a" / "store" / "consumequeue" / "orders").glob("*/*"):
+        file.unlink()
+    assert judge_directory(directory)["unqueued broker-a"].value == 40
