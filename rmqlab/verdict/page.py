@@ -50,7 +50,9 @@ _GAPS: Final = """
 ## Missing evidence
 
 A journal that is incomplete is a gap. A gap makes each metric unknown that rests on this journal, or a lower bound if
-missing entries can only make the value too low. It also makes the verdict `unknown`, unless a violation is proven.
+missing entries can only make the value too low. A gap in a broker's journal may hide a request that deleted a topic or
+a group or reset offsets: values above zero that such a request explains are unknown then. A gap also makes the verdict
+`unknown`, unless a violation is proven.
 
 | what happened to a journal | how it is noticed |
 |---|---|

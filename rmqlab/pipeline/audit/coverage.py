@@ -138,5 +138,6 @@ def log_states(
             lives.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
+            has_recorded=own.first is not None,
         )
     return states

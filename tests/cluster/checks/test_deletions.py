@@ -6,11 +6,14 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks import judge, judge_directory
+from rmqlab.cluster.checks.history import read_history
+from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
-from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.verdict.judgement import read_conditions
 from rmqlab.verdict.verdict import Verdict
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
@@ -207,3 +210,17 @@ def test_records_that_were_stored_after_the_deletion_must_be_queued(tmp_path: Pa
     for file in (directory / "broker-a" / "store" / "consumequeue" / "orders").glob("*/*"):
         file.unlink()
     assert judge_directory(directory)["unqueued broker-a"].value == 40
+
+
+def test_a_deletion_that_an_incomplete_journal_may_have_had_is_no_violation(tmp_path: Path) -> None:
+    run = run_with(TOPIC)
+    for number, offset in ((1, 5), (2, 0)):
+        send_at(run, number, offset)
+    write_journals(run.entries, tmp_path / "journal")
+    (tmp_path / "journal" / "broker-a.msgpack").unlink()
+    journals, surveys = survey_journals(tmp_path / "journal")
+    entries = merge_entries(*journals)
+    judged = judge(read_history(entries), run.stores(), read_conditions(entries, surveys))
+    assert judged["order.stored"].value is None
+    assert "journal/broker-a.msgpack is missing" in judged["order.stored"].missing
+    assert judged.verdict is Verdict.UNKNOWN
