@@ -16,7 +16,7 @@ _FILES: Final = {"commitlog": "*", "data": "*", "index": "*", "consumequeue": "*
 
 
 def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
-    """Yield paths below the directory of a run or cluster, and what was expected there.
+    """Yield odd paths below a run or cluster, and what was expected there.
 
     Missing files are not mentioned.
     """
