@@ -119,9 +119,8 @@ def test_offsets_that_were_reset_only_warn_in_the_hardened_profile(how: str) -> 
     judged = run.judge()
     assert judged["offset_rollbacks shop"].value == 1
     assert (judged.verdict is Verdict.VIOLATED) is (how != ON_PURPOSE)
-    assert any(line.startswith("offset_rollbacks shop: 1 times") for line in judged.decision.warnings) is (
-        how == ON_PURPOSE
-    )
+    says = "offset_rollbacks shop: 1 times. A request reset the offsets of shop, which may move them back."
+    assert (says in judged.decision.warnings) is (how == ON_PURPOSE)
 
 
 # ---- what follows a deletion -------------------------------------------------------------------------------------
