@@ -117,11 +117,16 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     found: dict[str, Path] = {}
     unread: dict[str, str] = {}
     for node, given in roots.items():
-        root = next((path for path in (given, given / "store") if _is_store(path)), None)
-        if root is None and not _is_wiped(node, history):
-            unread[node] = f"no store in {given}"
+        root: Path | None = given
+        try:
+            root = next((path for path in (given, given / "store") if _is_store(path)), None)
+            if root is None and not _is_wiped(node, history):
+                unread[node] = f"no store in {given}"
+                continue
+            nodes[node] = read_store(node, broker_of(node, history), root)
+        except OSError as exc:  # a file of the store is a pipe, a directory, or cannot be read
+            unread[node] = f"{exc.filename or root}: {exc.strerror}"
             continue
-        nodes[node] = read_store(node, broker_of(node, history), root)
         if root is not None:
             found[node] = root
     for member in history.members.values():
@@ -148,7 +153,7 @@ def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
 def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, Comparison]]:
     for follower, master in history.roles.followers.items():
         if {follower, master} <= roots.keys():
-            with contextlib.suppress(StoreError), contextlib.ExitStack() as stack:
+            with contextlib.suppress(StoreError, OSError), contextlib.ExitStack() as stack:
                 images = [stack.enter_context(LogImage.open(roots[name])) for name in (master, follower)]
                 yield follower, compare_logs(*images, shown=IDS_LIMIT)
 

@@ -36,5 +36,6 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
             lives.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, ends[node], samples.highest) if samples else None,
+            has_recorded=node in setting.first_ends,
         )
     return states

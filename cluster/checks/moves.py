@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from rmqlab.cluster.checks.copies import broker_of
+from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Queue
 from rmqlab.runtime.journal import JournalEntry
 
@@ -35,12 +36,24 @@ class Move:
 
 
 def find_moves(history: History) -> list[Move]:
-    """Return all moves, by time, each event once, without deleted topics.
+    """Return all moves, by time, each event once.
+
+    Offsets stay when a topic is deleted, and its queues begin anew: a move counts there only from an offset that was
+    committed in the new queue.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.
     """
-    return [move for move in _every_move(history) if not history.is_deleted(move.queue)]
+    committed: dict[tuple[str, Queue, int], int] = {}
+    if history.deleted_topics:
+        for commit in AfterDeletions.of(history).commits():
+            committed.setdefault((commit.group, commit.queue, commit.offset), commit.at)
+
+    def is_judged(move: Move) -> bool:
+        at = committed.get((move.group, move.queue, move.before))
+        return not history.is_deleted(move.queue) or (at is not None and at <= move.at)
+
+    return [move for move in _every_move(history) if is_judged(move)]
 
 
 def _every_move(history: History) -> list[Move]:

@@ -11,6 +11,7 @@ import attrs
 
 from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
 from rmqlab.cluster.checks.moves import Move, find_moves
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
@@ -125,12 +126,13 @@ def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[
     It is the last offset that was surely saved, or a lower later commit.
     """
     by_place: dict[Place, list[Commit]] = {}
-    for commit in history.commits:
+    for commit in AfterDeletions.of(history).commits():
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (life.member.broker, life.member.broker_id or 0)
         is_served = broker_id or history.roles.master_at(life.member.broker, commit.at) == life.member.name
-        is_dropped = history.is_deleted(commit.queue) or (commit.queue.broker, commit.group) in history.deleted_groups
-        if is_here and is_served and not is_dropped and commit.at >= life.ready_at:
+        deleted_at = history.deleted_groups.get((commit.queue.broker, commit.group))
+        is_kept = deleted_at is None or commit.at > deleted_at + SLACK
+        if is_here and is_served and is_kept and commit.at >= life.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
         proven = [index for index, commit in enumerate(commits) if life.proves(commit)]

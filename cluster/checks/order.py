@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -26,8 +27,9 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     by_group: dict[str, list[Delivery]] = collections.defaultdict(list)
     for delivery in history.deliveries:
         by_group[delivery.group].append(delivery)
+    after = AfterDeletions.of(history)
     for group, deliveries in by_group.items():
-        found = find_late_deliveries(one for one in deliveries if not history.is_deleted(one.queue))
+        found = find_late_deliveries(one for one in deliveries if after.is_of_queue(one))
         yield count_of(
             f"order.delivered {group}",
             _MESSAGES,

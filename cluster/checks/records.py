@@ -175,7 +175,7 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
         copy
         for copy in store.copies
         if copy.log_offset < end
-        and not history.is_deleted(copy.queue)
+        and not history.is_deleted(copy.queue, copy.stored_at)
         and (copy.log_offset, copy.queue.topic, copy.queue.queue_id, copy.offset) not in entered
     ]
     return count_of(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import History, Member
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
@@ -50,12 +51,13 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
         return unknown(metric, unit, f"{_GROUPS} could not be read")
     if member.broker in history.roles.contested:
         return unknown(metric, unit, CONTESTED)
+    after = AfterDeletions.of(history)
     ready_at = max(entry.at_millis for entry in history.of_node(member.name, "node_ready"))
     served = {
         delivery.group
         for delivery in history.deliveries
         if delivery.queue.broker == member.broker
-        and (member.broker, delivery.group) not in history.deleted_groups
+        and after.is_of_group(delivery)
         and not delivery.entry.fields.get("from_broker_id")
         and delivery.at >= ready_at
         and history.roles.master_at(member.broker, delivery.at) == member.name

@@ -11,6 +11,7 @@ from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
 from rmqlab.runtime.journal import odd_journals
+from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.grounds import GROUNDS, Effect
@@ -46,14 +47,14 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     try:
         with working(f"judging {run}"):
             judgement = judge_directory(_directory(run))
-        _report_odd_journals(_directory(run))
+        _report_odd_files(_directory(run))
         chosen = [judgement[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))
     except FileNotFoundError as exc:
         fail(f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory")
-    except OSError as exc:
-        fail(f"{exc.filename}: {exc.strerror}")
+    except OSError as exc:  # no verdict: as `unknown`
+        misused(f"{exc.filename}: {exc.strerror}")
     if as_json:
         shown = {"findings": {finding.metric: finding.as_json() for finding in chosen}} if chosen else {}
         print_json({**judgement.summary(), **shown})
@@ -62,10 +63,14 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     raise click.exceptions.Exit(judgement.verdict.exit_status)
 
 
-def _report_odd_journals(directory: Path) -> None:
-    """Print a line on stderr for each journal that could not be read as a file."""
-    for path in odd_journals(directory / "journal"):
-        click.echo(f"rmqlab: {path}: not a regular file: expected the journal of {path.stem}", err=True)
+def _report_odd_files(directory: Path) -> None:
+    """Print a line on stderr for each odd journal or file of a store."""
+    odd = [
+        (path, f"not a regular file: expected the journal of {path.stem}")
+        for path in odd_journals(directory / "journal")
+    ]
+    for path, why in (*odd, *odd_files(directory)):
+        click.echo(f"rmqlab: {path}: {why}", err=True)
 
 
 def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> None:

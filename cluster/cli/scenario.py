@@ -30,7 +30,8 @@ from rmqlab.cluster.scenario.catalogue import (
 from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario, scenario_text
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
+from rmqlab.cluster.scenario.result import Options, Run
+from rmqlab.cluster.scenario.run import Stay, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated

@@ -8,7 +8,7 @@ closes its connection cancels its request.
 import http
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import attrs
 import h11
@@ -53,6 +53,8 @@ class Limits:
     """To read what a client still sends while it gets an error."""
     ping_seconds: float = 15.0
     """Between comments on a silent stream, so that a client that is gone is noticed."""
+    end_seconds: float = 0.5
+    """For the end of a stream when the cluster stops."""
 
 
 @attrs.define(eq=False)
@@ -103,6 +105,8 @@ class _Connection:
     _has_body: bool = attrs.field(default=True, init=False)
     """Whether the response has a body: not after HEAD."""
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _is_whole: bool = attrs.field(default=True, init=False)
+    """False while bytes of an event are being sent, and if that was interrupted."""
 
     def __attrs_post_init__(self) -> None:
         limit = self.server.limits.head_bytes
@@ -218,13 +222,26 @@ class _Connection:
         async def send_item(item: object) -> None:
             await self._send(h11.Data(data=f"data: {json_text(item)}\n\n".encode()))
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._ping)
-            failure = await reply.run(send_item)
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._ping)
+                failure = await reply.run(send_item)
+                nursery.cancel_scope.cancel()
+        except BaseException:
+            await self._end_cut_stream()
+            raise
         if failure is not None:
             await self._send(h11.Data(data=b"event: error\ndata: " + failure.body + b"\n"))
         await self._send(h11.EndOfMessage())
+
+    async def _end_cut_stream(self) -> None:
+        """Send the last chunk of a stream that the stop of the cluster ends.
+
+        Without it the client takes the end for a broken connection.
+        """
+        with trio.move_on_after(real_seconds(self.server.limits.end_seconds), shield=True), suppress(*GONE, GoneError):
+            if self._is_whole:
+                await self._send(h11.EndOfMessage())
 
     async def _ping(self) -> None:
         while True:
@@ -234,8 +251,10 @@ class _Connection:
     async def _send(self, event: h11.Event) -> None:
         async with self._sending:
             if data := self.http.send(event):
+                self._is_whole = False
                 with trio.fail_after(real_seconds(self.server.limits.send_seconds)):
                     await self.stream.send_all(data)
+                self._is_whole = True
 
 
 def _start(status: int, headers: Sequence[tuple[str, str]]) -> h11.Response:

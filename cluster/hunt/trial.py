@@ -15,7 +15,8 @@ from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS, Claim
 from rmqlab.cluster.scenario.binding import bind_scenario
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Options, Run, run_scenario
+from rmqlab.cluster.scenario.result import Options, Run
+from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.host import Host

@@ -4,142 +4,32 @@ run = await run_scenario(load_scenario(Path("kill-master.toml")))
 assert run.verdict is Verdict.HOLDS, run.reasons()
 """
 
-import math
 import random
-import shlex
-import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import attrs
-import cattrs
 import trio
 
-import rmqlab
-from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.external import check_commands
-from rmqlab.cluster.scenario.history import history_lines
-from rmqlab.cluster.scenario.judge import Allowance, Judged, judge_expectation
-from rmqlab.cluster.scenario.model import Expectation, Scenario
-from rmqlab.cluster.scenario.observation import labels_of, observe
+from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.operator import Operator
 from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
+from rmqlab.cluster.scenario.record import RunRecord
 from rmqlab.cluster.scenario.resources import Resources, cpu_seconds_of_nodes, memory_of
+from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.ports import has_loopback_network
-from rmqlab.cluster.supervisor.topology import brokers_ever
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journal import JournalEntry, merge_entries
-from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.runtime.worker import in_thread
-from rmqlab.verdict.findings import Finding, Findings, unknown
-from rmqlab.verdict.judgement import Judgement
-from rmqlab.verdict.runid import recorded_run
-from rmqlab.verdict.verdict import Verdict, worst
 
-ALLOWED_SECONDS = 0.1
-"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals (each
-0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
-DISTURBING_SECONDS = 0.5
-"""Seconds of the cluster's clock: a sixth of the clients' time-out."""
-ROUNDED_SECONDS = 0.002
-"""Real seconds by which a timer may be early, or a time in whole milliseconds too short."""
 _TICK_SECONDS = 0.02
+_DEFAULTS = Options()
 REPLICAS = 3
-
-
-@attrs.frozen(kw_only=True)
-class Options:
-    """How to run a scenario, besides what its file says."""
-
-    profile: str = "4.9"
-    rate: float | None = None
-    """Cluster seconds per real second; None for the scenario's own."""
-    seed: int | None = None
-    """Random seed; drawn if None."""
-    keeps_stores: bool | None = None
-    """None keeps the stores unless the verdict is `holds`."""
-    source: str = ""
-    """Text of the scenario's file."""
-    target: str = ""
-    """Name of the scenario on a command line; its own name if empty."""
-    mode: str | None = None
-    """`dledger` plays it on DLedger groups of three; None for the scenario's own mode."""
-    promote_after: float | None = None
-    """Cluster seconds after which an operator promotes a slave of a master that is away; None for no operator."""
-    allows_commands: bool = False
-    """Whether steps may run external commands."""
-
-
-@attrs.frozen(kw_only=True)
-class Run:
-    """A scenario that was run and judged."""
-
-    scenario: Scenario
-    directory: RunDirectory
-    seed: int
-    profile: str
-    command: str
-    """Command that replays the run."""
-    judged: Sequence[Judged]
-    missing: Sequence[str]
-    """Why the run is incomplete: a failed step, an interruption."""
-    findings: Judgement
-    warnings: Sequence[str]
-    """Warnings and violations of the default verdict, except for metrics with an expectation."""
-    seconds: float
-    began_at: int
-    """Time of the begin, in milliseconds of the cluster's clock; 0 if the cluster did not start."""
-    stood_still: float
-    """Longest standstill of the machine, in real seconds."""
-    resources: Resources
-    is_simulated: bool = False
-    """True if it was played on virtual time, which `seconds` counts then."""
-
-    @property
-    def verdict(self) -> Verdict:
-        verdicts = [judged.verdict for judged in self.judged]
-        return worst([*verdicts, *(Verdict.UNKNOWN for _ in self.missing)])
-
-    @property
-    def is_disturbed(self) -> bool:
-        """True if the machine paused long enough to expire RocketMQ time-outs of 3 s."""
-        return self.stood_still * self.scenario.cluster.rate > DISTURBING_SECONDS
-
-    def reasons(self) -> list[str]:
-        """Return why the verdict is not `holds`, one line each."""
-        lines = [
-            f"{judged.verdict}: {judged.expectation.title}: expected {judged.bound}, found {judged.found}"
-            for judged in self.judged
-            if judged.verdict is not Verdict.HOLDS
-        ]
-        return lines + [f"unknown: {text}" for text in self.missing]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the document that `run --json` prints and verdict.json contains."""
-        return {
-            "scenario": self.scenario.name,
-            "profile": self.profile,
-            "verdict": str(self.verdict),
-            "claim": self.scenario.claim,
-            "expectations": [judged.as_json() for judged in self.judged],
-            "missing": list(self.missing),
-            "warnings": list(self.warnings),
-            "seed": self.seed,
-            "rate": self.scenario.cluster.rate,
-            "simulated": self.is_simulated,
-            "seconds": round(self.seconds, 2),
-            "stood_still_seconds": math.ceil(self.stood_still * 1000) / 1000,
-            "is_disturbed": self.is_disturbed,
-            "resources": attrs.asdict(self.resources),
-            "command": self.command,
-            "directory": str(self.directory.path),
-        }
 
 
 Ready = Callable[[Cluster], Awaitable[None]]
@@ -180,7 +70,7 @@ class _Machine:
 
 async def run_scenario(
     scenario: Scenario,
-    options: Options = Options(),
+    options: Options = _DEFAULTS,
     *,
     directory: RunDirectory | None = None,
     on_line: Callable[[str], object] = lambda _: None,
@@ -207,7 +97,7 @@ async def run_scenario(
         spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
     played = attrs.evolve(played, cluster=spec)
     where = directory or RunDirectory.create(scenario.name)
-    record = _Record(played, options, seed, where, host.is_simulated)
+    record = RunRecord(played, options, seed, where, host.is_simulated)
     record.begin()
     began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
     cpu_before = cpu_seconds_of_nodes(is_simulated=host.is_simulated)
@@ -243,7 +133,7 @@ async def run_scenario(
 
 
 async def _play(
-    record: "_Record",
+    record: RunRecord,
     host: Host,
     on_line: Callable[[str], object],
     on_progress: OnProgress,
@@ -291,110 +181,3 @@ def _how_far(cluster: Cluster) -> str:
 def draw_seed() -> int:
     """Return a random seed."""
     return random.SystemRandom().randrange(2**32)
-
-
-@attrs.frozen
-class _Record:
-    """Writes the files of a run directory."""
-
-    scenario: Scenario
-    options: Options
-    seed: int
-    directory: RunDirectory
-    is_simulated: bool
-
-    @property
-    def command(self) -> str:
-        options = self.options
-        words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
-        words += ["--simulated"] if self.is_simulated else ["--rate", f"{self.scenario.cluster.rate:g}"]
-        words += ["--profile", options.profile] if options.profile != "4.9" else []
-        words += ["--mode", options.mode] if options.mode is not None else []
-        words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
-        words += ["--allow-commands"] if options.allows_commands else []
-        return shlex.join(words)
-
-    def begin(self) -> None:
-        if self.options.source:
-            self.directory.write_text("scenario.toml", self.options.source)
-        self.directory.write_json("scenario", cattrs.unstructure(self.scenario))
-        self._write_run()
-
-    def _write_run(self, **more: object) -> None:
-        self.directory.write_json(
-            "run",
-            {
-                "scenario": self.scenario.name,
-                "profile": self.options.profile,
-                "seed": self.seed,
-                "rate": self.scenario.cluster.rate,
-                "simulated": self.is_simulated,
-                "version": rmqlab.__version__,
-                "python": sys.version.split()[0],
-                "command": self.command,
-                **more,
-            },
-        )
-
-    def judge(self, missing: list[str], stood_still: float, seconds: float, resources: Resources) -> Run:
-        """Judge the run and write the results. Blocks while stores are read."""
-        journals, surveys = survey_journals(self.directory.cluster.journal_dir)
-        entries = merge_entries(*journals)
-        labels = labels_of(entries)
-        findings = judge_run(entries, self._stores(entries), surveys, recorded_run(self.directory.cluster.path))
-        rate = self.scenario.cluster.rate
-        allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
-        judged = [
-            judge_expectation(
-                expectation,
-                self._find(expectation, entries, labels, findings),
-                allowance,
-                findings[expectation.same_as] if expectation.same_as else None,
-            )
-            for expectation in self.scenario.expectations
-        ]
-        run = Run(
-            scenario=self.scenario,
-            directory=self.directory,
-            seed=self.seed,
-            profile=self.options.profile,
-            command=self.command,
-            judged=judged,
-            missing=missing,
-            findings=findings,
-            warnings=findings.beside(filter(None, (one.metric for one in self.scenario.expectations))),
-            seconds=seconds,
-            began_at=labels.get("begin", 0),
-            stood_still=stood_still,
-            resources=resources,
-            is_simulated=self.is_simulated,
-        )
-        self._write_run(
-            began_at=labels.get("begin"),
-            ended_at=labels.get("end"),
-            stood_still_seconds=math.ceil(stood_still * 1000) / 1000,
-        )
-        self.directory.write_json("verdict", run.as_json())
-        self.directory.write_json("checks", findings.as_json())
-        self.directory.write_text("history.txt", "".join(f"{line}\n" for line in history_lines(entries)))
-        keeps = self.options.keeps_stores
-        if keeps is False or (keeps is None and run.verdict is Verdict.HOLDS):
-            self.directory.prune_stores()
-        return run
-
-    def _stores(self, entries: Sequence[JournalEntry]) -> dict[str, Any]:
-        record = self.directory.cluster.read_record()
-        if record is None or not entries:
-            return {}
-        names = brokers_ever(record.placement, {entry.node for entry in entries})
-        return {name: self.directory.store(name) for name in names}
-
-    @staticmethod
-    def _find(
-        expectation: Expectation, entries: Sequence[JournalEntry], labels: dict[str, int], findings: Findings
-    ) -> Finding:
-        if expectation.metric is not None:
-            return findings[expectation.metric]
-        if not entries:
-            return unknown(expectation.title, "", "no journal was written")
-        return observe(expectation, entries, labels)

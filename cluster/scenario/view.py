@@ -11,7 +11,7 @@ from rich.text import Text
 
 from rmqlab.cluster.scenario.catalogue import Listed, large_dir
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Run
+from rmqlab.cluster.scenario.result import Run
 from rmqlab.runtime.printable import printable, printable_values
 
 _STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow"}

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import attrs
 
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Options, Run, draw_seed, run_scenario
+from rmqlab.cluster.scenario.result import Options, Run
+from rmqlab.cluster.scenario.run import draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.host import simulate
 from rmqlab.cluster.supervisor.forklaunch import PRELOADED

@@ -2,7 +2,8 @@
 
 `rmqlab.cluster.cli.commands` names them.
 
-Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr.
+Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr. If a store has a
+pipe or the like in the place of a file: 2, and a line for each.
 """
 
 import contextlib
@@ -25,7 +26,10 @@ from rmqlab.pipeline.runs import NoRunError, find_run, home
 from rmqlab.pipeline.session import check_installed, open_session
 from rmqlab.pipeline.spark_home import Machine
 from rmqlab.pipeline.workers import check_shared_directory
+from rmqlab.runtime.journal import odd_journals
 from rmqlab.runtime.printable import printable
+from rmqlab.store.oddfiles import odd_files
+from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from rmqlab.pipeline.audit.audit import Summary
@@ -128,6 +132,20 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
         yield lambda text: status.update(f"audit: {text}")
 
 
+def _report_odd_files(directory: Path) -> None:
+    """Print a line on stderr for each journal or file of a store that is no file.
+
+    Exits with the status of `unknown` if one of them is in a store: Spark would wait for a pipe in the place of a log.
+    """
+    for path in odd_journals(directory / "journal"):
+        print(f"rmqlab: {path}: not a regular file: expected the journal of {path.stem}", file=sys.stderr)
+    odd = list(odd_files(directory))
+    for path, why in odd:
+        print(f"rmqlab: {path}: {why}", file=sys.stderr)
+    if any(path.name != "store" for path, _ in odd):
+        raise click.exceptions.Exit(Verdict.UNKNOWN.exit_status)
+
+
 def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) -> "tuple[Summary, int]":
     """Return the summary and its exit status; exits the program if the audit fails."""
     try:
@@ -137,6 +155,7 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         from rmqlab.pipeline.audit.audit import FOLDER, audit_run  # noqa: PLC0415
         from rmqlab.pipeline.audit.size import SHORT_BYTES, Scale, bytes_to_read, scale_of  # noqa: PLC0415
 
+        _report_odd_files(directory)
         byte_count = bytes_to_read(directory)
         scale = scale_of(byte_count)
         is_small = scale is Scale.SMALL

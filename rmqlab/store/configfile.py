@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from rmqlab.runtime.regularfile import MOST_BYTES
 from rmqlab.store.disk import Disk, StoreError
 
 logger = logging.getLogger(__name__)
@@ -123,8 +124,11 @@ def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
     `X.bak` is not read: it is older, and does not prove what the broker saved last.
     """
     try:
+        if path.is_file() and path.stat().st_size > MOST_BYTES:
+            logger.warning("%s is not used: more than %s bytes", path, MOST_BYTES)
+            return None
         return _first_whole((path,), decode)
-    except StoreError as exc:
+    except (StoreError, OSError) as exc:
         logger.warning("%s", exc)
         return None
 

@@ -85,9 +85,12 @@ def _first_record(view: memoryview, begin: int) -> StoredMessage | None:
 
 @contextlib.contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    with open_regular(path) as file:
-        if not path.stat().st_size:
-            yield memoryview(b"")
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            yield view
+    if not path.stat().st_size:  # also a pipe or a device
+        yield memoryview(b"")
+        return
+    with (
+        open_regular(path) as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        yield view

@@ -2,7 +2,8 @@
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
 (`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`). A journal with
-entries of another process or run, or with some twice, gives no lower bound.
+entries of another process or run, or with some twice, gives no lower bound. A value above zero that a missing entry
+could explain (`Metric.excused_by`) is unknown.
 """
 
 import collections
@@ -253,7 +254,11 @@ def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[M
         name, _, target = finding.metric.partition(" ")
         metric = declared.get(name)
         holes = [gap for gap in gaps if _concerns(gap, metric, target)] if metric is not None else []
-        yield _weakened(finding, metric, holes) if metric is not None and holes else finding
+        excuses = [gap for gap in gaps if metric is not None and gap.sources & metric.excused_by]
+        if finding.value and excuses:
+            yield _withdrawn(finding, [*holes, *(gap for gap in excuses if gap not in holes)])
+        else:
+            yield _weakened(finding, metric, holes) if metric is not None and holes else finding
 
 
 def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
@@ -268,5 +273,9 @@ def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding
     is_proven = metric.name in _CONTRADICTIONS or not any(gap.may_exceed for gap in holes)
     if finding.value and metric.is_floor and is_proven:
         return attrs.evolve(finding, is_at_least=True)
+    return _withdrawn(finding, holes)
+
+
+def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
     missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
     return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)

@@ -211,6 +211,7 @@ GROUNDS: Final = (
 )
 """The table. Metrics that are not in it are measurements: they are judged by scenarios only."""
 
+_RESET: Final = "A request reset the offsets of {}, which may move them back."
 _HOLDS: Final = "nothing acknowledged was lost, and no log differs from its master's"
 
 
@@ -234,7 +235,7 @@ def decide(
     rows = [row for row in GROUNDS if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
     found = [(row, one, _effect(row, one, reset_groups)) for row, one in applied if one.value]
-    warnings = tuple(_shown(row, one) for row, one, effect in found if effect is Effect.WARNS)
+    warnings = tuple(_shown(row, one, reset_groups) for row, one, effect in found if effect is Effect.WARNS)
     broken = [(row, one) for row, one, effect in found if effect is Effect.VIOLATES]
     if broken:
         return Decision(
@@ -254,9 +255,12 @@ def _effect(row: Ground, finding: Finding, reset_groups: Collection[str]) -> Eff
 
     Rollbacks of a group that was reset only warn, and so does then the total of all groups.
     """
+    return Effect.WARNS if _is_on_purpose(finding, reset_groups) else row.effect
+
+
+def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:
     name, _, group = finding.metric.partition(" ")
-    is_on_purpose = name == "offset_rollbacks" and bool(reset_groups) and (not group or group in reset_groups)
-    return Effect.WARNS if is_on_purpose else row.effect
+    return name == "offset_rollbacks" and bool(reset_groups) and (not group or group in reset_groups)
 
 
 def _is_in(replaced: Collection[str], row: Ground) -> bool:
@@ -280,6 +284,9 @@ def _unknown(applied: Iterable[tuple[Ground, Finding]], gaps: Collection[str]) -
             yield f"{one.metric}: {one.missing or 'at least 0'}"
 
 
-def _shown(ground: Ground, finding: Finding) -> str:
+def _shown(ground: Ground, finding: Finding, reset_groups: Collection[str] = ()) -> str:
     at_least = "at least " if finding.is_at_least else ""
-    return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {ground.because}"
+    because = (
+        _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else ground.because
+    )
+    return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {because}"

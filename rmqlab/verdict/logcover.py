@@ -69,15 +69,25 @@ def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
     return lives
 
 
-def log_trouble(directory: str, extents: Sequence[Extent], samples: Samples | None, life: Life | None) -> str:
+def log_trouble(
+    directory: str,
+    extents: Sequence[Extent],
+    samples: Samples | None,
+    life: Life | None,
+    *,
+    has_recorded: bool = True,
+) -> str:
     """Return which bytes no file of a log has; empty if none are known.
 
-    `extents` are those of its files, in order; `directory` is named in the text.
+    `extents` are those of its files, in order; `directory` is named in the text. `has_recorded` is False if the journal
+    of the broker has no end of its log at all: then it lacks deletions of files, too.
     """
     if life is None:
         return ""
     missing = [] if life.has_removed_files else list(_inner(extents))
     begin, end = (extents[0][0], extents[-1][1]) if extents else (0, 0)
+    if not has_recorded and not life.has_removed_files and begin:
+        missing.insert(0, (0, begin))
     if samples is not None:
         if not life.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
             missing.insert(0, (0, begin))
@@ -116,13 +126,14 @@ def log_state(
     *,
     misplaced: str = "",
     tail: Extent | None = None,
+    has_recorded: bool = True,
 ) -> LogState:
     """Return the state of a log.
 
     `misplaced` is what `rmqlab.verdict.misplaced` says of its files, `tail` are bytes up to the highest sample that are
     no record. See `log_trouble` for the others.
     """
-    missing = log_trouble(directory, extents, samples, life)
+    missing = log_trouble(directory, extents, samples, life, has_recorded=has_recorded)
     remark = ""
     if tail is not None and life is not None and not missing:
         remark = (

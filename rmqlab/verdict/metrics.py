@@ -43,6 +43,8 @@ class Metric:
     """Which missing evidence makes it unknown."""
     rests_on: frozenset[Source] = frozenset()
     """The journals that it is computed from: it is unknown while one of them is incomplete."""
+    excused_by: frozenset[Source] = frozenset()
+    """The journals in which a missing entry, such as a deletion by a request, could explain a value above zero."""
     is_floor: bool = False
     """True if missing entries can only make the value too low: then a value above zero is a lower bound."""
 

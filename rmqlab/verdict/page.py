@@ -50,7 +50,9 @@ _GAPS: Final = """
 ## Missing evidence
 
 An incomplete journal is a gap. Each metric that rests on this journal is then unknown, or a lower bound if missing
-entries can only lower its value. A gap also makes the verdict `unknown`, unless a violation is proven.
+entries can only lower its value. A gap in a broker's journal may hide a request that deleted a topic or a group, or
+reset offsets: values above zero that such a request explains are then unknown. A gap also makes the verdict `unknown`,
+unless a violation is proven.
 
 | damage of a journal | how it is detected |
 |---|---|
@@ -93,12 +95,22 @@ Other bytes of a file count as what the broker left: what was zeroed or overwrit
 recorded, and no event removed the rest, a warning names the bytes.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
-producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Topics and
-consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are left out of what compares queues, tables
-and offsets. What was sent after the last deletion of its topic counts in `order.stored`, and what was stored after it
-in `topics_missing`; in other metrics the whole run of such a topic or group is left out, because members of the
-group may still have its old offsets and messages. Offsets of a group that a request reset (`offset_reset`) only warn
-if they move back.
+producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of
+a group that a request reset (`offset_reset`) only warn if they move back.
+
+Topics and consumer groups that a request deleted (`topic_deleted`, `group_deleted`) are judged by what surely followed
+the last deletion at the broker name. Members of a group may still have messages and offsets from before.
+
+| metric | counts after the deletion of a topic or group |
+|---|---|
+| `order.stored`, `order.delivered` | messages that were sent after it |
+| `topics_missing`, `unqueued` | records that were stored after it |
+| `offset_rollbacks`, `rolled_back` | moves from an offset that a consumer committed after it received such a message |
+| `offset_file_behind` | such commits; of a deleted group those that are at least 1 s younger than the deletion |
+| `groups_missing` | groups that received a message that was sent after it |
+
+RocketMQ does not delete the queues of a slave: these keep their old entries, and new records below their end are
+`unqueued` there.
 
 What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes

@@ -12,7 +12,7 @@ import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario
-from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError

@@ -1,13 +1,14 @@
 """What brokers recorded of their own logs, and what they deleted on request.
 
 Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics and
-consumer groups that were deleted are relations, which questions leave out.
+consumer groups that were deleted are relations: questions leave out what may be from before.
 """
 
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import attrs
 from pyspark.sql import Row
@@ -20,9 +21,34 @@ from rmqlab.store.logplaces import log_begin, log_directory, log_extents
 from rmqlab.verdict.logcover import Life, LogState, Samples, log_state
 from rmqlab.verdict.misplaced import SETTING_KINDS, Setting, misplaced_files, setting_of
 
+# What surely happened after the last deletion, as in cluster/checks/deletions.py. Empty in a run without deletions.
+_AFTER_DELETIONS: Final = {
+    "new_deliveries": """
+        select d.* from deliveries d left semi join (
+            select s.broker, s.topic, s.message_id from sends s join deleted_topics x
+                on s.broker = x.broker and s.topic = x.topic and s.began_at > x.at) n
+            on d.broker = n.broker and d.topic = n.topic and d.message_id = n.message_id
+    """,
+    "new_commits": """
+        select c.* from commits c join (
+            select node, `group`, topic, broker, queue, min(seq) first from new_deliveries group by all) n
+            on c.node = n.node and c.`group` = n.`group` and c.topic = n.topic and c.broker = n.broker
+                and c.queue = n.queue and c.seq > n.first
+    """,
+    "deliveries_to_new_groups": """
+        select d.* from deliveries d left semi join (
+            select s.broker, x.`group`, s.message_id from sends s join deleted_groups x
+                on s.broker = x.broker and s.began_at > x.at) n
+            on d.broker = n.broker and d.`group` = n.`group` and d.message_id = n.message_id
+    """,
+}
+
 
 def share_deletions(relations: Relations, happenings: Iterable[Happening], members: Mapping[str, Member]) -> None:
-    """Register the topics and consumer groups that brokers deleted, and when."""
+    """Register the topics and consumer groups that brokers deleted, and when.
+
+    Also what surely happened after that.
+    """
     for table, kind, field in (
         ("deleted_topics", "topic_deleted", "topic"),
         ("deleted_groups", "group_deleted", "group"),
@@ -34,6 +60,8 @@ def share_deletions(relations: Relations, happenings: Iterable[Happening], membe
         }
         rows = [{"broker": broker, field: name, "at": at} for (broker, name), at in sorted(last.items())]
         relations.define_rows(table, rows, **{"broker": "string", field: "string", "at": "bigint"})
+    for name, text in _AFTER_DELETIONS.items():
+        relations.define(name, text)
 
 
 def find_stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
@@ -110,5 +138,6 @@ def log_states(
             lives.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
+            has_recorded=own.first is not None,
         )
     return states

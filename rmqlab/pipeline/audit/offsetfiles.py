@@ -22,12 +22,15 @@ from rmqlab.verdict.roles import CONTESTED
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
 _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
 
-FLOORS = """
+FLOORS = f"""
 with here as (
     select l.node, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
-    from commits c join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
-        left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
-        left anti join deleted_groups y on c.broker = y.broker and c.`group` = y.`group`
+    from (
+        select * from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+        union all select * from new_commits) c
+        join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
+        left anti join deleted_groups y
+            on c.broker = y.broker and c.`group` = y.`group` and c.at <= y.at + {_TRAVEL}
     where c.at >= l.ready_at and c.at < coalesce(l.held_until, c.at + 1)
 ), sure as (
     select h.node, h.`group`, h.topic, h.broker, h.queue, max(named_struct('seq', h.seq, 'at', h.at)) latest

@@ -101,7 +101,9 @@ DELIVERED = Ordered(
     rows="""
 with numbered as (
     select d.*, row_number() over (partition by d.`group`, d.topic, d.broker, d.queue, d.offset order by d.seq) nth
-    from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
+    from (
+        select * from deliveries d left anti join deleted_topics x on d.broker = x.broker and d.topic = x.topic
+        union all select * from new_deliveries) d
     where d.reconsume_times = 0
 )
 select * from numbered where nth = 1

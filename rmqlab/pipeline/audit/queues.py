@@ -170,9 +170,12 @@ with reported as (
         lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after,
         'a commit below the last one' why
         from commits) where after < before
-)
-select m.* from (select * from told union all {falling_alone}) m
-    left anti join deleted_topics x on m.broker = x.broker and m.topic = x.topic
+), moved as (select * from told union all {falling_alone})
+select m.* from moved m left anti join deleted_topics x on m.broker = x.broker and m.topic = x.topic
+union all
+select m.* from moved m left semi join new_commits c
+    on m.`group` = c.`group` and m.topic = c.topic and m.broker = c.broker and m.queue = c.queue
+        and m.before = c.offset and c.at <= m.at
 """
 
 # Each report accounts for one move to its offset: the nth of `these` matches the nth of `reports`.

@@ -34,7 +34,7 @@ _UNQUEUED = """
 select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id from readable_copies c left anti join queue_entries e
     on c.node = e.node and c.log_offset = e.commitLogOffset and c.topic = e.topic and c.queue = e.queueId
         and c.offset = e.queueOffset
-    left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+    left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at
 """
 
 _ORDER = ("log_offset", "topic", "queue", "offset")

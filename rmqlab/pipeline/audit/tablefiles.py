@@ -23,9 +23,10 @@ T = TypeVar("T")
 
 # Deliveries while a node was the acting master, since it was last ready.
 _SERVED = """
-select distinct m.node, d.`group` from deliveries d join master_lives m
-    on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
-    left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
+select distinct m.node, d.`group` from (
+    select * from deliveries d left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
+    union all select * from deliveries_to_new_groups) d
+    join master_lives m on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
 where coalesce(d.from_broker_id, 0) = 0
 """
 

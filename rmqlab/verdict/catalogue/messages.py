@@ -9,6 +9,7 @@ from rmqlab.verdict.catalogue.shared import (
     MESSAGES,
     NOTHING_SENT,
     PRODUCER_JOURNALS,
+    REQUESTS,
     STORE_MISSING,
 )
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
@@ -167,6 +168,7 @@ ORDER: Final = (
         unknown_when="nothing was acknowledged or no store was given",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
+        excused_by=REQUESTS,
     ),
     Metric(
         name="order.delivered",
@@ -177,6 +179,7 @@ ORDER: Final = (
         blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
         unknown_when="the group received nothing",
         rests_on=CONSUMER_JOURNALS,
+        excused_by=REQUESTS,
     ),
 )
 

@@ -8,6 +8,7 @@ from rmqlab.verdict.catalogue.shared import (
     MESSAGES,
     NAMESERVER_JOURNALS,
     PRODUCER_JOURNALS,
+    REQUESTS,
     SECONDS,
     SUPERVISOR_JOURNAL,
     TIMES,
@@ -99,6 +100,7 @@ ROLLBACKS: Final = (
         unknown_when="no consumer group consumed or committed anything",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
+        excused_by=REQUESTS,
     ),
     Metric(
         name="offset_rollbacks",
@@ -107,6 +109,7 @@ ROLLBACKS: Final = (
         says="how often an offset of this group went back",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
+        excused_by=REQUESTS,
     ),
     Metric(
         name="rolled_back",
@@ -115,6 +118,7 @@ ROLLBACKS: Final = (
         says="largest step back of an offset of this group",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
+        excused_by=REQUESTS,
     ),
 )
 

@@ -10,6 +10,7 @@ from rmqlab.verdict.catalogue.shared import (
     GROUPS,
     MESSAGES,
     RECORDS,
+    REQUESTS,
     SECONDS,
     TOPICS,
 )
@@ -27,6 +28,7 @@ OFFSET_FILES: Final = (
         unknown_when="the file cannot be read, or no commit must be in it",
         rests_on=CONSUMER_JOURNALS,
         is_floor=True,
+        excused_by=REQUESTS,
     ),
 )
 
@@ -108,6 +110,7 @@ RECORDS_AND_QUEUES: Final = (
         definition="Readable records without an entry of their topic, queue and queue offset at their place. What a"
         " member of a DLedger group does not know to be committed does not count.",
         unknown_when="the node was not stopped in good order: records are entered after they are stored",
+        excused_by=REQUESTS,
     ),
 )
 
@@ -130,6 +133,7 @@ STORE_FILES: Final = (
         definition="Topics, except those of RocketMQ itself, whose first record is at least 30 s older than the run's"
         " end: a slave learns of a topic later than of its messages.",
         unknown_when="topics.json cannot be read, or the node lost power or its store and was not started again",
+        excused_by=REQUESTS,
     ),
     Metric(
         name="offset_file_ahead",
@@ -149,6 +153,7 @@ GROUPS_MISSING: Final = Metric(
     says="groups that consumed from a master, but are not in subscriptionGroup.json",
     blind_to="tables of slaves, and groups that consumed before the node's last start only",
     unknown_when="the file cannot be read, or the node lost power or its store and was not started again",
+    excused_by=REQUESTS,
 )
 
 DELAY_OFFSET_BEHIND: Final = Metric(

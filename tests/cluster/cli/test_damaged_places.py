@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import shutil
 import stat
 import subprocess
 from collections.abc import Callable, Mapping
@@ -16,6 +18,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.verdict.verdict import Verdict
+from tests.cluster.plant.smallrun import made_up_run, write_run
 
 RECORDS = {
     "empty": b"",
@@ -197,3 +200,66 @@ def test_a_journal_that_is_no_file_is_a_gap_and_a_line(tmp_path: Path, make: Cal
     assert done.stderr == f"rmqlab: {odd}: not a regular file: expected the journal of produce-1\n"
     assert "journal/produce-1.msgpack is missing, or no regular file" in json.loads(done.stdout)["why"][0]
     assert done.exit_code == Verdict.UNKNOWN.exit_status
+
+
+STORE_PLACES = (
+    "store",
+    "store/commitlog",
+    "store/commitlog/00000000000000000000",
+    "store/consumequeue",
+    "store/consumequeue/orders/0/00000000000000000000",
+    "store/index",
+    "store/config/topics.json",
+)
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(made_up_run(), tmp_path_factory.mktemp("small") / "run")
+
+
+def put(path: Path, make: Callable[[Path], object]) -> None:
+    """Put something odd in the place of a file or directory."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    make(path)
+
+
+def dangle(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def grow(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2**30)
+
+
+CONTENTS: Mapping[str, Callable[[Path], object]] = {
+    "dangling link": dangle,
+    "empty": Path.touch,
+    "random": lambda path: path.write_bytes(random.Random(1).randbytes(5000)),
+    "no UTF-8": lambda path: path.write_bytes(b'{"\xff": 1}'),
+    "deep": lambda path: path.write_bytes(b"[" * 200_000),
+    "huge number": lambda path: path.write_bytes(b'{"version": ' + b"9" * 6000 + b"}"),
+    "a sparse gigabyte": grow,
+}
+
+
+@pytest.mark.parametrize("below", STORE_PLACES)
+def test_what_is_odd_in_a_store_is_unknown_and_a_line_that_names_it(
+    small_run: Path, tmp_path: Path, below: str
+) -> None:
+    for number, (name, make) in enumerate({**ODD, **CONTENTS}.items()):
+        run = tmp_path / str(number)
+        shutil.copytree(small_run, run)
+        put(run / "broker-a" / below, make)
+        done = CliRunner().invoke(app, ["check", str(run), "--json"], prog_name="rmqlab")
+        assert done.exception is None or isinstance(done.exception, SystemExit), (name, done.exception)
+        assert done.exit_code != Verdict.VIOLATED.exit_status or name == "random", name
+        is_of_kind = name == "directory" and (run / "broker-a" / below).parent.is_dir() and "." not in below
+        if name in ODD and not below.endswith(".json") and not (is_of_kind and "0000" not in below):
+            assert f"rmqlab: {run / 'broker-a' / below}: not a " in done.stderr, name
+            assert len(done.stderr.splitlines()) == 1, name
+        shutil.rmtree(run)

@@ -232,3 +232,27 @@ async def test_a_defect_of_a_stream_is_its_last_event(supervisor: Supervisor, nu
     )
     assert got.body.endswith(b"\r\n0\r\n\r\n")
     assert supervisor.processes.errors.counts == {"control API f": 1}
+
+
+async def test_a_stream_that_the_stop_of_the_cluster_cuts_has_its_last_chunk(supervisor: Supervisor) -> None:
+    async with trio.open_nursery() as serving:
+        stream = Api(server_of(supervisor), serving).connect()
+        await stream.send_all(request_bytes("GET", "/v1/events"))
+        assert b"text/event-stream" in await stream.receive_some()
+        serving.cancel_scope.cancel()
+    assert (await read_all(stream)).endswith(b"0\r\n\r\n")
+
+
+async def test_a_client_that_does_not_read_does_not_delay_the_stop_of_the_cluster(
+    supervisor: Supervisor, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    ours, theirs = lockstep_stream_pair()
+    async with trio.open_nursery() as serving:
+        serving.start_soon(server_of(supervisor).serve_connection, theirs)
+        await ours.send_all(request_bytes("GET", "/v1/events"))
+        assert b"text/event-stream" in await ours.receive_some()
+        await wait_all_tasks_blocked()
+        serving.cancel_scope.cancel()
+    assert trio.current_time() <= 1
+    assert not supervisor.processes.errors.counts

@@ -11,7 +11,7 @@ from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.moves import kinds_for
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
 from rmqlab.cluster.hunt.warmup import warm_up
-from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.runtime import stopwatch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario
-from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.runtime.journal import read_journals

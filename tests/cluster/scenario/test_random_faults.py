@@ -9,7 +9,8 @@ from rmqlab.cluster.faults.schedule import RandomFaults, strikes
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.random_faults import seed_faults
-from rmqlab.cluster.scenario.run import Options, Run, run_scenario
+from rmqlab.cluster.scenario.result import Options, Run
+from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.runtime.journal import JournalEntry, read_journals
 

@@ -28,7 +28,8 @@ from rmqlab.cluster.scenario.binding import BindingError
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.model import Action, Expectation, Scenario, Step
 from rmqlab.cluster.scenario.quantity import Quantity
-from rmqlab.cluster.scenario.run import Options, Run, run_scenario
+from rmqlab.cluster.scenario.result import Options, Run
+from rmqlab.cluster.scenario.run import run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.journal import read_journals

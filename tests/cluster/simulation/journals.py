@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.runtime.journal import journal_files

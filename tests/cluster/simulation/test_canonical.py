@@ -8,7 +8,7 @@ import pytest
 
 from rmqlab.cluster.scenario.catalogue import list_scenarios
 from rmqlab.cluster.scenario.model import Scenario
-from rmqlab.cluster.scenario.run import Options
+from rmqlab.cluster.scenario.result import Options
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.simulation.play import play_simulated
 from rmqlab.verdict.verdict import Verdict

@@ -1,0 +1,55 @@
+"""What is in the place of a store, or of one of its files, and is no such thing.
+
+A judge cannot read a pipe, a device or a loop of links. Commands name them, so that nobody has to guess why the
+evidence is missing.
+"""
+
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rmqlab.store.logplaces import log_directory
+
+_FILES: Final = {"commitlog": "*", "data": "*", "index": "*", "consumequeue": "*/*/*"}
+"""Where the files are in each directory. The readers of tables in `config` name them."""
+
+
+def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
+    """Yield odd paths below a run or cluster, and what was expected there.
+
+    Missing files are not mentioned.
+    """
+    for store in sorted(node / "store" for node in run.iterdir()):
+        if not (store.is_symlink() or store.exists()):
+            continue
+        node = store.parent.name
+        if not _is(store, stat.S_ISDIR):
+            yield store, f"not a directory: expected the store of {node}"
+            continue
+        for place in (log_directory(store), store / "consumequeue", store / "index", store / "config"):
+            if place.is_symlink() or place.exists():
+                yield from _odd_in(place, node)
+
+
+def _odd_in(place: Path, node: str) -> Iterator[tuple[Path, str]]:
+    if not _is(place, stat.S_ISDIR):
+        yield place, f"not a directory: expected files of the store of {node}"
+        return
+    if place.name not in _FILES:
+        return
+    try:
+        paths = sorted(place.glob(_FILES[place.name]))
+    except OSError as exc:
+        yield place, f"{exc.strerror}: expected files of the store of {node}"
+        return
+    for path in paths:
+        if not _is(path, stat.S_ISREG):
+            yield path, f"not a regular file: expected one of the store of {node}"
+
+
+def _is(path: Path, kind: Callable[[int], bool]) -> bool:
+    try:
+        return kind(path.stat().st_mode)
+    except OSError:  # a loop of links, or one that leads nowhere
+        return False
