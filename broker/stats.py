@@ -8,13 +8,16 @@ all else happens in `sample`, which a loop calls every 10 s with the wall clock'
 import bisect
 import collections
 from collections.abc import Callable, Iterator
-from datetime import date, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 from rmqlab.runtime import stopwatch
+from rmqlab.runtime.localtime import local_time
+
+if TYPE_CHECKING:
+    from datetime import date
 
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
@@ -242,7 +245,7 @@ class BrokerStats:
         if self._samples % _WINDOWS[1] == 0:
             self.put_times.turn_minute()
             self.get_times.turn_minute()
-        today = datetime.fromtimestamp(now_millis / 1000).astimezone().date()
+        today = local_time(now_millis).date()
         if self._day is not None and today != self._day:
             self.days.turn(self.put_total, self.gets.messages)
         self._day = today

@@ -87,7 +87,9 @@ class VersionedTable(abc.ABC):
 
     def bump_version(self) -> None:
         """Move the version for a change beside the table."""
-        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
+        known = self.data_version.counter
+        counter = known + 1 if known < 2**63 - 1 else 0  # a master may have sent a slave the last one
+        self.data_version = DataVersion(timestamp=self._now_millis(), counter=counter)
 
     def save_changes(self) -> None:
         """Write the file if a change of a large table is not in it yet."""

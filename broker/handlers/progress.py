@@ -4,7 +4,6 @@ Class AdminBrokerProcessor; broker-requests section 6.3.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 import msgspec
 
@@ -23,6 +22,7 @@ from rmqlab.remoting.headers.group import (
     QueryTopicConsumeByWhoRequestHeader,
 )
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.localtime import local_time
 
 INT64_MAX = 2**63 - 1
 
@@ -142,8 +142,7 @@ def _time_span(broker: Broker, topic: str, group: str, queue_id: int) -> QueueTi
 
 
 def _time_text(millis: int) -> str:
-    local = datetime.fromtimestamp(millis // 1000).astimezone()
-    return f"{local:%Y-%m-%d#%H:%M:%S}:{millis % 1000:03d}"
+    return f"{local_time(millis):%Y-%m-%d#%H:%M:%S}:{millis % 1000:03d}"
 
 
 @in_slices

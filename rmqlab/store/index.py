@@ -10,13 +10,13 @@ import mmap
 import struct
 from array import array
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from rmqlab.remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
+from rmqlab.runtime.localtime import local_time
 from rmqlab.store.columns import big_endian
 from rmqlab.store.disk import Disk
 from rmqlab.store.indexkeys import IndexEntry, IndexKeys, packed
@@ -385,5 +385,5 @@ class Index:
 
 def _name(moment: int) -> str:
     """17 digits of local time (store-ha#2)."""
-    local = datetime.fromtimestamp(moment // 1000).astimezone()
-    return f"{local:%Y%m%d%H%M%S}{moment % 1000:03d}"
+    local = local_time(moment)
+    return f"{local.year:04d}{local:%m%d%H%M%S}{moment % 1000:03d}"

@@ -140,3 +140,11 @@ def test_times_fall_into_their_class_and_give_percentiles() -> None:
     times.turn_minute()
     times.turn_minute()
     assert times.percentile(0.999) == 0
+
+
+@pytest.mark.parametrize("millis", [10**15, -(10**15), 2**63 - 1, -(2**63)])
+def test_a_clock_that_is_wrong_by_ages_is_sampled(millis: int) -> None:
+    """Such a step stopped the statistics of a broker."""
+    stats = BrokerStats()
+    stats.sample(millis)
+    stats.sample(START)

@@ -12,7 +12,7 @@ from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import encode_pretty_entry
 from rmqlab.runtime.dispatch import Refusal
 
@@ -147,6 +147,14 @@ def test_a_changed_topic_moves_the_version_and_is_on_disk_at_once(tmp_path: path
     again = open_topics(tmp_path)
     assert again.get("orders") == topics.get("orders")
     assert again.data_version == topics.data_version
+
+
+def test_the_version_after_the_last_one_can_be_read(tmp_path: pathlib.Path) -> None:
+    """No nameserver would accept a greater one, which a hostile master can cause."""
+    topics = open_topics(tmp_path)
+    topics.replace_all(TopicConfigSerializeWrapper(data_version=DataVersion(counter=2**63 - 1)))
+    topics.create_plain("orders", 4)
+    assert TopicConfigSerializeWrapper.decode(topics.wrapper().encode()).data_version == topics.data_version
 
 
 def test_a_changed_group_moves_the_version_and_is_on_disk_at_once(tmp_path: pathlib.Path) -> None:

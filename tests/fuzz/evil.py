@@ -125,16 +125,39 @@ def _record() -> bytes:
 async def serve_ha(odd: Odd, stream: trio.abc.Stream) -> None:
     """Be a master whose frames are wrong: sizes, offsets, records, cuts."""
     try:
-        await stream.receive_some(8)
-        for _ in range(odd.randrange(1, 6)):
-            size = odd.choice((0, 0, 10, 200, -1, 2**31 - 1, 32 * 1024))
-            offset = odd.choice((0, 0, 0, -1, 2**40, 2**63 - 1, 7))
-            body = odd.choice((odd.binary(), b"\0" * 200, _record()))
-            head = struct.pack(">qi", offset, size if odd.often(0.3) else len(body))
-            await stream.send_all(odd.damaged(head + body) if odd.often(0.3) else head + body)
+        end = int.from_bytes((await stream.receive_some(8))[:8], "big", signed=True)
+        for _ in range(odd.randrange(1, 20)):
+            if odd.often(0.8):
+                body = odd.choice((_odd_record(odd, end), b""))
+                frame = struct.pack(">qi", end, len(body)) + body
+                end += len(body)
+            else:
+                frame = _bad_frame(odd, end)
+            cut = odd.randrange(len(frame)) if odd.often(0.2) else len(frame)
+            await stream.send_all(frame[:cut])
+            await stream.send_all(frame[cut:])
         await stream.receive_some(64)
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         pass
     finally:
         with trio.CancelScope(shield=True):
             await stream.aclose()
+
+
+def _odd_record(odd: Odd, at: int) -> bytes:
+    """A whole record for its place in the log, whose numbers are odd."""
+    record = bytearray(_record())
+    record[28:36] = at.to_bytes(8, "big", signed=True)
+    for begin, size in odd.choice(((), (), ((20, 8),), ((12, 4),), ((28, 8), (40, 8)), ((36, 4),), ((56, 8),))):
+        numbers = (-1, 0, 1, 2, 2 ** (8 * size - 2), 2 ** (8 * size - 1) - 1, -(2 ** (8 * size - 1)))
+        record[begin : begin + size] = odd.choice(numbers).to_bytes(size, "big", signed=True)
+    return bytes(record)
+
+
+def _bad_frame(odd: Odd, end: int) -> bytes:
+    """A frame that does not continue the log, or brings garbage."""
+    size = odd.choice((0, 0, 10, 200, -1, 2**31 - 1, 32 * 1024))
+    offset = odd.choice((0, end, end, end - 1, -1, 2**40, 2**63 - 1, 7))
+    body = odd.choice((odd.binary(), b"\0" * 200, _record()))
+    frame = struct.pack(">qi", offset, size if odd.often(0.3) else len(body)) + body
+    return odd.damaged(frame) if odd.often(0.3) else frame

@@ -42,9 +42,11 @@ class Victim:
             process.wait()
 
     def complaints(self) -> list[str]:
-        """How it ended, if it has."""
+        """How it ended, if it has, and its internal errors."""
         if (status := self.process.poll()) is None:
-            return []
+            text = self.log.read_text("utf-8", "replace")
+            at = text.find("internal error in")
+            return [] if at < 0 else [f"the {self.name} of evil servers has an {text[at : at + TAIL]}"]
         return [
             f"the {self.name} of evil servers ended with {status}:\n{self.log.read_text('utf-8', 'replace')[-TAIL:]}"
         ]
