@@ -1,7 +1,7 @@
 """A Python data source that only makes rows: what a micro-batch costs without a source of ours.
 
-Each micro-batch has one task, which returns `rows` equal bodies of 100 bytes in one Arrow batch. Nothing is imported
-here but PySpark and pyarrow: workers get this module by value.
+Each micro-batch has one task, which returns `rows` equal bodies of 100 bytes in one Arrow batch. Tasks import nothing
+but PySpark and pyarrow: workers get this module by value.
 """
 
 from collections.abc import Iterator
@@ -49,3 +49,8 @@ class FloorReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         bodies: list[Any] = [b"x" * 100] * partition.value
         yield pa.RecordBatch.from_arrays([pa.array(bodies, pa.binary())], schema=self.schema)
+
+    def stop(self) -> None:
+        from rmqlab.pipeline.disconnects import exit_if_disconnected  # tasks do not need it
+
+        exit_if_disconnected()
