@@ -17,9 +17,9 @@ _DISCONNECTIONS: Final = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 def exit_if_disconnected() -> None:
-    """End this process if PySpark has just noticed that Spark closed its connection; else return.
+    """End this process if PySpark handles the end of its connection to Spark.
 
-    Call it from a method that PySpark calls while it handles the error. PySpark would try to send the error to Spark
+    Else return. Call it from a method that PySpark calls while it handles the error. PySpark would try to send the error to Spark
     next, and print a traceback of that (python_streaming_source_runner).
     """
     failure = sys.exc_info()[1]
@@ -30,13 +30,16 @@ def exit_if_disconnected() -> None:
 
 
 def _is_pysparks(trace: TracebackType | None) -> bool:
-    """Return True if no function of a traceback is ours: our own errors are to be reported."""
+    """Return True if no function of a traceback is ours.
+
+    Our own errors are to be reported.
+    """
     packages = (frame.f_globals.get("__package__") or "" for frame, _ in traceback.walk_tb(trace))
     return not any(package.partition(".")[0] == "rmqlab" for package in packages)
 
 
 def ignore_disconnects(server: socketserver.BaseServer) -> None:
-    """Let a server print no traceback of a client that disconnects before it has its response.
+    """Let a server print no traceback of a client that disconnects.
 
     Spark's JVM does so with the driver's server of accumulators if a task ends while the session stops.
     """
