@@ -1,6 +1,6 @@
-"""Parent of Spark's Python workers in local runs: omits a misleading traceback, and speeds up short tasks.
+"""Parent of Spark's Python workers in local runs.
 
-PySpark's own is the base. Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it
+It omits a misleading traceback, and speeds up short tasks. PySpark's own is the base. Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it
 should, but PySpark prints a traceback of its last flush. The program that starts workers uses this module instead of
 PySpark's (spark_home.py).
 """

@@ -17,10 +17,10 @@ _DISCONNECTIONS: Final = (EOFError, BrokenPipeError, ConnectionResetError)
 
 
 def exit_if_disconnected() -> None:
-    """End this process if Spark closed its connection, as PySpark noticed.
+    """End this process if PySpark handles the end of its connection to Spark.
 
-    Call it from a method that PySpark calls while it handles the error. PySpark would try to send the error to Spark
-    next, and print a traceback of that (python_streaming_source_runner).
+    Else return. Call it from a method that PySpark calls while it handles the error. PySpark would try to send the
+    error to Spark next, and print a traceback of that (python_streaming_source_runner).
     """
     failure = sys.exc_info()[1]
     if isinstance(failure, _DISCONNECTIONS) and _is_pysparks(failure.__traceback__):
@@ -39,9 +39,7 @@ def _is_pysparks(trace: TracebackType | None) -> bool:
 
 
 def ignore_disconnects(server: socketserver.BaseServer) -> None:
-    """Let a server print no traceback of a client that disconnects early.
-
-    That is before it has its response.
+    """Let a server print no traceback of a client that disconnects.
 
     Spark's JVM does so with the driver's server of accumulators if a task ends while the session stops.
     """

@@ -8,9 +8,9 @@ _frozen_at = 0
 
 
 def freeze_imports() -> None:
-    """Exclude all present objects from later collections, if modules were loaded since the last call.
+    """Exclude all present objects from later collections of garbage.
 
-    PySpark collects after each task: with pyarrow and this package loaded that takes as long as reading thousands of
+    Do nothing if no modules were loaded since the last call. PySpark collects after each task: with pyarrow and this package loaded that takes as long as reading thousands of
     rows.
     """
     global _frozen_at  # noqa: PLW0603 - of the process

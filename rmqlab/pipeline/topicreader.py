@@ -120,7 +120,9 @@ def _explained(loss: Loss) -> str:
 
 
 def _records(pulled: Sequence[_Pulled]) -> tuple[Records, np.ndarray]:
-    """Return the pulled records within their ranges, and the index in `pulled` of each.
+    """Return the pulled records within their ranges, and whose they are.
+
+    The latter are indices in `pulled`.
 
     Raises ReadError if they cannot be parsed.
     """
@@ -149,9 +151,9 @@ def _unreadable(pulled: Sequence[_Pulled]) -> str:
 
 
 def _holes(pulled: Sequence[_Pulled], records: Records, owners: np.ndarray) -> list[Loss]:
-    """Return the offsets that brokers skipped without an error, for each chunk that lacks some.
+    """Return the offsets that brokers skipped without an error.
 
-    This happens if a file of the commit log is missing but the consume queue is complete.
+    One range of them for each chunk that lacks some. This happens if a file of the commit log is missing but the consume queue is complete.
     """
     holes, there = [], records.number("queue_offset")
     borders = np.searchsorted(owners, np.arange(len(pulled) + 1))

@@ -1,6 +1,6 @@
-"""A Python data source that only makes rows: what a micro-batch costs without a source of ours.
+"""A Python data source that only makes rows.
 
-Each micro-batch has one task, which returns `rows` equal bodies of 100 bytes in one Arrow batch. Tasks import nothing
+A micro-batch of it costs what one costs without a source of ours. Each micro-batch has one task, which returns `rows` equal bodies of 100 bytes in one Arrow batch. Tasks import nothing
 but PySpark and pyarrow: workers get this module by value.
 """
 

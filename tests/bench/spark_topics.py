@@ -94,9 +94,9 @@ class MicroBatches:
 def measure_stream(
     spark: "SparkSession", server: str, place: Path, spark_cpu: Callable[[], float], *, rows: int, batches: int
 ) -> None:
-    """Measure micro-batches of so many rows, as fast as they go, next to those of sources that only make rows.
+    """Measure micro-batches of so many rows, as fast as they go.
 
-    A topic is written into nothing, and into another topic. What is ours of a micro-batch is what it takes more than
+    They are measured next to those of sources that only make rows. A topic is written into nothing, and into another topic. What is ours of a micro-batch is what it takes more than
     one of a Python source that makes the same rows; Spark's `rate` source has no Python.
     """
     fill(server, "ticks", rows * (3 * batches + _WARM_UP), 100)
@@ -140,7 +140,10 @@ def _register_floor(spark: "SparkSession") -> None:
 
 
 def _measure(query: "StreamingQuery", batches: int, spark_cpu: Callable[[], float]) -> MicroBatches:
-    """Return what so many micro-batches cost, without the first ones, which start processes."""
+    """Return what so many micro-batches cost.
+
+    The first ones, which start processes, are left out.
+    """
     _wait_for(query, _WARM_UP)
     before, began = spark_cpu(), len(_with_rows(query))
     _wait_for(query, began + batches)
@@ -156,7 +159,10 @@ def _wait_for(query: "StreamingQuery", count: int) -> None:
 
 
 def _with_rows(query: "StreamingQuery") -> Sequence[Any]:
-    """Return the progress of the micro-batches so far that had rows. Spark keeps the last 100."""
+    """Return the progress of the micro-batches that had rows.
+
+    Spark keeps the last 100.
+    """
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 

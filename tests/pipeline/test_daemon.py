@@ -49,7 +49,10 @@ def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathl
 
 
 def test_after_a_task_collections_skip_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PySpark's parent of workers collects garbage after each task: with pyarrow loaded that takes 10 ms."""
+    """PySpark's parent of workers collects garbage after each task.
+
+    With pyarrow loaded that takes 10 ms.
+    """
     done: list[str] = []
 
     def serve(*_: object) -> int:

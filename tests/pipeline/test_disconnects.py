@@ -32,11 +32,9 @@ def short_path() -> Iterator[pathlib.Path]:
 
 
 def planner_noise(directory: pathlib.Path, *, is_early: bool) -> bytes:
-    """Return what the planner of a stream prints when its connection closes.
+    """Start the planner of a stream as Spark does, and close its connection.
 
-    It is started as Spark does.
-
-    `is_early`: close before it responds, else while it waits for the next request.
+    Returns what it prints. `is_early`: close before it responds, else while it waits for the next request.
     """
     path = str(directory / "s")
     with socket.socket(socket.AF_UNIX) as server:
@@ -130,7 +128,10 @@ def path_with_spy(tmp_path: pathlib.Path) -> str:
 
 @pytest.mark.long  # it starts a Spark of its own
 def test_a_stopped_stream_leaves_the_terminal_quiet(lab: "Lab", tmp_path: pathlib.Path, path_with_spy: str) -> None:
-    """It writes to a topic that its first batch creates. Its checkpoint starts no program to follow links."""
+    """It writes to a topic that its first batch creates.
+
+    Its checkpoint starts no program to follow links.
+    """
     lab.send("orders", [b"one", b"two"])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, lab.namesrv_addr, tmp_path / "checkpoint"],

@@ -14,7 +14,10 @@ print(len(gc.get_objects()) < 1000, gc.get_freeze_count() - frozen > 1000)
 
 
 def frozen(then: str) -> str:
-    """Whether collections skip what is imported, and whether the second call froze more, in a process of its own."""
+    """Whether collections skip what is imported, in a process of its own.
+
+    And whether the second call froze more.
+    """
     program = PROGRAM.format(then=then)
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
 

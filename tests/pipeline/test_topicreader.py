@@ -35,7 +35,10 @@ def record(queue_id: int, offset: int) -> bytes:
 
 @attrs.define
 class FakeCursor:
-    """Returns two offsets at a time, none of which are in `missing`; starts only when all cursors have started."""
+    """Returns two offsets at a time, none of which are in `missing`.
+
+    It starts only when all cursors have started.
+    """
 
     part: QueueRange
     missing: frozenset[int]
@@ -66,7 +69,7 @@ Read = Callable[..., list[list[Row]]]
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
-    """Reads these ranges, of (broker, queue, messages); returns the rows of each batch."""
+    """Reads these ranges, of (broker, queue, messages), into rows of batches."""
 
     monkeypatch.setattr(topicreader, "freeze_imports", lambda: None)  # not of the process of all tests
 
