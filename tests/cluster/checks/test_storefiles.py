@@ -23,7 +23,7 @@ Damage = Callable[[Path], None]
 def judge(tmp_path: Path) -> Callable[..., Findings]:
     """Return a judge of one broker with messages in two queues of `orders`, damaged."""
 
-    def judge(damage: Damage = lambda _: None, end: str = "node_stopped") -> Findings:
+    def judge(damage: Damage = lambda _: None, end: str = "node_stopped", *, is_expired: bool = False) -> Findings:
         run = MadeUpRun(nodes=("namesrv-1", "broker-a"))
         store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock(now=run.now, step=1))
         for number in range(COUNT):
@@ -33,6 +33,8 @@ def judge(tmp_path: Path) -> Callable[..., Findings]:
         write_tables(tmp_path, offset=COUNT // 2)
         damage(tmp_path)
         run.wait(60)
+        if is_expired:
+            run.add("broker-a", "file_deleted", file=f"commitlog/{0:020d}")
         run.add("broker-a", end)
         return judge_run(run.entries, {"broker-a": tmp_path})
 
@@ -97,7 +99,7 @@ def leave_an_empty_log(root: Path) -> None:
 
 
 def test_entries_below_a_log_without_records_are_expired(judge: Callable[..., Findings]) -> None:
-    assert values(judge(leave_an_empty_log)) == {}
+    assert values(judge(leave_an_empty_log, is_expired=True)) == {}
 
 
 def test_the_message_without_an_entry_is_named(judge: Callable[..., Findings]) -> None:
