@@ -108,7 +108,9 @@ def test_a_store_without_its_queues_is_not_judged_by_them(spark: "SparkSession",
 
 
 def test_entries_below_a_log_without_records_are_expired(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
-    directory = write_run(clean_run(), tmp_path)
+    run = clean_run()
+    run.add("broker-a-s", "file_deleted", file=f"commitlog/{0:020d}")
+    directory = write_run(run, tmp_path)
     log = directory / "broker-a-s" / "store" / "commitlog"
     (first,) = log.iterdir()
     size = first.stat().st_size
