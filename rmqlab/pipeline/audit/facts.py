@@ -22,18 +22,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.coverage import incomplete_logs, sampled_ends, share_deletions
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
-from rmqlab.pipeline.queuesource import QueueSource
-from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
@@ -45,18 +44,6 @@ from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
-_MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
-_MESSAGE_SCHEMA: Final = (
-    "process string, place bigint, at timestamp, node string, kind string, message_id string, topic string,"
-    " `group` string, outcome string, broker string, queue string, offset bigint, began_at bigint, took double,"
-    " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int,"
-    " held_in string"
-)
-
-# Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal.
-_SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 'process', process, 'place', place)"
-
-
 _FOLLOWED: Final = (
     *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
     "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
@@ -143,14 +130,14 @@ def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
     return Query(text, name, is_written=True, is_bounded=is_bounded)
 
 
-def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = Scale.LARGE) -> Run:
-    """Read a run's journals and stores into tables below `out`.
+def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
+    """Make the facts of a run from its journals and stores.
 
     Raises AnalysisException or OptionError if there is no journal.
     """
-    relations = Relations(spark, out, scale)
-    _define_journals(relations, directory)
-    *_, raw, event_times = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    tables = journal_tables(relations, directory, files)
+    *_, followed, event_times = relations.execute([*tables, *_FACTS, Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    raw = sorted(followed, key=_place_in_time)
     during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
     happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
@@ -159,7 +146,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
     stores, wiped = _stores(directory, happenings)
     lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
     share_deletions(relations, happenings, members)
-    samples = _read_stores(relations, directory, members, lives)
+    samples = _read_stores(relations, directory, files, members, lives)
     incomplete = dict(incomplete_logs(directory, stores - wiped, samples, lives))
     return Run(
         relations=relations,
@@ -181,20 +168,13 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
         ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw, directory),
         event_times=tuple(event_times),
-        longest_queues=_longest_queues(relations) if scale is Scale.LARGE else {},
+        longest_queues=_longest_queues(relations) if relations.scale is Scale.LARGE else {},
     )
 
 
-def _define_journals(relations: Relations, directory: Path) -> None:
-    path = str(directory)
-    schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
-    relations.source("journals", JournalSource, schema, path=path, notKinds=_MESSAGE_KINDS, withSurveys="true")
-    relations.source("message_journals", JournalSource, _MESSAGE_SCHEMA, path=path, kinds=_MESSAGE_KINDS)
-
-
 _RAW_FOLLOWED: Final = f"""
-select at, node, kind, fields from raw_happenings
-where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))}) order by seq
+select seq, at, node, kind, fields from raw_happenings
+where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))})
 """
 
 # The stop of the cluster itself is not a failure of its nodes.
@@ -205,9 +185,9 @@ select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
 
 _SENDS: Final = f"""
 select *, coalesce(position, 0) = 0 is_first from (
-    select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,
+    select seq, node, coalesce(topic, '') topic, outcome, broker, queue, offset,
         coalesce(substring_index(held_in, ':', 1), topic, '') place_topic,
-        coalesce(try_cast(substring_index(held_in, ':', -1) as int), cast(queue as int)) place_queue,
+        coalesce(try_cast(substring_index(held_in, ':', -1) as int), queue) place_queue,
         posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),
         coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged
     from message_events where kind = 'sent')
@@ -220,7 +200,7 @@ from message_events where kind = 'attempt_failed'
 """
 
 _CONSUMED: Final = """
-select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, cast(queue as int) queue,
+select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, queue,
     offset, {more}
 from message_events where kind = '{kind}' and broker is not null and queue is not null and offset is not null
 """
@@ -236,21 +216,23 @@ group by node, kind, is_during
 """
 
 
-def _journal_tables() -> list[Query]:
-    """Return the tables of the journals, and the facts of messages."""
-    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
-    more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
-    events = f"select {columns}, {_SEQ} seq, unix_millis(at) at from message_journals"
-    happenings = f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from journals"
-    return [
-        written("message_events", events),
-        written("raw_happenings", happenings),
-        Query(_HAPPENINGS, "happenings"),
-        Query(_SENDS, "sends"),
-        Query(_FAILURES, "failures"),
-        Query(_CONSUMED.format(kind="delivered", more=more), "deliveries"),
-        Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
-    ]
+_MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
+
+_FACTS: Final = (
+    Query(_HAPPENINGS, "happenings"),
+    Query(_SENDS, "sends"),
+    Query(_FAILURES, "failures"),
+    Query(_CONSUMED.format(kind="delivered", more=_MESSAGE), "deliveries"),
+    Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
+)
+
+
+def _place_in_time(row: Row) -> list[tuple[bool, Any]]:
+    """Return a value that orders events by `seq`, as SQL does.
+
+    Surveys of files have no time, and are first. Spark does not keep the order of a query whose rows it collects from several tasks.
+    """
+    return [(one is not None, one) for one in row.seq]
 
 
 def _happening(row: Any) -> Happening:
@@ -293,24 +275,18 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
 
 
 def _read_stores(
-    relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
+    relations: Relations,
+    directory: Path,
+    files: Reading | None,
+    members: Mapping[str, Member],
+    lives: Mapping[str, Life],
 ) -> Mapping[str, Samples]:
-    """Read records and queues; return what brokers recorded of logs' ends.
-
-    Queues are read first: the records they refer to were written before.
-    """
+    """Read records and queues; return what brokers recorded of logs' ends."""
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
     relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
-    has_logs = _has_logs(directory)
-    for name, source, schema in (("queue_files", QueueSource, _ENTRY_SCHEMA), ("logs", StoreSource, _RECORD_SCHEMA)):
-        if has_logs:
-            relations.source(name, source, schema, path=str(directory))
-        else:
-            relations.define_rows(name, [], **dict(column.split() for column in schema.split(", ")))
     *_, sampled = relations.execute(
         [
-            written("queue_entries", "select * from queue_files"),
-            written("raw_records", "select * from logs"),
+            *store_tables(relations, directory, files),
             Query(_WHOLE, "whole_records"),
             Query(_HOLES, "holes"),
             Query(_DAMAGES, "damages"),
@@ -337,21 +313,6 @@ def _longest_queues(relations: Relations) -> dict[str, int]:
     (rows,) = relations.execute([Query(_LONGEST_QUEUES)])
     return {row.source: row.found for row in rows}
 
-
-def _has_logs(directory: Path) -> bool:
-    with contextlib.suppress(NoStoreError):
-        find_logs(directory)
-        return True
-    return False
-
-
-_ENTRY_SCHEMA: Final = (
-    "node string, topic string, queueId int, queueOffset bigint, commitLogOffset bigint, storeSize int"
-)
-_RECORD_SCHEMA: Final = (
-    "node string, state string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint,"
-    " uniqKey string, storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
-)
 
 _WHOLE: Final = """
 select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,

@@ -20,7 +20,6 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -33,6 +32,9 @@ _AT_ONCE = 2
 """Queries to analyze at once, tables to write at once, and executions that collect a batch."""
 _WORTH_SPLITTING = 6
 """Queries of a small run's batch from which on several executions collect it: each plans its queries one by one."""
+
+ONLY_FILE = "all.parquet"
+"""The file of a table that this process has written."""
 
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
@@ -84,18 +86,14 @@ class Relations:
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
         self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
 
-    def source(self, name: str, source: type[DataSource], schema: str, **options: str) -> None:
-        """Define a data source's rows, which this process reads in a small run.
-
-        The readers are the same. Spark would start four Python processes before its first row.
-        """
-        if self.scale is not Scale.SMALL:
-            frame = self.spark.read.format(source.name()).schema(schema).options(**options).load()
-            frame.createOrReplaceTempView(name)
-            return
-        reader = source(options).reader(StructType.fromDDL(schema))
-        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-        self._hold(name, pa.Table.from_batches(batches, reader.schema))
+    def define_files(self, name: str, schema: pa.Schema) -> None:
+        """Define a relation by the parquet table that this process has written."""
+        path = self.out / name
+        if self.scale is Scale.SMALL:
+            self._hold(name, pq.ParquetFile(path / ONLY_FILE).read())
+        else:
+            frame = self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
+            self._hold_short(name, frame)
 
     def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
         """Return the rows of each query that has no name or is bounded.
@@ -146,7 +144,7 @@ class Relations:
         path = self.out / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        pq.write_table(content, path / "all.parquet")
+        pq.write_table(content, path / ONLY_FILE)
 
     def drop(self, name: str) -> None:
         """Delete a written table that is no longer needed."""
