@@ -46,7 +46,7 @@ with stored as (
     union all
     select behind, ahead, millis, cast(null as string), how from clock_lives
 )
-select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
+select behind, ahead, max(millis) millis, max_by(struct(message_id, how), struct(millis, message_id, how)) worst
 from pairs group by behind, ahead
 """
 
@@ -62,7 +62,7 @@ def judge(run: Run) -> Iterator[Finding]:
     run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
     names = {"behind": "string", "ahead": "string"}
     run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
-    rows = run.table("clock_bounds", _BOUNDS, is_bounded=True)
+    rows = sorted(run.table("clock_bounds", _BOUNDS, is_bounded=True), key=lambda row: (row.behind, row.ahead))
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
     )

@@ -105,8 +105,8 @@ from followed where failures > 0
 """
 
 _LONGEST = """
-select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures), ended_at - began_at) w,
-    count(began_at) windows
+select way, target, count(began_at) windows, max(named_struct('millis', ended_at - began_at, 'is_open', is_open,
+    'failures', failures)) longest
 from (select distinct way, target from attempts) left join outages using (way, target) group by way, target
 """
 
@@ -126,13 +126,13 @@ def judge_outages(run: Run) -> Iterator[Finding]:
         if not row.windows:
             yield Finding(metric=metric, unit=SECONDS, value=0.0)
             continue
-        seconds = (row.w.e - row.w.b) / 1000
+        seconds = row.longest.millis / 1000
         yield Finding(
             metric=metric,
             unit=SECONDS,
             value=seconds,
-            is_at_least=row.w.o,
-            evidence=seen([f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
+            is_at_least=row.longest.is_open,
+            evidence=seen([f"{row.longest.failures} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
         )
 
 
@@ -193,7 +193,7 @@ _MOVES_OF_GROUPS = """
 select `group`, count(m.seq) moves, max(before - after) worst
 from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
     left join offset_moves m using (`group`)
-group by `group` order by `group`
+group by `group`
 """
 
 
@@ -212,8 +212,8 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
-    groups = run.rows(_MOVES_OF_GROUPS)
-    (first,) = run.heads(Head("offset_moves", order=("seq",)))
+    groups = sorted(run.rows(_MOVES_OF_GROUPS), key=lambda row: row["group"])
+    (first,) = run.heads(Head("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return

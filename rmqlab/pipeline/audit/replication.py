@@ -91,9 +91,9 @@ Extent: TypeAlias = tuple[int, int]
 """The first and last offset of a log."""
 
 _LAGS = """
-select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
-left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null),
-    coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
+select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, struct(at, paired_at)) latest from lag group by slave)
+left join (select slave, max(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null)) longest
+    from behind_spans group by slave) using (slave)
 """
 
 _DIFFERENCES = Head("divergences", "slave", ("log_offset",))

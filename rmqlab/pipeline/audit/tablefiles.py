@@ -99,6 +99,10 @@ def _judge_delays(run: Run, member: Member, delivered: Mapping[int, int]) -> Fin
     if table is None and delivered:
         return unknown(metric, unit, "delayOffset.json could not be read")
     stored = table.offset_table if table else {}
-    behind = {level: until - stored.get(level, 0) for level, until in delivered.items() if until > stored.get(level, 0)}
+    behind = {
+        level: until - stored.get(level, 0)
+        for level, until in sorted(delivered.items())
+        if until > stored.get(level, 0)
+    }
     told = (f"level {level}: {by} delivered messages are beyond the stored offset" for level, by in behind.items())
     return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))

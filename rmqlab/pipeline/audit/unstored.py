@@ -41,7 +41,7 @@ def judge(run: Run) -> Iterator[Finding]:
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
-    unread = [why for broker in unstored for why in run.unread_of(broker)]
+    unread = [why for broker in sorted(unstored) for why in run.unread_of(broker)]
     if unstored and (unread or not run.stores):
         yield unknown(metric, unit, "; ".join(unread) or "no store was given")
         return
