@@ -185,6 +185,8 @@ def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collect
         "spark.sql.constraintPropagation.enabled": str(is_large).lower(),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
+        # Above so many groups, Spark sorts all rows to aggregate sets. A medium run has at most half a million messages.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "128" if is_large else str(2**20),
     }
     for key, value in settings.items():
         if key not in given:

@@ -7,6 +7,7 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
                 `is_first` of the messages of one batch; `place_topic` and `place_queue`, where `offset` counts:
                 those of a system topic for delayed and half messages
     failures    attempts that failed     deliveries, commits    messages and offsets, as consumers reported them
+    node_groups            the consumer group of each node
     copies      one row per readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
                 record_crc, stored_at
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
@@ -26,13 +27,14 @@ from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.coverage import incomplete_logs, sampled_ends, share_deletions
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
-from rmqlab.pipeline.audit.relations import Query, Relations, literal
+from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
+from rmqlab.pipeline.storesource import OK
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
@@ -206,15 +208,23 @@ from message_events where kind = '{kind}' and broker is not null and queue is no
 """
 
 
-# `is_during`: before the cluster began to stop. Such events are in both of the first two relations.
+# `is_during`: before the cluster began to stop. Such events are in both of the first two relations. The order of
+# messages' events is not needed: Spark sorts all rows to aggregate structs.
 _EVENT_TIMES: Final = """
 select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
     select node, kind, at, seq, false is_during from raw_happenings
-    union all select node, kind, at, seq, true from happenings
-    union all select node, kind, at, seq, true from message_events)
+    union all select node, kind, at, seq, true from happenings)
 group by node, kind, is_during
+union all
+select node, kind, true, min(at), max(at), null from message_events group by node, kind
 """
 
+
+# The group that a node consumed or committed for last.
+_NODE_GROUPS: Final = f"""
+select node, max_by(`group`, seq) `group`, {in_memory("at")} from (
+    select node, `group`, seq, at from deliveries union all select node, `group`, seq, at from commits) group by node
+"""
 
 _MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
 
@@ -224,6 +234,7 @@ _FACTS: Final = (
     Query(_FAILURES, "failures"),
     Query(_CONSUMED.format(kind="delivered", more=_MESSAGE), "deliveries"),
     Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
+    Query(_NODE_GROUPS, "node_groups"),
 )
 
 
@@ -284,16 +295,20 @@ def _read_stores(
     """Read records and queues; return what brokers recorded of logs' ends."""
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
     relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
-    *_, sampled = relations.execute(
+    *_, states, sampled = relations.execute(
         [
             *store_tables(relations, directory, files),
             Query(_WHOLE, "whole_records"),
             Query(_HOLES, "holes"),
-            Query(_DAMAGES, "damages"),
             Query(_DEFERRED, "deferred"),
+            Query("select distinct state from raw_records"),
             Query(sampled_ends(lives)),
         ]
     )
+    if {row.state for row in states} <= {OK}:
+        relations.define_rows("damages", [], **_DAMAGE_COLUMNS)
+    else:
+        relations.execute([Query(_DAMAGES, "damages")])
     relations.define("copies", "select * from whole_records where state = 'ok'")
     ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
     relations.define_rows("readable_ends", ends, node="string", until="bigint")
@@ -324,7 +339,7 @@ from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state
 
 # Of a member of a DLedger group, what it knows to be committed: its queues have no more.
 _READABLE: Final = """
-select c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
+select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
 """
 
 # Bytes that are not a record are the end of the log, or a hole if records follow.
@@ -340,6 +355,10 @@ _DEFERRED: Final = (
     "select distinct message_id, real_topic topic from whole_records where state = 'ok' and real_topic is not null"
 )
 
+_DAMAGE_COLUMNS: Final = {
+    "node": "string", "broker": "string", "topic": "string", "queue": "int", "offset": "bigint", "log_offset": "bigint",
+    "message_id": "string", "why": "string",
+}  # fmt: skip
 _DAMAGES: Final = """
 with acknowledged as (
     select place_topic topic, broker, place_queue queue, offset + coalesce(position, 0) offset,

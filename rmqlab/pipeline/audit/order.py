@@ -75,7 +75,7 @@ STORED = Ordered(
     table="placed_records",
     rows="""
 with met as (
-    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
+    select /*+ shuffle_hash(s) */ c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
         s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
             and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic

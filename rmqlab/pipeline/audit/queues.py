@@ -38,10 +38,7 @@ union all select 'write', '', k.name, f.began_at, f.ended_at, false
 """
 
 _READS = """
-with groups as (
-    select node, max_by(`group`, seq) `group` from (
-        select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node
-), noted as (
+with noted as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
         cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
         cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
@@ -49,7 +46,7 @@ with groups as (
         first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
             over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
                 rows between current row and unbounded following) waiting_since
-    from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+    from happenings p left join node_groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
     -- A broker that holds a pull because there are no messages is readable: from the start of the hold if the
     -- pull got a response, and until the connection was cut if it did not.
@@ -75,7 +72,7 @@ with failing as (
 ), successes as (
     select way, who, target, ended_at, ended_at div 1000 second from every_attempt where is_success
 ), bounds as (
-    select s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
+    select /*+ shuffle_hash(f) */ s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
     from successes s left join failing f
         on s.way = f.way and s.who = f.who and s.target = f.target and s.second = f.second
     group by s.way, s.who, s.target, s.second, if(f.second is null, null, s.ended_at)
@@ -158,9 +155,7 @@ with reported as (
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
-        from happenings h left join (select node, max_by(`group`, seq) `group` from (
-            select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node) g
-            on h.node = g.node
+        from happenings h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
     where offered < asked and name rlike '@.*:[0-9]+$'
 ), told as (
@@ -230,12 +225,16 @@ def judge_rollbacks(run: Run) -> Iterator[Finding]:
 
 # ---- duplicates ------------------------------------------------------------------------------------------
 
+# Most messages are delivered once: only the others have to be sorted.
 _REPEATED = """
-with numbered as (
+with several as (
+    select `group`, message_id from deliveries group by `group`, message_id having count(*) > 1
+), numbered as (
     select *, row_number() over (partition by `group`, message_id order by seq) nth,
         lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
             partition by `group`, message_id, topic, broker, queue, offset order by seq) same
-    from deliveries
+    from (select /*+ shuffle_hash(t) */ d.* from deliveries d left semi join several t
+            on d.`group` = t.`group` and d.message_id = t.message_id)
 )
 select * from numbered where nth > 1
 """

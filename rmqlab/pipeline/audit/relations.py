@@ -36,6 +36,11 @@ _WORTH_SPLITTING = 6
 ONLY_FILE = "all.parquet"
 """The file of a table that this process has written."""
 
+_HASH_JOIN = re.compile(r"/\*\+ shuffle_hash\([\w, ]+\) \*/ ")
+"""The hint to hold one side of a join in memory as a hash table. Without it Spark sorts both sides.
+
+Such a table must fit into a task's memory, so a large run ignores the hint."""
+
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
 
@@ -66,6 +71,8 @@ class Relations:
     """Tables of this process."""
     _new: set[str] = attrs.field(factory=set, init=False)
     """Tables of this process that no query has used yet."""
+    _computed: list[DataFrame] = attrs.field(factory=list, init=False)
+    """Frames that Spark holds. Their plans have the counters of tasks: Java would collect them before the last task."""
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
 
@@ -76,11 +83,12 @@ class Relations:
 
     def define(self, name: str, text: str) -> None:
         """Define a relation that each query computes which uses it."""
-        self._texts[name] = text
+        self._texts[name] = self._hinted(text)
 
     def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
         """Define a relation of a few rows of this process, with SQL types by column."""
         if not rows:
+            self.held[name] = pa.table({column: pa.nulls(0) for column in columns})
             self.define(name, _no_rows(columns))
             return
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
@@ -177,7 +185,8 @@ class Relations:
     def _cache(self, query: Query) -> None:
         """Let Spark hold a relation, once a query has computed it."""
         # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
-        self._view(query.name, self._sql(f"select * from ({query.text})").localCheckpoint(eager=False))
+        self._computed.append(self._sql(f"select * from ({query.text})"))
+        self._view(query.name, self._computed[-1].localCheckpoint(eager=False))
 
     def _view(self, name: str, frame: DataFrame) -> None:
         """Define a relation by a view of its name.
@@ -223,12 +232,16 @@ class Relations:
 
     def _sql(self, text: str) -> DataFrame:
         """Return a query with the definitions that it uses."""
+        text = self._hinted(text)
         used = self._used([text])
         if not used:
             return self.spark.sql(text)
         definitions = ",\n".join(f"`{name}` as (\n{self._texts[name]}\n)" for name in self._texts if name in used)
         # The parser reads a statement that begins with definitions to its end before it knows that it is a query.
         return self.spark.sql(f"select * from (with {definitions}\n{text})")
+
+    def _hinted(self, text: str) -> str:
+        return _HASH_JOIN.sub("", text) if self.scale is Scale.LARGE else text
 
     def _used(self, texts: Sequence[str]) -> set[str]:
         """Return the definitions that queries use, directly or through others."""
@@ -274,6 +287,16 @@ class Relations:
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
         content = content.cast(relaxed).combine_chunks()  # createDataFrame ignores all that follows an empty chunk
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
+
+
+def in_memory(column: str) -> str:
+    """Return a column, an empty list, for aggregates in few groups.
+
+    It saves time for aggregates of texts and structs. With a list among them Spark has a hash table of objects; without one it
+    would sort all rows. Spark removes a list that is always empty, or that the query around does not use: it is that of the nulls of a
+    column, which must have none.
+    """
+    return f"collect_list(if({column} is null, true, null)) nulls"
 
 
 def literal(text: str) -> str:

@@ -23,20 +23,16 @@ T = TypeVar("T")
 
 # Deliveries while a node was the acting master, since it was last ready.
 _SERVED = """
-select distinct m.node, d.`group` from deliveries d join master_lives m
+select /*+ shuffle_hash(m) */ distinct m.node, d.`group` from deliveries d join master_lives m
     on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
     left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
 where coalesce(d.from_broker_id, 0) = 0
 """
 
 _DELIVERED = f"""
-with elsewhere as (
-    select node, message_id, max(log_offset) log_offset from copies where topic != '{SCHEDULE_TOPIC}'
-    group by node, message_id
-)
-select c.node, c.queue + 1 level, max(c.offset) + 1 until from copies c join elsewhere e
+select /*+ shuffle_hash(c) */ c.node, c.queue + 1 level, max(c.offset) + 1 until from copies e join copies c
     on c.node = e.node and c.message_id = e.message_id and e.log_offset > c.log_offset
-where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
+where c.topic = '{SCHEDULE_TOPIC}' and e.topic != '{SCHEDULE_TOPIC}' group by c.node, c.queue
 """
 
 
