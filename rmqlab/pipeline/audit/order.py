@@ -82,7 +82,7 @@ with met as (
         left join deferred d on s.message_id = d.message_id and s.topic = d.topic
         left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and s.began_at <= x.at
 ), placed as (
-    select node, broker, topic, queue, message_id, offset, log_offset, began_at, if(is_here, ended_at, null) ended_at,
+    select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
         row_number() over (partition by node, topic, queue, message_id
             order by coalesce(is_here and offset = sent_to, false) desc, log_offset, began_at, ended_at) nth
     from met
@@ -90,7 +90,7 @@ with met as (
 select * from placed where nth = 1
 """,
     queue=("node", "broker", "topic", "queue"),
-    order="offset, log_offset",
+    order="offset, message_id",
     value="named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)",
     unit="offset",
 )
