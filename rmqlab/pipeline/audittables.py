@@ -318,7 +318,7 @@ TABLES = (
             GROUP,
             Column("outcome", "string", "outcome of a send or of an attempt"),
             BROKER,
-            Column("queue", "string", "queue id"),
+            QUEUE,
             OFFSET,
             Column("began_at", "bigint", "begin of a send, ms"),
             Column("took", "double", "duration of an attempt, ms"),

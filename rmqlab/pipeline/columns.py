@@ -5,10 +5,20 @@ declared one, nullability included).
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from rmqlab.pipeline.options import OptionError, near_miss
 
@@ -16,6 +26,19 @@ from rmqlab.pipeline.options import OptionError, near_miss
 def ddl(columns: Mapping[str, str]) -> str:
     """Return the schema of all columns as DDL: names and Spark types."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+_TYPES: Final[Mapping[str, DataType]] = {
+    one.simpleString(): one for one in (StringType(), IntegerType(), LongType(), DoubleType(), TimestampType())
+}
+
+
+def struct_type(columns: Mapping[str, str]) -> StructType:
+    """Return the schema of columns.
+
+    Needs no session, as `StructType.fromDDL` does. KeyError for other types than numbers, texts and timestamps.
+    """
+    return StructType([StructField(name, _TYPES[kind]) for name, kind in columns.items()])
 
 
 def wanted_columns(schema: StructType, columns: Mapping[str, str], *, source: str) -> pa.Schema:

@@ -19,9 +19,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.pipeline.errors import NoSparkError, UserError
 from rmqlab.pipeline.masters import LOCAL, is_local
-from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.runs import NoRunError, find_run, home
 from rmqlab.pipeline.session import check_installed, open_session
 from rmqlab.pipeline.spark_home import Machine
@@ -154,6 +153,7 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
 
         from rmqlab.pipeline.audit.audit import FOLDER, audit_run  # noqa: PLC0415
         from rmqlab.pipeline.audit.size import SHORT_BYTES, Scale, bytes_to_read, scale_of  # noqa: PLC0415
+        from rmqlab.pipeline.audit.sources import reading  # noqa: PLC0415
 
         _report_odd_files(directory)
         byte_count = bytes_to_read(directory)
@@ -161,16 +161,19 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
         is_small = scale is Scale.SMALL
         machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=byte_count < SHORT_BYTES)
         settings = choice.settings
-        with open_session(
-            choice.master, machine=machine, settings=settings, py_files=choice.py_files, ship=choice.ship
-        ) as spark:
-            if not is_local(choice.master) and not is_small:  # a small run is read and written by this process
-                check_shared_directory(spark, directory / FOLDER)
-            try:
-                summary = audit_run(spark, directory, scale=scale, given=settings.keys(), tell=tell)
-            except (PySparkException, OptionError) as exc:
-                _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
-            return summary, summary.verdict.exit_status
+        try:
+            with (
+                reading(directory, directory / FOLDER, scale) as files,  # needs no JVM: it reads while one starts
+                open_session(
+                    choice.master, machine=machine, settings=settings, py_files=choice.py_files, ship=choice.ship
+                ) as spark,
+            ):
+                if not is_local(choice.master) and not is_small:  # a small run is written by this process
+                    check_shared_directory(spark, directory / FOLDER)
+                summary = audit_run(spark, directory, scale=scale, files=files, given=settings.keys(), tell=tell)
+                return summary, summary.verdict.exit_status
+        except (PySparkException, UserError) as exc:
+            _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
     except NoSparkError as exc:
         _fail(str(exc))
     except OSError as exc:

@@ -133,39 +133,17 @@ class JournalReader(DataSourceReader):
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        part = partition.value
-        if part is None:  # Spark's value for a source without partitions
-            return
-        with local_file(part.path) as path:
-            yield from self._batches(attrs.evolve(part, path=str(path)))
+        yield from (batch for _, batch in read_together([self], partition))
 
-    def _batches(self, part: JournalRange) -> Iterator[pa.RecordBatch]:
-        rows: list[tuple[int, JournalEntry]] = []
-        for place, entry in self._rows(part):
-            if self._is_wanted(entry.kind):
-                rows.append((place, entry))
-            if len(rows) == _BATCH_ROWS:
-                yield self._batch(part, rows)
-                rows = []
-        if rows:
-            yield self._batch(part, rows)
-
-    def _rows(self, part: JournalRange) -> Iterator[tuple[int, JournalEntry]]:
-        found = read_range(part)
-        if not self.options.with_surveys:
-            yield from map(_row, found)
-            return
-        survey = JournalSurvey(process=part.process, size=Path(part.path).stat().st_size, begin=part.start)
-        for one in found:
-            survey.add(one)
-            yield _row(one)
-        yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
-
-    def _is_wanted(self, kind: str) -> bool:
+    def is_wanted(self, kind: str) -> bool:
+        """Return True if this reader has rows of a kind of event."""
         options = self.options
+        if kind == SURVEY_KIND and not options.with_surveys:
+            return False
         return kind not in options.not_kinds and (not options.kinds or kind in options.kinds)
 
-    def _batch(self, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.RecordBatch:
+    def batch(self, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.RecordBatch:
+        """Return entries, each with its byte position, in this reader's columns."""
         entries = [entry for _, entry in rows]
         asked = [field for field in self.schema if field.name not in COLUMNS]
         of_fields = iter(field_columns(asked, [entry.fields for entry in entries]) if asked else ())
@@ -181,6 +159,42 @@ class JournalReader(DataSourceReader):
                 column = next(of_fields)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def read_together(
+    readers: Sequence[JournalReader], partition: InputPartition
+) -> Iterator[tuple[JournalReader, pa.RecordBatch]]:
+    """Read a range once for several readers of the same files; yield their batches."""
+    if partition.value is None:  # Spark's value for a source without partitions
+        return
+    with local_file(partition.value.path) as path:
+        part = attrs.evolve(partition.value, path=str(path))
+        found = (
+            _surveyed(part) if any(reader.options.with_surveys for reader in readers) else map(_row, read_range(part))
+        )
+        waiting: list[list[tuple[int, JournalEntry]]] = [[] for _ in readers]
+        by_kind: dict[str, list[int]] = {}
+        for row in found:
+            kind = row[1].kind
+            if (wanted := by_kind.get(kind)) is None:
+                wanted = by_kind[kind] = [nth for nth, reader in enumerate(readers) if reader.is_wanted(kind)]
+            for nth in wanted:
+                waiting[nth].append(row)
+                if len(waiting[nth]) == _BATCH_ROWS:
+                    yield readers[nth], readers[nth].batch(part, waiting[nth])
+                    waiting[nth] = []
+        for reader, rows in zip(readers, waiting, strict=True):
+            if rows:
+                yield reader, reader.batch(part, rows)
+
+
+def _surveyed(part: JournalRange) -> Iterator[tuple[int, JournalEntry]]:
+    """Yield the rows of a range, and its survey as the last one."""
+    survey = JournalSurvey(process=part.process, size=Path(part.path).stat().st_size, begin=part.start)
+    for one in read_range(part):
+        survey.add(one)
+        yield _row(one)
+    yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
 
 
 def _entry_column(field: pa.Field, entries: Sequence[JournalEntry]) -> pa.Array:

@@ -83,6 +83,22 @@ def test_short_and_long_tables_keep_their_rows(spark: "SparkSession", tmp_path: 
     assert [row.found for (row,) in found] == list(counts.values())
 
 
+@pytest.mark.parametrize(("scale", "join"), [(Scale.MEDIUM, "ShuffledHashJoin"), (Scale.LARGE, "SortMergeJoin")])
+def test_only_a_small_enough_run_holds_a_side_of_a_join(
+    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale, join: str
+) -> None:
+    relations = Relations(spark, tmp_path, scale)
+    relations.define("twice", "select /*+ shuffle_hash(b) */ a.id from range(9) a join range(9) b on a.id = b.id")
+    threshold = "spark.sql.autoBroadcastJoinThreshold"
+    before = spark.conf.get(threshold)
+    spark.conf.set(threshold, "-1")
+    try:
+        plan = relations._sql("select * from twice")._jdf.queryExecution().executedPlan().toString()
+    finally:
+        spark.conf.set(threshold, before)
+    assert join in plan
+
+
 def test_a_round_waits_for_all_who_still_ask() -> None:
     batches: list[list[int]] = []
 

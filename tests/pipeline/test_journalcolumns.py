@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import hypothesis
@@ -14,7 +14,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from rmqlab.pipeline import journalsource
 from rmqlab.pipeline.journalcolumns import field_columns
+from rmqlab.pipeline.journalranges import JournalRange, read_range
 from rmqlab.pipeline.journalsource import JournalSource
+from rmqlab.runtime.journal import JournalEntry, Torn
 
 TYPES = {
     "text": pa.string(), "small": pa.int32(), "large": pa.int64(), "ratio": pa.float64(), "is_late": pa.bool_(),
@@ -88,3 +90,32 @@ def test_a_journal_is_read_in_batches_with_torn_bytes(tmp_path: pathlib.Path, mo
     assert [row["at"].timestamp() for row in rows] == [1 + n / 1000 for n in range(10)]
     assert [row["place"] for row in rows] == [n * size + 7 * (n >= 5) for n in range(10)]
     assert {(row["process"], row["kind"]) for row in rows} == {("a", "sent")}
+
+
+def test_readers_of_the_same_files_share_one_pass(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journalsource, "_BATCH_ROWS", 4)
+    kinds = ["sent", "delivered", "node_ready", "sent", "sent"] * 5
+    entries = [
+        msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": kind, "fields": {"number": n}})
+        for n, kind in enumerate(kinds)
+    ]
+    (tmp_path / "a.msgpack").write_bytes(b"".join([*entries[:5], b"\xc1" * 7, *entries[5:]]))
+    schema = StructType([StructField("place", LongType()), StructField("kind", StringType())])
+    options: list[dict[str, str]] = [{"kinds": "sent"}, {"notKinds": "sent", "withSurveys": "true"}, {}]
+    readers = [JournalSource({"path": str(tmp_path), **one}).reader(schema) for one in options]
+    (partition,) = readers[0].partitions()
+    opened: list[JournalRange] = []
+
+    def read(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
+        opened.append(part)
+        return read_range(part)
+
+    monkeypatch.setattr(journalsource, "read_range", read)
+    together = list(journalsource.read_together(readers, partition))
+    assert len(opened) == 1
+    for reader in readers:
+        batches = [batch for which, batch in together if which is reader]
+        assert batches == list(reader.read(partition))
+    assert {row["kind"] for batch in readers[0].read(partition) for row in batch.to_pylist()} == {"sent"}
+    others = [row["kind"] for batch in readers[1].read(partition) for row in batch.to_pylist()]
+    assert (others.count("journal_torn"), others.count("journal_survey"), others.count("sent")) == (1, 1, 0)

@@ -6,6 +6,7 @@ Tables are parquet below `<run>/audit/`, the summary is `audit.json` in the same
 describes the evidence behind the verdict.
 """
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,9 +30,10 @@ from rmqlab.pipeline.audit import (
     unstored,
 )
 from rmqlab.pipeline.audit.facts import Run, read_facts
-from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
+from rmqlab.pipeline.audit.sources import Reading, reading
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
@@ -63,9 +65,12 @@ QUESTIONS: tuple[Callable[[Run], Iterator[Finding]], ...] = (
 )
 """The questions, in the order of their findings. They are independent of each other."""
 
-_PRESENCE = "select * from presence order by outcome, messages desc limit 200"
+_PRESENCE = "select * from presence order by outcome, messages desc, broker, nodes, is_consumed limit 200"
 # The consumer group of each node that consumed or committed anything.
-_GROUPS = "select node, `group` from deliveries union select node, `group` from commits"
+_GROUPS = """
+select node, max(`group`) `group` from (
+    select node, `group` from deliveries union all select node, `group` from commits) group by node
+"""
 
 _SENDERS = "select distinct node from sends"
 
@@ -102,20 +107,23 @@ def audit_run(
     out: Path | None = None,
     *,
     scale: Scale | None = None,
+    files: Reading | None = None,
     given: Collection[str] = (),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Summary:
     """Audit the run or cluster in a directory. Raises the errors of `read_facts`.
 
-    `tell` is called with progress messages. By default the size of the run decides about `scale`. `given` contains the
-    settings that the user set: the audit does not override them.
+    `tell` is called with progress messages. By default the size of the run decides about `scale`. `files` are the
+    tables of a reading that has begun before the session. `given` contains the settings that the user set: the audit
+    does not override them.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
     scale = scale or scale_of(byte_count)
     _fit(spark, byte_count, scale, given=given)
     tell("reading journals and stores")
-    run = read_facts(spark, directory, out, scale)
+    with contextlib.nullcontext(files) if files else reading(directory, out, scale) as begun:
+        run = read_facts(Relations(spark, out, scale), directory, begun)
     findings = _ask(run, tell)
     presence, groups, senders = run.batch(Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS))
     clocked = Clocked(
@@ -179,6 +187,8 @@ def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collect
         "spark.sql.constraintPropagation.enabled": str(is_large).lower(),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
+        # Above so many groups, Spark sorts all rows to aggregate sets. A medium run has at most half a million messages.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "128" if is_large else str(2**20),
     }
     for key, value in settings.items():
         if key not in given:

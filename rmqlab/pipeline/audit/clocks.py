@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.relations import in_memory
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen
@@ -21,33 +22,37 @@ _OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not i
 """Kinds of events that nodes report."""
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
 
-_BOUNDS = """
+_BOUNDS = f"""
 with stored as (
-    select c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node,
-        min(c.stored_at) over (partition by c.message_id) first_stored
+    select /*+ shuffle_hash(m) */ c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node
     from copies c join clock_masters m
         on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
+), firsts as (
+    select message_id, min(stored_at) first_stored from stored group by message_id
 ), pairs as (
-    select c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
+    select /*+ shuffle_hash(s) */ c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
         'stored before its send began' how
     from sends s join stored c on s.message_id = c.message_id
     union all
-    select s.node, c.node, c.stored_at - s.ended_at, c.message_id, 'acknowledged before it was stored'
-    from sends s join stored c on s.message_id = c.message_id
-    where s.acknowledged and s.place_topic = c.topic and s.broker = c.broker and s.place_queue = c.queue
-        and s.offset = c.offset and c.stored_at = c.first_stored
+    select /*+ shuffle_hash(s) */ s.node, c.node, c.stored_at - s.ended_at, c.message_id, 'acknowledged before it was stored'
+    from (select /*+ shuffle_hash(f) */ c.* from stored c join firsts f
+            on c.message_id = f.message_id and c.stored_at = f.first_stored) c
+        join sends s on s.message_id = c.message_id and s.place_topic = c.topic and s.broker = c.broker
+            and s.place_queue = c.queue and s.offset = c.offset
+    where s.acknowledged
     union all
-    select d.node, s.node, s.began_at - d.at, d.message_id, 'delivered before its send began'
+    select /*+ shuffle_hash(s) */ d.node, s.node, s.began_at - d.at, d.message_id, 'delivered before its send began'
     from deliveries d join sends s on d.message_id = s.message_id
     union all
-    select d.node, c.node, c.stored_at - d.at, d.message_id, 'delivered before it was stored'
+    select /*+ shuffle_hash(c) */ d.node, c.node, c.stored_at - d.at, d.message_id, 'delivered before it was stored'
     from deliveries d join stored c on d.message_id = c.message_id and d.topic = c.topic and d.broker = c.broker
         and d.queue = c.queue and d.offset = c.offset
     union all
     select behind, ahead, millis, cast(null as string), how from clock_lives
 )
-select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
-from pairs group by behind, ahead
+select behind, ahead, worst.millis, struct(worst.message_id, worst.how) worst from (
+    select behind, ahead, max(struct(millis, message_id, how)) worst, {in_memory("millis")} from pairs group by behind, ahead)
+where size(nulls) = 0
 """
 
 
@@ -62,7 +67,7 @@ def judge(run: Run) -> Iterator[Finding]:
     run.relations.define_rows("clock_masters", masters, broker="string", node="string", **times)
     names = {"behind": "string", "ahead": "string"}
     run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
-    rows = run.table("clock_bounds", _BOUNDS, is_bounded=True)
+    rows = sorted(run.table("clock_bounds", _BOUNDS, is_bounded=True), key=lambda row: (row.behind, row.ahead))
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
     )

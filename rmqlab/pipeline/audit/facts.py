@@ -7,6 +7,7 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
                 `is_first` of the messages of one batch; `place_topic` and `place_queue`, where `offset` counts:
                 those of a system topic for delayed and half messages
     failures    attempts that failed     deliveries, commits    messages and offsets, as consumers reported them
+    node_groups            the consumer group of each node
     copies      one row per readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
                 record_crc, stored_at
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
@@ -14,7 +15,6 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
     happenings  all other events, their fields as JSON: few enough for any process
 """
 
-import contextlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.coverage import (
     LogEnds,
@@ -34,14 +34,13 @@ from rmqlab.pipeline.audit.coverage import (
     share_deletions,
 )
 from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
-from rmqlab.pipeline.audit.relations import Query, Relations, literal
+from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
 from rmqlab.pipeline.audit.watchers import Happening, Member
-from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
-from rmqlab.pipeline.queuesource import QueueSource
-from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
+from rmqlab.pipeline.storesource import OK
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
@@ -53,18 +52,6 @@ from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
-_MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
-_MESSAGE_SCHEMA: Final = (
-    "process string, place bigint, at timestamp, node string, kind string, message_id string, topic string,"
-    " `group` string, outcome string, broker string, queue string, offset bigint, began_at bigint, took double,"
-    " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int,"
-    " held_in string"
-)
-
-# Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal.
-_SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 'process', process, 'place', place)"
-
-
 _FOLLOWED: Final = (
     *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
     "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
@@ -153,14 +140,14 @@ def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
     return Query(text, name, is_written=True, is_bounded=is_bounded)
 
 
-def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = Scale.LARGE) -> Run:
-    """Read a run's journals and stores into tables below `out`.
+def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
+    """Make the facts of a run from its journals and stores.
 
     Raises AnalysisException or OptionError if there is no journal.
     """
-    relations = Relations(spark, out, scale)
-    _define_journals(relations, directory)
-    *_, raw, event_times = relations.execute([*_journal_tables(), Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    tables = journal_tables(relations, directory, files)
+    *_, followed, event_times = relations.execute([*tables, *_FACTS, Query(_RAW_FOLLOWED), Query(_EVENT_TIMES)])
+    raw = sorted(followed, key=_place_in_time)
     during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
     happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
@@ -169,7 +156,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
     stores, wiped = find_stores(directory, happenings)
     lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
     share_deletions(relations, happenings, members)
-    ends = _read_stores(relations, directory, members, lives)
+    ends = _read_stores(relations, directory, files, members, lives)
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, lives, read_setting(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
@@ -194,20 +181,13 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, scale: Scale = S
         ended_at=max((row.last_at for row in during), default=0),
         conditions=_conditions(raw, directory),
         event_times=tuple(event_times),
-        longest_queues=_longest_queues(relations) if scale is Scale.LARGE else {},
+        longest_queues=_longest_queues(relations) if relations.scale is Scale.LARGE else {},
     )
 
 
-def _define_journals(relations: Relations, directory: Path) -> None:
-    path = str(directory)
-    schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
-    relations.source("journals", JournalSource, schema, path=path, notKinds=_MESSAGE_KINDS, withSurveys="true")
-    relations.source("message_journals", JournalSource, _MESSAGE_SCHEMA, path=path, kinds=_MESSAGE_KINDS)
-
-
 _RAW_FOLLOWED: Final = f"""
-select at, node, kind, fields from raw_happenings
-where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))}) order by seq
+select seq, at, node, kind, fields from raw_happenings
+where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))})
 """
 
 # The stop of the cluster itself is not a failure of its nodes.
@@ -218,9 +198,9 @@ select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
 
 _SENDS: Final = f"""
 select *, coalesce(position, 0) = 0 is_first from (
-    select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,
+    select seq, node, coalesce(topic, '') topic, outcome, broker, queue, offset,
         coalesce(substring_index(held_in, ':', 1), topic, '') place_topic,
-        coalesce(try_cast(substring_index(held_in, ':', -1) as int), cast(queue as int)) place_queue,
+        coalesce(try_cast(substring_index(held_in, ':', -1) as int), queue) place_queue,
         posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),
         coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged
     from message_events where kind = 'sent')
@@ -233,37 +213,48 @@ from message_events where kind = 'attempt_failed'
 """
 
 _CONSUMED: Final = """
-select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, cast(queue as int) queue,
+select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker, queue,
     offset, {more}
 from message_events where kind = '{kind}' and broker is not null and queue is not null and offset is not null
 """
 
 
-# `is_during`: before the cluster began to stop. Such events are in both of the first two relations.
+# `is_during`: before the cluster began to stop. Such events are in both of the first two relations. The order of
+# messages' events is not needed: Spark sorts all rows to aggregate structs.
 _EVENT_TIMES: Final = """
 select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
     select node, kind, at, seq, false is_during from raw_happenings
-    union all select node, kind, at, seq, true from happenings
-    union all select node, kind, at, seq, true from message_events)
+    union all select node, kind, at, seq, true from happenings)
 group by node, kind, is_during
+union all
+select node, kind, true, min(at), max(at), null from message_events group by node, kind
 """
 
 
-def _journal_tables() -> list[Query]:
-    """Return the tables of the journals, and the facts of messages."""
-    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
-    more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
-    events = f"select {columns}, {_SEQ} seq, unix_millis(at) at from message_journals"
-    happenings = f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from journals"
-    return [
-        written("message_events", events),
-        written("raw_happenings", happenings),
-        Query(_HAPPENINGS, "happenings"),
-        Query(_SENDS, "sends"),
-        Query(_FAILURES, "failures"),
-        Query(_CONSUMED.format(kind="delivered", more=more), "deliveries"),
-        Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
-    ]
+# The group that a node consumed or committed for last.
+_NODE_GROUPS: Final = f"""
+select node, max_by(`group`, seq) `group`, {in_memory("at")} from (
+    select node, `group`, seq, at from deliveries union all select node, `group`, seq, at from commits) group by node
+"""
+
+_MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
+
+_FACTS: Final = (
+    Query(_HAPPENINGS, "happenings"),
+    Query(_SENDS, "sends"),
+    Query(_FAILURES, "failures"),
+    Query(_CONSUMED.format(kind="delivered", more=_MESSAGE), "deliveries"),
+    Query(_CONSUMED.format(kind="committed", more="broker_id"), "commits"),
+    Query(_NODE_GROUPS, "node_groups"),
+)
+
+
+def _place_in_time(row: Row) -> list[tuple[bool, Any]]:
+    """Return a value that orders events by `seq`, as SQL does.
+
+    Surveys of files have no time, and are first. Spark does not keep the order of a query whose rows it collects from several tasks.
+    """
+    return [(one is not None, one) for one in row.seq]
 
 
 def _happening(row: Any) -> Happening:
@@ -294,31 +285,29 @@ def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]
 
 
 def _read_stores(
-    relations: Relations, directory: Path, members: Mapping[str, Member], lives: Mapping[str, Life]
+    relations: Relations,
+    directory: Path,
+    files: Reading | None,
+    members: Mapping[str, Member],
+    lives: Mapping[str, Life],
 ) -> Mapping[str, LogEnds]:
-    """Read records and queues; return the ends of logs, recorded and found.
-
-    Queues are read first: the records they refer to were written before.
-    """
+    """Read records and queues; return the ends of logs, recorded and found."""
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
     relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
-    has_logs = _has_logs(directory)
-    for name, source, schema in (("queue_files", QueueSource, _ENTRY_SCHEMA), ("logs", StoreSource, _RECORD_SCHEMA)):
-        if has_logs:
-            relations.source(name, source, schema, path=str(directory))
-        else:
-            relations.define_rows(name, [], **dict(column.split() for column in schema.split(", ")))
-    *_, found = relations.execute(
+    *_, states, found = relations.execute(
         [
-            written("queue_entries", "select * from queue_files"),
-            written("raw_records", "select * from logs"),
+            *store_tables(relations, directory, files),
             Query(_WHOLE, "whole_records"),
             Query(_HOLES, "holes"),
-            Query(_DAMAGES, "damages"),
             Query(_DEFERRED, "deferred"),
+            Query("select distinct state from raw_records"),
             Query(log_ends(lives)),
         ]
     )
+    if {row.state for row in states} <= {OK}:
+        relations.define_rows("damages", [], **_DAMAGE_COLUMNS)
+    else:
+        relations.execute([Query(_DAMAGES, "damages")])
     relations.define("copies", "select * from whole_records where state = 'ok'")
     ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
     relations.define_rows("readable_ends", ends, node="string", until="bigint")
@@ -339,21 +328,6 @@ def _longest_queues(relations: Relations) -> dict[str, int]:
     return {row.source: row.found for row in rows}
 
 
-def _has_logs(directory: Path) -> bool:
-    with contextlib.suppress(NoStoreError):
-        find_logs(directory)
-        return True
-    return False
-
-
-_ENTRY_SCHEMA: Final = (
-    "node string, topic string, queueId int, queueOffset bigint, commitLogOffset bigint, storeSize int"
-)
-_RECORD_SCHEMA: Final = (
-    "node string, state string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint,"
-    " uniqKey string, storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
-)
-
 _WHOLE: Final = """
 select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
     r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,
@@ -364,7 +338,7 @@ from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state
 
 # Of a member of a DLedger group, what it knows to be committed: its queues have no more.
 _READABLE: Final = """
-select c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
+select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
 """
 
 # Bytes that are not a record are the end of the log, or a hole if records follow.
@@ -380,6 +354,10 @@ _DEFERRED: Final = (
     "select distinct message_id, real_topic topic from whole_records where state = 'ok' and real_topic is not null"
 )
 
+_DAMAGE_COLUMNS: Final = {
+    "node": "string", "broker": "string", "topic": "string", "queue": "int", "offset": "bigint", "log_offset": "bigint",
+    "message_id": "string", "why": "string",
+}  # fmt: skip
 _DAMAGES: Final = """
 with acknowledged as (
     select place_topic topic, broker, place_queue queue, offset + coalesce(position, 0) offset,

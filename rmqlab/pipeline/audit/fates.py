@@ -190,7 +190,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         return _NO_STORE if sent["findings"][f"sent.{outcome}"] and not run.stores else ""
     if counts[metric] and not run.stores:
         return _NO_STORE
-    unread = [why for broker in counts[f"brokers {metric}"] for why in run.unread_of(broker)]
+    unread = [why for broker in sorted(counts[f"brokers {metric}"]) for why in run.unread_of(broker)]
     return f"{'; '.join(unread)}; in none of the others: {counts[metric]}" if unread else ""
 
 
@@ -202,10 +202,10 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     rows = run.rows(
         "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
         f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes, damages from fates))"
-        f" where nth <= {EVIDENCE_LIMIT} order by nth"
+        f" where nth <= {EVIDENCE_LIMIT}"
     )
     told: dict[str, list[str]] = collections.defaultdict(list)
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.nth):
         piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
         told[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
     return {metric: tuple(pieces) for metric, pieces in told.items()}

@@ -34,7 +34,7 @@ class Head:
             return (counting,)
         numbered = f"row_number() over (partition by {key} order by {', '.join(self.order)}) nth"
         first = f"select *, {key} key, {numbered} from {self.table}"
-        return counting, f"select * from ({first}) where nth <= {EVIDENCE_LIMIT} order by nth"
+        return counting, f"select * from ({first}) where nth <= {EVIDENCE_LIMIT}"
 
     def of_table(self, content: pa.Table) -> "Groups":
         """Return the groups of a table."""
@@ -78,7 +78,7 @@ class Groups(dict[Any, Group]):
 def join_groups(counts: Iterable[Row], first: Iterable[Row] = ()) -> Groups:
     """Return the groups of a head from the rows of its queries."""
     rows: dict[Any, list[Row]] = collections.defaultdict(list)
-    for row in first:
+    for row in sorted(first, key=lambda row: row.nth):
         rows[row.key].append(row)
     return Groups({row.key: Group(row.found, tuple(rows[row.key])) for row in counts})
 

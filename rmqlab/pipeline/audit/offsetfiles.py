@@ -82,7 +82,7 @@ def read(run: Run) -> OffsetFiles:
 def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Finding]:
     """Yield a finding for every broker that was ready, from the table `offset_floors`."""
     rows: dict[str, list[Row]] = collections.defaultdict(list)
-    for row in sorted(floors, key=lambda row: row.stored - row.floor):
+    for row in sorted(floors, key=lambda row: (row.stored - row.floor, row["group"], row.topic, row.queue)):
         rows[row.node].append(row)
     for name, life in files.lives.items():
         metric = f"offset_file_behind {name}"

@@ -75,7 +75,7 @@ STORED = Ordered(
     table="placed_records",
     rows="""
 with met as (
-    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
+    select /*+ shuffle_hash(s) */ c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
         s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
             and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
@@ -84,13 +84,13 @@ with met as (
 ), placed as (
     select node, broker, topic, queue, message_id, offset, began_at, if(is_here, ended_at, null) ended_at,
         row_number() over (partition by node, topic, queue, message_id
-            order by coalesce(is_here and offset = sent_to, false) desc, log_offset) nth
+            order by coalesce(is_here and offset = sent_to, false) desc, log_offset, began_at, ended_at) nth
     from met
 )
 select * from placed where nth = 1
 """,
     queue=("node", "broker", "topic", "queue"),
-    order="offset",
+    order="offset, message_id",
     value="named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)",
     unit="offset",
 )
@@ -122,7 +122,7 @@ select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthes
 """
 
 _HEADS = (
-    Head("inversions", order=("ended_at", "message_id")),
+    Head("inversions", order=("ended_at", "message_id", "node", "offset")),
     Head("late_deliveries", "group", ("seq",)),
     Head("deliveries", "group"),
     Head("sends", "acknowledged"),

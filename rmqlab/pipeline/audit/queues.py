@@ -38,10 +38,7 @@ union all select 'write', '', k.name, f.began_at, f.ended_at, false
 """
 
 _READS = """
-with groups as (
-    select node, max_by(`group`, seq) `group` from (
-        select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node
-), noted as (
+with noted as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
         cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
         cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
@@ -49,7 +46,7 @@ with groups as (
         first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
             over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
                 rows between current row and unbounded following) waiting_since
-    from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+    from happenings p left join node_groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
     -- A broker that holds a pull because there are no messages is readable: from the start of the hold if the
     -- pull got a response, and until the connection was cut if it did not.
@@ -75,7 +72,7 @@ with failing as (
 ), successes as (
     select way, who, target, ended_at, ended_at div 1000 second from every_attempt where is_success
 ), bounds as (
-    select s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
+    select /*+ shuffle_hash(f) */ s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
     from successes s left join failing f
         on s.way = f.way and s.who = f.who and s.target = f.target and s.second = f.second
     group by s.way, s.who, s.target, s.second, if(f.second is null, null, s.ended_at)
@@ -105,8 +102,8 @@ from followed where failures > 0
 """
 
 _LONGEST = """
-select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures), ended_at - began_at) w,
-    count(began_at) windows
+select way, target, count(began_at) windows, max(named_struct('millis', ended_at - began_at, 'is_open', is_open,
+    'failures', failures)) longest
 from (select distinct way, target from attempts) left join outages using (way, target) group by way, target
 """
 
@@ -126,13 +123,13 @@ def judge_outages(run: Run) -> Iterator[Finding]:
         if not row.windows:
             yield Finding(metric=metric, unit=SECONDS, value=0.0)
             continue
-        seconds = (row.w.e - row.w.b) / 1000
+        seconds = row.longest.millis / 1000
         yield Finding(
             metric=metric,
             unit=SECONDS,
             value=seconds,
-            is_at_least=row.w.o,
-            evidence=seen([f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
+            is_at_least=row.longest.is_open,
+            evidence=seen([f"{row.longest.failures} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
         )
 
 
@@ -158,9 +155,7 @@ with reported as (
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
-        from happenings h left join (select node, max_by(`group`, seq) `group` from (
-            select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node) g
-            on h.node = g.node
+        from happenings h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
     where offered < asked and name rlike '@.*:[0-9]+$'
 ), told as (
@@ -196,7 +191,7 @@ _MOVES_OF_GROUPS = """
 select `group`, count(m.seq) moves, max(before - after) worst
 from (select `group` from deliveries union select `group` from commits union select `group` from offset_moves)
     left join offset_moves m using (`group`)
-group by `group` order by `group`
+group by `group`
 """
 
 
@@ -215,8 +210,8 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
-    groups = run.rows(_MOVES_OF_GROUPS)
-    (first,) = run.heads(Head("offset_moves", order=("seq",)))
+    groups = sorted(run.rows(_MOVES_OF_GROUPS), key=lambda row: row["group"])
+    (first,) = run.heads(Head("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
@@ -233,12 +228,16 @@ def judge_rollbacks(run: Run) -> Iterator[Finding]:
 
 # ---- duplicates ------------------------------------------------------------------------------------------
 
+# Most messages are delivered once: only the others have to be sorted.
 _REPEATED = """
-with numbered as (
+with several as (
+    select `group`, message_id from deliveries group by `group`, message_id having count(*) > 1
+), numbered as (
     select *, row_number() over (partition by `group`, message_id order by seq) nth,
         lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
             partition by `group`, message_id, topic, broker, queue, offset order by seq) same
-    from deliveries
+    from (select /*+ shuffle_hash(t) */ d.* from deliveries d left semi join several t
+            on d.`group` = t.`group` and d.message_id = t.message_id)
 )
 select * from numbered where nth > 1
 """

@@ -17,7 +17,8 @@ with firsts as (
     select node, min(log_offset) first_offset
     from (select node, log_offset from whole_records union all select node, log_offset from holes) group by node
 )
-select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset, e.commitLogOffset log_offset,
+select /*+ shuffle_hash(r, f, l, h, b) */ e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
+    e.commitLogOffset log_offset,
     r.message_id
 from queue_entries e
     left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
@@ -31,7 +32,8 @@ where if(r.node is null,
 """
 
 _UNQUEUED = """
-select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id from readable_copies c left anti join queue_entries e
+select /*+ shuffle_hash(e) */ c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id
+from readable_copies c left anti join queue_entries e
     on c.node = e.node and c.log_offset = e.commitLogOffset and c.topic = e.topic and c.queue = e.queueId
         and c.offset = e.queueOffset
     left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at

@@ -20,7 +20,6 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.datasource import DataSource
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -33,6 +32,14 @@ _AT_ONCE = 2
 """Queries to analyze at once, tables to write at once, and executions that collect a batch."""
 _WORTH_SPLITTING = 6
 """Queries of a small run's batch from which on several executions collect it: each plans its queries one by one."""
+
+ONLY_FILE = "all.parquet"
+"""The file of a table that this process has written."""
+
+_HASH_JOIN = re.compile(r"/\*\+ shuffle_hash\([\w, ]+\) \*/ ")
+"""The hint to hold one side of a join in memory as a hash table. Without it Spark sorts both sides.
+
+Such a table must fit into a task's memory, so a large run ignores the hint."""
 
 _REFERENCE = re.compile(r"\b(?:from|join)\s+(\w+)")
 """A relation that a query reads; unused definitions would be analyzed, too."""
@@ -64,6 +71,8 @@ class Relations:
     """Tables of this process."""
     _new: set[str] = attrs.field(factory=set, init=False)
     """Tables of this process that no query has used yet."""
+    _computed: list[DataFrame] = attrs.field(factory=list, init=False)
+    """Frames that Spark holds. Their plans have the counters of tasks: Java would collect them before the last task."""
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
 
@@ -74,28 +83,25 @@ class Relations:
 
     def define(self, name: str, text: str) -> None:
         """Define a relation that each query computes which uses it."""
-        self._texts[name] = text
+        self._texts[name] = self._hinted(text)
 
     def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
         """Define a relation of a few rows of this process, with SQL types by column."""
         if not rows:
+            self.held[name] = pa.table({column: pa.nulls(0) for column in columns})
             self.define(name, _no_rows(columns))
             return
         fields = ",".join(f"`{column}`:{kind}" for column, kind in columns.items())
         self.define(name, f"select inline(from_json({literal(json.dumps(rows))}, 'array<struct<{fields}>>'))")
 
-    def source(self, name: str, source: type[DataSource], schema: str, **options: str) -> None:
-        """Define a data source's rows, which this process reads in a small run.
-
-        The readers are the same. Spark would start four Python processes before its first row.
-        """
-        if self.scale is not Scale.SMALL:
-            frame = self.spark.read.format(source.name()).schema(schema).options(**options).load()
-            frame.createOrReplaceTempView(name)
-            return
-        reader = source(options).reader(StructType.fromDDL(schema))
-        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-        self._hold(name, pa.Table.from_batches(batches, reader.schema))
+    def define_files(self, name: str, schema: pa.Schema) -> None:
+        """Define a relation by the parquet table that this process has written."""
+        path = self.out / name
+        if self.scale is Scale.SMALL:
+            self._hold(name, pq.ParquetFile(path / ONLY_FILE).read())
+        else:
+            frame = self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
+            self._hold_short(name, frame)
 
     def execute(self, queries: Sequence[Query]) -> list[Sequence[Row]]:
         """Return the rows of each query that has no name or is bounded.
@@ -146,7 +152,7 @@ class Relations:
         path = self.out / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
-        pq.write_table(content, path / "all.parquet")
+        pq.write_table(content, path / ONLY_FILE)
 
     def drop(self, name: str) -> None:
         """Delete a written table that is no longer needed."""
@@ -179,7 +185,8 @@ class Relations:
     def _cache(self, query: Query) -> None:
         """Let Spark hold a relation, once a query has computed it."""
         # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
-        self._view(query.name, self._sql(f"select * from ({query.text})").localCheckpoint(eager=False))
+        self._computed.append(self._sql(f"select * from ({query.text})"))
+        self._view(query.name, self._computed[-1].localCheckpoint(eager=False))
 
     def _view(self, name: str, frame: DataFrame) -> None:
         """Define a relation by a view of its name.
@@ -225,12 +232,16 @@ class Relations:
 
     def _sql(self, text: str) -> DataFrame:
         """Return a query with the definitions that it uses."""
+        text = self._hinted(text)
         used = self._used([text])
         if not used:
             return self.spark.sql(text)
         definitions = ",\n".join(f"`{name}` as (\n{self._texts[name]}\n)" for name in self._texts if name in used)
         # The parser reads a statement that begins with definitions to its end before it knows that it is a query.
         return self.spark.sql(f"select * from (with {definitions}\n{text})")
+
+    def _hinted(self, text: str) -> str:
+        return _HASH_JOIN.sub("", text) if self.scale is Scale.LARGE else text
 
     def _used(self, texts: Sequence[str]) -> set[str]:
         """Return the definitions that queries use, directly or through others."""
@@ -276,6 +287,16 @@ class Relations:
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
         content = content.cast(relaxed).combine_chunks()  # createDataFrame ignores all that follows an empty chunk
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(view)
+
+
+def in_memory(column: str) -> str:
+    """Return a column, an empty list, for aggregates in few groups.
+
+    It saves time for aggregates of texts and structs. With a list among them Spark has a hash table of objects; without one it
+    would sort all rows. Spark removes a list that is always empty, or that the query around does not use: it is that of the nulls of a
+    column, which must have none.
+    """
+    return f"collect_list(if({column} is null, true, null)) nulls"
 
 
 def literal(text: str) -> str:

@@ -64,7 +64,8 @@ from (select node, log_offset, log_offset + size until from whole_records union 
 group by node
 """
 
-# A record is identified by the CRC of all its bytes; the common range is compared record by record.
+# A record is identified by the CRC of all its bytes; the common range is compared record by record. The ids of messages
+# are looked up for the few that differ: Spark sorts all rows to aggregate texts.
 _DIFFERING = """
 with ends as (
     {ends}
@@ -75,11 +76,13 @@ with ends as (
     select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
     from whole_records r join common c on r.node in (c.master, c.slave)
     where r.log_offset + r.size > c.low and r.log_offset < c.high
+), differing as (
+    select slave, log_offset from records group by slave, log_offset
+    having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
 )
-select slave, log_offset, max(low) low, max(high) high,
+select /*+ shuffle_hash(d) */ r.slave, r.log_offset, max(low) low, max(high) high,
     max(message_id) filter (where not is_slave) master_message, max(message_id) filter (where is_slave) slave_message
-from records group by slave, log_offset
-having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
+from records r join differing d on r.slave = d.slave and r.log_offset = d.log_offset group by r.slave, r.log_offset
 """
 
 
@@ -91,9 +94,9 @@ Extent: TypeAlias = tuple[int, int]
 """The first and last offset of a log."""
 
 _LAGS = """
-select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
-left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null),
-    coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
+select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, struct(at, paired_at)) latest from lag group by slave)
+left join (select slave, max(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null)) longest
+    from behind_spans group by slave) using (slave)
 """
 
 _DIFFERENCES = Head("divergences", "slave", ("log_offset",))

@@ -21,9 +21,9 @@ class Scale(enum.Enum):
     SMALL = enum.auto()
     """The driver reads the run and holds all tables; each has one partition."""
     MEDIUM = enum.auto()
-    """Workers read the run, and Spark holds what several queries use; each table has one partition."""
+    """The driver reads the run, and Spark holds what several queries use; each table has one partition."""
     LARGE = enum.auto()
-    """All of Spark's parallelism, and nothing in memory."""
+    """Workers read the run, with all of Spark's parallelism, and nothing is in memory."""
 
 
 def scale_of(byte_count: int) -> Scale:

@@ -24,7 +24,7 @@ _SETTLED = 30_000
 _INDEX_HEAD_SIZE = 32
 
 _UNINDEXED = """
-select c.node, c.log_offset, c.message_id, c.stored_at
+select /*+ shuffle_hash(i) */ c.node, c.log_offset, c.message_id, c.stored_at
 from readable_copies c left anti join index_ranges i on c.node = i.node and c.log_offset between i.first and i.last
 where c.has_unique_id and c.stored_at >= {began_at}
 """

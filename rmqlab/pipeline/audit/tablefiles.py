@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # Deliveries while a node was the acting master, since it was last ready.
 _SERVED = """
-select distinct m.node, d.`group` from (
+select /*+ shuffle_hash(m) */ distinct m.node, d.`group` from (
     select * from deliveries d left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
     union all select * from deliveries_to_new_groups) d
     join master_lives m on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
@@ -31,13 +31,9 @@ where coalesce(d.from_broker_id, 0) = 0
 """
 
 _DELIVERED = f"""
-with elsewhere as (
-    select node, message_id, max(log_offset) log_offset from copies where topic != '{SCHEDULE_TOPIC}'
-    group by node, message_id
-)
-select c.node, c.queue + 1 level, max(c.offset) + 1 until from copies c join elsewhere e
+select /*+ shuffle_hash(c) */ c.node, c.queue + 1 level, max(c.offset) + 1 until from copies e join copies c
     on c.node = e.node and c.message_id = e.message_id and e.log_offset > c.log_offset
-where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
+where c.topic = '{SCHEDULE_TOPIC}' and e.topic != '{SCHEDULE_TOPIC}' group by c.node, c.queue
 """
 
 
@@ -100,6 +96,10 @@ def _judge_delays(run: Run, member: Member, delivered: Mapping[int, int]) -> Fin
     if table is None and delivered:
         return unknown(metric, unit, "delayOffset.json could not be read")
     stored = table.offset_table if table else {}
-    behind = {level: until - stored.get(level, 0) for level, until in delivered.items() if until > stored.get(level, 0)}
+    behind = {
+        level: until - stored.get(level, 0)
+        for level, until in sorted(delivered.items())
+        if until > stored.get(level, 0)
+    }
     told = (f"level {level}: {by} delivered messages are beyond the stored offset" for level, by in behind.items())
     return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))

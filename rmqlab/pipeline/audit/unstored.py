@@ -24,9 +24,10 @@ with firsts as (
 )
 select d.message_id, min(d.at) at, min_by(concat(d.topic, '@', d.broker, ':', d.queue), d.seq) queue,
     min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node
-from deliveries d left anti join copies c on d.message_id = c.message_id
+from (select /*+ shuffle_hash(c) */ d.* from deliveries d left anti join copies c on d.message_id = c.message_id
+        where d.message_id != '') d
     left anti join expired e on d.message_id = e.message_id
-where d.message_id != '' group by d.message_id
+group by d.message_id
 """
 
 
@@ -41,7 +42,7 @@ def judge(run: Run) -> Iterator[Finding]:
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return
-    unread = [why for broker in unstored for why in run.unread_of(broker)]
+    unread = [why for broker in sorted(unstored) for why in run.unread_of(broker)]
     if unstored and (unread or not run.stores):
         yield unknown(metric, unit, "; ".join(unread) or "no store was given")
         return

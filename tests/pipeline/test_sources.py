@@ -1,0 +1,96 @@
+"""The tables of a run's files are the same, whoever reads them."""
+
+import pathlib
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from rmqlab.pipeline import commands
+from rmqlab.pipeline.audit.relations import Query, Relations
+from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.audit.sources import journal_tables, reading, store_tables
+from tests.pipeline.violations import PLANTED, clean_run, write_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES = ("message_events", "raw_happenings", "queue_entries", "raw_records")
+
+
+def planted_run(directory: pathlib.Path) -> pathlib.Path:
+    run = clean_run()
+    for plant in dict(PLANTED):
+        plant(run)
+    return write_run(run, directory)
+
+
+def rows(spark: "SparkSession", table: pathlib.Path) -> list[str]:
+    return sorted(map(repr, spark.read.parquet(str(table)).collect()))
+
+
+def test_this_process_reads_what_workers_read(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = planted_run(tmp_path / "run")
+    (directory / "journal" / "torn-1.msgpack").write_bytes(b"\xc1" * 9)
+    with reading(directory, tmp_path / "own", Scale.MEDIUM) as files:
+        assert files is not None
+        tables = {**files.journals.result(), **files.stores.result()}
+    assert list(tables) == list(TABLES)
+    relations = Relations(spark, tmp_path / "workers", Scale.LARGE)
+    relations.execute([*journal_tables(relations, directory, None), *store_tables(relations, directory, None)])
+    for table in TABLES:
+        own = rows(spark, tmp_path / "own" / table)
+        assert own == rows(spark, tmp_path / "workers" / table)
+        assert own
+
+
+@pytest.mark.parametrize("scale", Scale)
+def test_a_run_without_stores_has_empty_tables(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+    directory = planted_run(tmp_path / "run")
+    for store in directory.glob("*/store"):
+        shutil.rmtree(store)
+    relations = Relations(spark, tmp_path / "audit", scale)
+    with reading(directory, relations.out, scale) as files:
+        assert store_tables(relations, directory, files) == []
+    entries, records = relations.execute([Query("select * from queue_entries"), Query("select * from raw_records")])
+    assert (list(entries), list(records)) == ([], [])
+
+
+def test_a_run_without_journals_is_refused_before_spark_starts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def start(*_: object, **__: object) -> Iterator[None]:
+        raise AssertionError("Spark was started")
+        yield
+
+    monkeypatch.setattr(commands, "open_session", start)
+    choice = commands.SparkChoice(master="local", memory=None, settings={}, py_files=(), ship=False)
+    with pytest.raises(click.exceptions.Exit) as caught:
+        commands._judge(tmp_path, choice, lambda _: None)
+    assert caught.value.exit_code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"rmqlab: the audit of {tmp_path} failed: rmqlab-journal: {tmp_path} holds no journal")
+
+
+def test_an_error_of_the_reading_is_raised_by_its_first_use(tmp_path: pathlib.Path) -> None:
+    directory = planted_run(tmp_path / "run")
+    (tmp_path / "own").write_text("not a directory")
+    with reading(directory, tmp_path / "own", Scale.SMALL) as files:
+        assert files is not None
+        with pytest.raises(OSError, match="own"):
+            files.journals.result()
+
+
+def test_a_reading_replaces_the_tables_of_an_earlier_one(tmp_path: pathlib.Path) -> None:
+    directory = planted_run(tmp_path / "run")
+    old = tmp_path / "own" / "message_events" / "part-0.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    for _ in range(2):
+        with reading(directory, tmp_path / "own", Scale.SMALL):
+            pass
+    assert [path.name for path in old.parent.iterdir()] == ["all.parquet"]
