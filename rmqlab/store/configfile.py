@@ -124,7 +124,8 @@ def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
     `X.bak` is not read: it is older, and does not prove what the broker saved last.
     """
     try:
-        if path.is_file() and path.stat().st_size > MOST_BYTES:
+        disk = _disks[-1]
+        if disk.exists(path) and disk.file_size(path) > MOST_BYTES:
             logger.warning("%s is not used: more than %s bytes", path, MOST_BYTES)
             return None
         return _first_whole((path,), decode)

@@ -1,6 +1,7 @@
 """What the files of a log state of themselves.
 
-That is where each belongs, and what follows the last record. Nothing but the first record of each file, and the bytes behind the last one, is read.
+That is where each belongs, and what follows the last record. Nothing but the first record of each file, and the bytes
+behind the last one, is read.
 """
 
 import contextlib
@@ -52,8 +53,8 @@ def read_heads(root: Path) -> Iterator[LogHead]:
 def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
     """Return which bytes of a log are no record although its broker wrote them.
 
-    None if that is not certain. `end` is where the last record ends, and `recorded` the end of the log that the broker recorded. A slave receives
-    the log in pieces, so it may end within a record; the rest of a file may be declared empty.
+    None if that is not certain. `end` is where the last record ends, and `recorded` the end of the log that the broker
+    recorded. A slave receives the log in pieces, so it may end within a record; the rest of a file may be declared empty.
     """
     for path in files_in(log_directory(root)):
         begin = int(path.name)
