@@ -25,7 +25,7 @@ from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.moves import parse_queue
 from rmqlab.runtime.journal import JournalEntry
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, failed_attempts, unknown
 
 
 @attrs.frozen
@@ -199,7 +199,7 @@ def _evidence(window: Window, history: History) -> Evidence:
     ids = dict.fromkeys(failure.message_id for failure in failures if failure.message_id)
     first_and_last = (*failures[:1], *failures[1:][-1:])
     return Evidence(
-        says=f"{len(failures)} attempts failed in {window.seconds:.2f} s"
+        says=failed_attempts(len(failures), window.seconds)
         + (", and none succeeded afterwards" if window.is_open else ""),
         at_millis=window.began_at,
         until_millis=None if window.is_open else window.ended_at,

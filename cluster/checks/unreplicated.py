@@ -37,9 +37,15 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
         MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=f"of {sum(len(send.ids) for send in sends)} messages; {explained} more were removed from a slave later",
+        says=_of_all(sum(len(send.ids) for send in sends), explained),
         message_ids=[key for key, _ in found],
     )
+
+
+def _of_all(messages: int, removed: int) -> str:
+    """Return the number of judged messages, and of those that a slave may have lost after the send, if any."""
+    later = f"; {removed} more {'was' if removed == 1 else 'were'} removed from a slave later" if removed else ""
+    return f"of {messages} {'message' if messages == 1 else 'messages'}{later}"
 
 
 def _absent(history: History, stores: Stores, broker: str, sends: Sequence[Send]) -> Iterator[tuple[str, Send, bool]]:

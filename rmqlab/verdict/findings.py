@@ -145,6 +145,13 @@ def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
     return tuple(Evidence(says=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 
+def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
+    """Return what happened in a window without a success, the longest of `windows` of its target."""
+    attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
+    others = f"; the longest of {windows} windows" if windows > 1 else ""
+    return f"{attempts} failed in {seconds:.2f} s{others}"
+
+
 def unknown(metric: str, unit: str, missing: str) -> Finding:
     """Return an unknown finding with the missing evidence."""
     return Finding(metric=metric, unit=unit, value=None, missing=missing)

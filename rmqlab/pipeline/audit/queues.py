@@ -13,7 +13,7 @@ from rmqlab.pipeline.audit.heads import Head
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, failed_attempts, seen, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -129,7 +129,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=seconds,
             is_at_least=row.longest.is_open,
-            evidence=seen([f"{row.longest.failures} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
+            evidence=seen([failed_attempts(row.longest.failures, seconds, row.windows)]),
         )
 
 
