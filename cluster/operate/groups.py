@@ -6,11 +6,13 @@ The model is mqadmin's updateSubGroup, deleteSubGroup, consumerProgress.
 of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false unless told otherwise.
 """
 
+from collections.abc import Iterable
+
 import attrs
 import msgspec
 
 from rmqlab.client.errors import BrokerError, NoRouteError
-from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, unknown
+from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, UnknownNameError, unknown
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Operator, Scope
 from rmqlab.cluster.operate.values import INT32, INT64, group_name, parse_number
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
@@ -202,7 +204,7 @@ async def update_group(
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     having = [one for one in masters.found if change.group in tables[one.address] or creates]
     if not having:
-        raise unknown("group", change.group, {name for table in tables.values() for name in table})
+        raise _unknown_group(change.group, *tables.values())
     fresh = SubscriptionGroupConfig(group_name=change.group)
     changed = [
         await _put(operator, one, change.applied(tables[one.address].get(change.group, fresh))) for one in having
@@ -222,7 +224,7 @@ async def delete_group(operator: Operator, group: str, *, drop_offsets: bool = F
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     having = [one for one in masters.found if group in tables[one.address]]
     if not having:
-        raise unknown("group", group, {name for table in tables.values() for name in table})
+        raise _unknown_group(group, *tables.values())
     members = await count_members(operator, group)
     for one in having:
         await operator.groups.delete_group(one.address, group, drop_offsets=drop_offsets)
@@ -261,7 +263,12 @@ async def check_group(operator: Operator, group: str) -> None:
     group = group_name(group)
     known = {one.group for one in await list_groups(operator)}
     if group not in known:
-        raise unknown("group", group, {name for name in known if not is_system_group(name)})
+        raise _unknown_group(group, known)
+
+
+def _unknown_group(group: str, *listed: Iterable[str]) -> UnknownNameError:
+    """Return the error for an unknown group: of the listed ones, it names the user's."""
+    return unknown("group", group, {name for names in listed for name in names if not is_system_group(name)})
 
 
 async def consume_stats(operator: Operator, group: str, topic: str | None = None) -> ConsumeStats:

@@ -13,7 +13,7 @@ import msgspec
 
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
-from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError, unknown
+from rmqlab.cluster.operate.errors import ConflictError, InvalidOperationError
 from rmqlab.cluster.operate.ordering import (
     NAMESPACE,
     change_order_config,
@@ -22,11 +22,12 @@ from rmqlab.cluster.operate.ordering import (
     order_configs,
 )
 from rmqlab.cluster.operate.session import EVERYWHERE, BrokerAt, Masters, Operator, Scope
+from rmqlab.cluster.operate.topicnames import topics_of_broker, unknown_topic
 from rmqlab.cluster.operate.values import MAX_QUEUES, parse_number, parse_permission, topic_name
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicStatsTable
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.remoting.names import DLQ_PREFIX, REPLY_TOPIC_SUFFIX, RETRY_PREFIX, is_system_topic
+from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
 DEFAULT_QUEUES = 8
 """mqadmin's default for both kinds of queues."""
@@ -179,8 +180,8 @@ async def list_topics(operator: Operator) -> Topics:
     unreachable: dict[str, str] = {}
     system: set[str] = set()
     for data in await operator.brokers():
-        broker, cluster = data.broker_name, data.cluster or ""
-        system |= {broker, cluster, cluster + REPLY_TOPIC_SUFFIX}
+        broker = data.broker_name
+        system |= topics_of_broker(data)
         address = data.broker_addrs[min(data.broker_addrs)]
         try:
             table = (await operator.admin.topic_configs(address)).topic_config_table
@@ -231,7 +232,7 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
     tables = {one.address: await _configs(operator, one) for one in masters.found}
     having = [one for one in masters.found if change.topic in tables[one.address]]
     if not having:
-        raise unknown("topic", change.topic, {name for table in tables.values() for name in table})
+        raise await unknown_topic(operator, change.topic, *tables.values())
     if scope.brokers and len(having) < len(masters.found):
         lacking = ", ".join(one.broker for one in masters.found if one not in having)
         raise ConflictError(f"topic {change.topic} does not exist at {lacking}: create it there")
@@ -250,7 +251,7 @@ async def delete_topic(operator: Operator, topic: str) -> DeletedTopic:
     having = [one for one in masters.found if topic in tables[one.address]]
     listed = await operator.admin.topics()
     if not having and topic not in listed:
-        raise unknown("topic", topic, {*listed, *(name for table in tables.values() for name in table)})
+        raise await unknown_topic(operator, topic, listed, *tables.values())
     messages = await _count_messages(operator, topic)
     for one in having:
         await operator.admin.delete_topic_at(one.address, topic)
@@ -322,18 +323,7 @@ async def find_route(operator: Operator, topic: str) -> TopicRouteData:
     try:
         return await operator.admin.topic_route(topic_name(topic))
     except NoRouteError:
-        raise unknown("topic", topic, _near_topics(await operator.admin.topics(), topic)) from None
-
-
-def _near_topics(topics: list[str], topic: str) -> list[str]:
-    """Return the topics that a user can mean.
-
-    Retry and dead-letter topics are left out, unless one was given.
-    """
-    prefixes = (RETRY_PREFIX, DLQ_PREFIX)
-    return [
-        one for one in topics if topic.startswith(prefixes) or not (one.startswith(prefixes) or is_system_topic(one))
-    ]
+        raise await unknown_topic(operator, topic, await operator.admin.topics()) from None
 
 
 async def _configs(operator: Operator, broker: BrokerAt) -> dict[str, TopicConfig]:
