@@ -43,7 +43,7 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
 
 
 def _of_all(messages: int, removed: int) -> str:
-    """Return the number of judged messages, and of those that a slave may have lost after the send, if any."""
+    """Count the judged messages, and those that a slave may have lost later."""
     later = f"; {removed} more {'was' if removed == 1 else 'were'} removed from a slave later" if removed else ""
     return f"of {messages} {'message' if messages == 1 else 'messages'}{later}"
 

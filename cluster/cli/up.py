@@ -1,6 +1,7 @@
 """The commands that start and stop a cluster: up, down."""
 
 import importlib
+import os
 import shutil
 import sys
 from collections.abc import Collection, Mapping
@@ -162,7 +163,7 @@ def down(name: str, *, purge: bool) -> None:
     directory = directory_of(name)
     if directory.is_up():
         command(name, "down")
-    elif not directory.record_path.exists():
+    elif not directory.record_path.is_file() and not (purge and os.path.lexists(directory.record_path)):
         fail(explain_absence(directory))
     try:
         with working("stopping"), directory.locked(patient=True):  # returns once the supervisor has ended

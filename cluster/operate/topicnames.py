@@ -12,7 +12,10 @@ _PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)
 
 
 async def unknown_topic(operator: Operator, topic: str, *listed: Iterable[str]) -> UnknownNameError:
-    """Return the error for an unknown topic, with the near miss or the user's topics among the listed ones."""
+    """Return the error for an unknown topic.
+
+    It has the near miss, or else some of the user's topics among the listed ones.
+    """
     system = {name for data in await operator.brokers() for name in topics_of_broker(data)}
     return unknown("topic", topic, users_topics({*itertools.chain(*listed)} - system, topic))
 

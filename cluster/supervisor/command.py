@@ -12,6 +12,7 @@ import attrs
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
+from rmqlab.runtime.regularfile import odd_kind
 
 
 @attrs.frozen
@@ -109,6 +110,8 @@ def explain_absence(directory: ClusterDirectory) -> str:
     name = directory.path.name
     if directory.is_up():
         return f"cluster {name} is starting or stopping"
+    if (odd := odd_kind(directory.record_path)) is not None:
+        return f"{directory.record_path} is {odd}: expected the file that `rmqlab up` writes"
     if directory.record_path.exists():
         return f"cluster {name} is not running; start it with: rmqlab up --name {name}"
     known = sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json"))

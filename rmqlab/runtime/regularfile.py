@@ -57,3 +57,22 @@ def read_regular_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> s
     OSError as `read_regular`; UnicodeDecodeError.
     """
     return read_regular(Path(path), most).decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
+def odd_kind(path: Path) -> str | None:
+    """Return what is in the place of a regular file, such as `a loop of links`.
+
+    None for a regular file, or nothing. OSError if that cannot be found out.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return "a link to a missing file" if path.is_symlink() else None
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+        return "a loop of links"
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "a device")
+
+
+_KINDS: Final = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}

@@ -146,7 +146,7 @@ def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
 
 
 def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
-    """Return what happened in a window without a success, the longest of `windows` of its target."""
+    """Describe a window without a success, the longest of `windows`."""
     attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
     others = f"; the longest of {windows} windows" if windows > 1 else ""
     return f"{attempts} failed in {seconds:.2f} s{others}"

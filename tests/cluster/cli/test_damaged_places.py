@@ -171,6 +171,29 @@ ODD: Mapping[str, Callable[[Path], object]] = {
 each_odd = pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 
 
+@pytest.mark.parametrize("command", ["down", "mark x"])
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("pipe", "a pipe"),
+        ("directory", "a directory"),
+        ("socket", "a socket"),
+        ("device", "a device"),
+        ("loop", "a loop of links"),
+        ("dangling", "a link to a missing file"),
+    ],
+)
+def test_a_record_that_is_no_file_is_named_with_its_kind(tmp_path: Path, kind: str, what: str, command: str) -> None:
+    record = tmp_path / "default" / "cluster.json"
+    record.parent.mkdir()
+    ODD[kind](record) if kind in ODD else record.symlink_to("missing")
+    status, error = run_here(tmp_path, *command.split())
+    assert (status, error) == (1, f"rmqlab: {record} is {what}: expected the file that `rmqlab up` writes\n")
+    assert os.path.lexists(record)
+    assert run_here(tmp_path, "down", "--purge") == (0, "")
+    assert not record.parent.exists()
+
+
 @each_odd
 def test_a_lock_that_is_no_file_costs_only_the_line_of_its_cluster(
     tmp_path: Path, make: Callable[[Path], object]
