@@ -14,7 +14,7 @@ metadata-synced TARGET     each running slave of the target's group has the mast
 topic-known TARGET TOPIC   the nodes, brokers or nameservers, have this topic in their tables
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -29,6 +29,7 @@ from rmqlab.remoting.names import topic_fault
 Document = Mapping[str, Any]
 TOPIC_KNOWN = "topic-known"
 """The condition that needs a topic beside its target."""
+_MOST_NAMED = 8
 
 
 class UnknownConditionError(Exception):
@@ -41,6 +42,13 @@ class Condition:
 
     text: str
     holds: Callable[[Any], bool]
+    explain: Callable[[Any], str] = lambda _document: ""
+    """Returns what in a status contradicts it; empty if it is true, or is a predicate of a program."""
+
+    def describe_timeout(self, document: Document | None, seconds: float) -> str:
+        """Return the error for a wait in vain, with what the last status showed."""
+        seen = "" if document is None else self.explain(document)
+        return f"{self.text!r} is not true after {seconds:g} s" + (f"; last seen: {seen}" if seen else "")
 
 
 def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
@@ -68,7 +76,16 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
             raise UnknownConditionError(f"{node.name} is a workload: {name} needs a broker or nameserver")
         if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
             raise UnknownConditionError(f"{node.name} has no slave: {name} would never be true")
-    return Condition(text, lambda document: judge(document, found))
+    return Condition(
+        text,
+        lambda document: next(judge(document, found), None) is None,
+        lambda document: _listed([*judge(document, found)]),
+    )
+
+
+def _listed(contradictions: list[str]) -> str:
+    more = len(contradictions) - _MOST_NAMED
+    return ", ".join(contradictions[:_MOST_NAMED]) + (f", and {more} more" if more > 0 else "")
 
 
 def _topic_of(words: list[str]) -> str:
@@ -82,12 +99,15 @@ def _topic_of(words: list[str]) -> str:
     return topic
 
 
-Judge = Callable[[Document, list[Node]], bool]
+Judge = Callable[[Document, list[Node]], Iterator[str]]
+"""Yields what in a status contradicts a condition of these nodes; nothing if it is true."""
 
 
 def _in_state(state: NodeState) -> Judge:
-    def judge(document: Document, targets: list[Node]) -> bool:
-        return all(_entry(document, node)["state"] == state for node in targets)
+    def judge(document: Document, targets: list[Node]) -> Iterator[str]:
+        for node in targets:
+            if (found := _entry(document, node)["state"]) != state:
+                yield f"{node.name} is {found or 'removed'}"
 
     return judge
 
@@ -99,40 +119,48 @@ def _entry(document: Document, node: Node) -> Mapping[str, Any]:
     return entry
 
 
-def _is_master(document: Document, targets: list[Node]) -> bool:
-    return all(_entry(document, node)["broker_id"] == MASTER_ID for node in targets)
+def _is_master(document: Document, targets: list[Node]) -> Iterator[str]:
+    for node in targets:
+        if (broker_id := _entry(document, node)["broker_id"]) != MASTER_ID:
+            yield f"{node.name} has {'no broker id' if broker_id is None else f'broker id {broker_id}'}"
 
 
-def _is_routed(views: Iterable[Mapping[str, Any]], node: Node) -> list[bool]:
-    return [node.address in view.get(str(node.group), {}).values() for view in views]
+def _views(document: Document) -> dict[str, Mapping[str, Any] | None]:
+    """Return the routes of the running nameservers by name.
 
-
-def _views(document: Document) -> list[Mapping[str, Any]] | None:
-    """Return the routes of the running nameservers.
-
-    None if one does not respond, or none runs.
+    None of one that does not respond.
     """
     running = [entry["name"] for entry in document["nodes"] if entry["kind"] == NodeKind.NAMESERVER and entry["pid"]]
-    views = [document["routes"][name] for name in running]
-    return views if views and None not in views else None
+    return {name: document["routes"][name] for name in running}
 
 
-def _is_whole(document: Document) -> bool:
-    """True if no nameserver has more broker names than it listed.
+def _unseen_routes(views: Mapping[str, Mapping[str, Any] | None]) -> Iterator[str]:
+    """Yield why routes are unknown."""
+    if not views:
+        yield "no nameserver runs"
+    for name, view in views.items():
+        if view is None:
+            yield f"{name} does not respond"
 
-    A missing address may be among the omitted ones.
-    """
-    return not document.get("routes_left_out")
 
-
-def _route_has(document: Document, targets: list[Node]) -> bool:
+def _routing(document: Document, targets: list[Node], *, is_wanted: bool) -> Iterator[str]:
+    """Yield the nameservers that have, or lack, the address of a node."""
     views = _views(document)
-    return views is not None and all(all(_is_routed(views, node)) for node in targets)
+    yield from _unseen_routes(views)
+    for name, view in views.items():
+        for node in targets:
+            if view is not None and (node.address in view.get(str(node.group), {}).values()) != is_wanted:
+                yield f"{name} has {'no route to' if is_wanted else 'a route to'} {node.name} ({node.address})"
 
 
-def _route_gone(document: Document, targets: list[Node]) -> bool:
-    views = _views(document)
-    return views is not None and _is_whole(document) and not any(any(_is_routed(views, node)) for node in targets)
+def _route_has(document: Document, targets: list[Node]) -> Iterator[str]:
+    return _routing(document, targets, is_wanted=True)
+
+
+def _route_gone(document: Document, targets: list[Node]) -> Iterator[str]:
+    yield from _routing(document, targets, is_wanted=False)
+    if document.get("routes_left_out"):  # a missing address may be among the omitted ones
+        yield "a nameserver has more broker names than it listed"
 
 
 def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
@@ -144,29 +172,47 @@ def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["slave"] in running]
 
 
-def _caught_up(document: Document, targets: list[Node]) -> bool:
-    rows = _rows(document, targets)
-    return bool(rows) and all(row["lag"] is not None and row["lag"] <= 0 for row in rows)
+def _of_slaves(explain: Callable[[Mapping[str, Any]], str]) -> Judge:
+    """Return a condition of each running slave.
+
+    `explain` returns what contradicts it in the slave's row.
+    """
+
+    def judge(document: Document, targets: list[Node]) -> Iterator[str]:
+        rows = _rows(document, targets)
+        if not rows:
+            yield "no slave runs"
+        yield from (f"{row['slave']} {found}" for row in rows if (found := explain(row)))
+
+    return judge
 
 
-def _connected(document: Document, targets: list[Node]) -> bool:
-    rows = _rows(document, targets)
-    return bool(rows) and all(row["connected"] for row in rows)
+def _behind(row: Mapping[str, Any]) -> str:
+    if row["lag"] is None:
+        return "has an unknown lag"
+    return f"is {row['lag']} bytes behind its master" if row["lag"] > 0 else ""
 
 
-def _in_sync(document: Document, targets: list[Node]) -> bool:
-    rows = _rows(document, targets)
-    return bool(rows) and all(row["inSync"] for row in rows)
+def _unconnected(row: Mapping[str, Any]) -> str:
+    return "" if row["connected"] else "is not connected to its master"
 
 
-def _metadata_synced(document: Document, targets: list[Node]) -> bool:
-    rows = _rows(document, targets)
-    return bool(rows) and all(row["metadata"] is not None and all(row["metadata"].values()) for row in rows)
+def _out_of_sync(row: Mapping[str, Any]) -> str:
+    return "" if row["inSync"] else "is not in sync"
+
+
+def _unsynced_metadata(row: Mapping[str, Any]) -> str:
+    if row["metadata"] is None:
+        return "has unknown metadata"
+    missing = [name for name, is_synced in row["metadata"].items() if not is_synced]
+    return f"lacks its master's {', '.join(missing)}" if missing else ""
 
 
 def _knows_topic(topic: str) -> Judge:
-    def judge(document: Document, targets: list[Node]) -> bool:
-        return all(topic in (_entry(document, node).get("topic_names") or ()) for node in targets)
+    def judge(document: Document, targets: list[Node]) -> Iterator[str]:
+        for node in targets:
+            if topic not in (_entry(document, node).get("topic_names") or ()):
+                yield f"{node.name} has no topic {topic}"
 
     return judge
 
@@ -181,10 +227,10 @@ _JUDGES: dict[str, Judge] = {
     "is-master": _is_master,
     "route-has": _route_has,
     "route-gone": _route_gone,
-    "slave-caught-up": _caught_up,
-    "slave-connected": _connected,
-    "slave-in-sync": _in_sync,
-    "metadata-synced": _metadata_synced,
+    "slave-caught-up": _of_slaves(_behind),
+    "slave-connected": _of_slaves(_unconnected),
+    "slave-in-sync": _of_slaves(_out_of_sync),
+    "metadata-synced": _of_slaves(_unsynced_metadata),
 }
 _OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync", "metadata-synced"})
 _OF_BROKERS = _OF_SLAVES | {"is-master", "route-has", "route-gone"}

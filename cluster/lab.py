@@ -87,7 +87,7 @@ class JournalReader:
 
 
 class WaitTimeoutError(Exception):
-    """A condition did not become true in time."""
+    """A condition did not become true in time. The text says what was seen last."""
 
 
 @attrs.define(eq=False)
@@ -222,6 +222,7 @@ class Cluster(NodeActions, ClusterChanges):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
+        document = None
         with trio.move_on_after(real_seconds(seconds)):
             while True:
                 changed = self.events.changed
@@ -231,7 +232,7 @@ class Cluster(NodeActions, ClusterChanges):
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
                     await changed.wait()
-        raise WaitTimeoutError(f"{judged.text!r} is not true after {seconds:g} s")
+        raise WaitTimeoutError(judged.describe_timeout(document, seconds))
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a client process of the cluster.

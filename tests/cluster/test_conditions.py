@@ -342,3 +342,35 @@ def test_lists_of_peers_that_differ_are_shown() -> None:
     shown = io.StringIO()
     Console(file=shown, width=100).print(render_status(status))
     assert "broker-a-n1: lists differ" in shown.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("condition", "facts", "says"),
+    [
+        ("stopped broker-a", {}, "broker-a is ready"),
+        ("ready", {}, ""),
+        ("is-master broker-a-s", {}, "broker-a-s has broker id 1"),
+        ("route-has broker-a:master", {"namesrv-2": {"routes": {}}}, f"namesrv-2 has no route to broker-a ({MASTER})"),
+        ("route-has broker-a:master", {"namesrv-2": None}, "namesrv-2 does not respond"),
+        (
+            "route-gone broker-a:slave",
+            {"namesrv-1": {"routes": {}}},
+            f"namesrv-2 has a route to broker-a-s ({SLAVE})",
+        ),
+        ("slave-caught-up broker-a", {}, "broker-a-s is 10 bytes behind its master"),
+        ("slave-caught-up broker-a", {"broker-a": None}, "broker-a-s has an unknown lag"),
+        ("slave-connected broker-a", {"broker-a": broker(100)}, "broker-a-s is not connected to its master"),
+        (
+            "slave-in-sync broker-a",
+            {"broker-a": broker(100, CONNECTION | {"in_sync": False})},
+            "broker-a-s is not in sync",
+        ),
+        ("metadata-synced broker-a", {}, "broker-a-s has unknown metadata"),
+        ("topic-known broker-a orders", {}, "broker-a has no topic orders"),
+    ],
+)
+def test_what_contradicts_a_condition_is_named(condition: str, facts: dict[str, Facts], says: str) -> None:
+    judged = parse_condition(condition.split(), NODES)
+    status = document(facts)
+    assert judged.explain(status) == says
+    assert judged.holds(status) == (not says)
