@@ -15,6 +15,7 @@ tail. Readers skip bytes that are no entry, and continue with the next one (`sca
 """
 
 import contextlib
+import errno
 import heapq
 import io
 import logging
@@ -48,8 +49,10 @@ OPENED = "journal_opened"
 CLOSED = "journal_closed"
 """Kind of the last entry of a process that stopped regularly."""
 
-_HEAD = re.compile(rb"[\x85\x86]\xa1v[\x00-\x7f]\xa2at")
-"""How an entry of any version begins: a map of five or six items, whose first keys are `v` and `at`."""
+_HEAD_KEYS = re.compile(rb"\xa1v[\x00-\x7f]\xa2at")
+"""The first keys of an entry of any version, `v` and `at`. `re` finds a pattern faster if it begins with a literal."""
+_HEAD_MAPS = b"\x85\x86"
+"""The byte before these keys: a map of five or six items."""
 _HEAD_BYTES = 7
 _READ_BYTES = 2**20
 _LONGEST_ENTRY = 16 * 2**20
@@ -230,7 +233,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
-    at = _next_entry(file, begin, size) if begin else 0
+    at = _next_entry(file, begin, end) if begin else 0
     while at < end:
         for place, after, entry in _entries_from(file, at):
             if place >= end:
@@ -256,19 +259,34 @@ def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntr
                 at = after
 
 
-def _next_entry(file: int, begin: int, size: int) -> int:
+def _next_entry(file: int, begin: int, end: int) -> int:
     """Return the first place from `begin` on where a whole entry begins.
 
-    `size` if there is no such place.
+    `end` if there is no such place before it. Holes of a sparse file are not read: an entry's first byte is not 0.
     """
-    while data := os.pread(file, _READ_BYTES, begin):
-        for head in _HEAD.finditer(data):
-            if next(_entries_from(file, begin + head.start()), None) is not None:
-                return begin + head.start()
+    while (begin := _after_hole(file, begin, end)) < end:
+        data = os.pread(file, _READ_BYTES, begin)
+        for keys in _HEAD_KEYS.finditer(data):
+            head = keys.start() - 1
+            if begin + head >= end:
+                return end
+            if head >= 0 and data[head] in _HEAD_MAPS and next(_entries_from(file, begin + head), None) is not None:
+                return begin + head
         if len(data) < _HEAD_BYTES:
             break
         begin += len(data) - _HEAD_BYTES + 1
-    return size
+    return end
+
+
+def _after_hole(file: int, begin: int, end: int) -> int:
+    """Return the first place from `begin` on that is not in a hole.
+
+    `end` if the rest of the file is a hole.
+    """
+    try:
+        return os.lseek(file, begin, os.SEEK_DATA)
+    except OSError as exc:
+        return end if exc.errno == errno.ENXIO else begin  # file systems without holes have other errors
 
 
 def read_journals(directory: Path) -> list[JournalEntry]:
