@@ -23,6 +23,19 @@ def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete:
     return [target for target in _targets(record) if target.startswith(incomplete)] if record else []
 
 
+def complete_node(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the nodes that begin so, of the cluster of `--name`."""
+    record = _record(str(ctx.params.get("name") or "default"))
+    return [node.name for node in record.nodes() if node.name.startswith(incomplete)] if record else []
+
+
+def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the kinds of events that begin so."""
+    from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
+
+    return [kind for kind in EVENT_TYPES if kind.startswith(incomplete)]
+
+
 def completion_script(shell: str) -> str:
     """Return the script that makes a shell complete; UsageError for an unknown shell."""
     from click.shell_completion import get_completion_class  # noqa: PLC0415 -- used once in the life of a shell

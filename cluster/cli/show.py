@@ -5,11 +5,13 @@ What renders for a person is imported where it is used: it needs rich, and `--js
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 import click
 
+from rmqlab.cluster.cli.completion import complete_kind, complete_node
 from rmqlab.cluster.cli.terms import (
     ask_quietly,
     command,
@@ -22,13 +24,16 @@ from rmqlab.cluster.cli.terms import (
     record_of,
     target_argument,
 )
-from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
+from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask_stream, explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
-from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
+from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, journal_files, read_journals
+
+if TYPE_CHECKING:
+    from rmqlab.cluster.supervisor.eventfilter import EventFilter
 
 follow_option = click.option("--follow", "-f", is_flag=True, help="Then show new ones, until Ctrl-C.")
 
@@ -132,9 +137,36 @@ def logs(target: str, name: str, lines: int, *, follow: bool) -> None:
 @click.option("--lines", "-l", type=click.IntRange(min=0), default=50, help=LINES)
 @follow_option
 @click.option("every", "--all", "-a", is_flag=True, help="Include each message of workloads.")
+@click.option(
+    "kinds",
+    "--kind",
+    "-k",
+    metavar="KIND",
+    multiple=True,
+    shell_complete=complete_kind,
+    help="Only events of this kind; repeatable.",
+)
+@click.option(
+    "nodes",
+    "--node",
+    metavar="NODE",
+    multiple=True,
+    shell_complete=complete_node,
+    help="Only events of this node or workload; `cluster`: of none of them; repeatable.",
+)
 @click.option("--schema", is_flag=True, help="Show the kinds of events and their fields, and exit.")
 @json_option
-def events(name: str, lines: int, *, follow: bool, every: bool, schema: bool, as_json: bool) -> None:
+def events(
+    name: str,
+    lines: int,
+    *,
+    follow: bool,
+    every: bool,
+    kinds: tuple[str, ...],
+    nodes: tuple[str, ...],
+    schema: bool,
+    as_json: bool,
+) -> None:
     """Show events, in the order in which the supervisor received them.
 
     Of a stopped cluster, from its journals.
@@ -146,19 +178,36 @@ def events(name: str, lines: int, *, follow: bool, every: bool, schema: bool, as
         return
     directory = directory_of(name)
     try:
-        for message in ask_stream(directory, "events", last=lines, follow=follow, every=every):
+        for message in ask_stream(directory, "events", last=lines, follow=follow, every=every, kind=kinds, node=nodes):
             if message.value is not None:
                 _print_event(message.value, as_json=as_json)
     except NoClusterError as exc:
         known = read_journals(directory.journal_dir)
         if follow or not known:
             fail(str(exc))
-        shown = [event for event in known if every or event.kind not in MESSAGE_KINDS]
+        wanted = _event_filter(directory, kinds, nodes)
+        every = every or wanted.has_messages
+        shown = [event for event in known if (every or event.kind not in MESSAGE_KINDS) and wanted.wants(event)]
         for event in shown[max(0, len(shown) - lines) :]:
             _print_event(event.as_json(), as_json=as_json)
+    except CommandUsageError as exc:
+        misused(str(exc))
     except CommandFailedError as exc:
         if not follow:
             fail(str(exc))
+
+
+def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequence[str]) -> "EventFilter":
+    """Return the filter for the journals of a stopped cluster.
+
+    Exit for an unknown kind or node.
+    """
+    from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError  # noqa: PLC0415 -- imports faults
+
+    try:
+        return EventFilter.of(kinds, nodes, [path.stem for path in journal_files(directory.journal_dir)])
+    except (UnknownKindError, UnknownTargetError) as exc:
+        misused(str(exc))
 
 
 def _print_schema(*, as_json: bool) -> None:

@@ -14,10 +14,12 @@ import msgspec
 from rmqlab.cluster.conditions import CONDITIONS, TOPIC_KNOWN
 from rmqlab.cluster.control.faultschema import fault_schemas
 from rmqlab.cluster.control.messages import reject
+from rmqlab.cluster.supervisor.eventfilter import UnknownKindError, check_kind
 from rmqlab.cluster.supervisor.marks import LONGEST as LONGEST_MARK
 from rmqlab.faults import fault_of, near_miss
 from rmqlab.remoting.names import MAX_GROUP_LENGTH, MAX_TOPIC_LENGTH
 from rmqlab.runtime.bounds import cut_text
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 Schema = dict[str, Any]
 
@@ -213,6 +215,25 @@ class Events(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     last: Annotated[int, msgspec.Meta(ge=0, le=1_000_000, description="Past events to send first.")] = 50
     follow: Annotated[bool, msgspec.Meta(description="Then send new ones until the connection closes.")] = True
     every: Annotated[bool, msgspec.Meta(description="Include each message of workloads.")] = False
+    kind: Annotated[
+        list[Annotated[str, msgspec.Meta(extra_json_schema={"enum": [*EVENT_TYPES]})]],  # not checked: see its errors
+        msgspec.Meta(max_length=MOST_FIELDS, description="Send only events of these kinds."),
+    ] = []
+    node: Annotated[
+        list[Name],
+        msgspec.Meta(
+            max_length=MOST_FIELDS,
+            description="Send only events of these nodes; `cluster` for those of none.",
+            examples=[["broker-a"]],
+        ),
+    ] = []
+
+    def __post_init__(self) -> None:
+        try:
+            for kind in self.kind:
+                check_kind(kind)
+        except UnknownKindError as exc:
+            invalid(str(exc), field="kind")
 
 
 class Check(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

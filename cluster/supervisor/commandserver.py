@@ -1,7 +1,7 @@
 """Serves the commands that the command line sends to the supervisor."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -16,6 +16,7 @@ from rmqlab.cluster.supervisor import growth
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
+from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
@@ -24,6 +25,7 @@ from rmqlab.cluster.supervisor.topology import UnknownTargetError
 from rmqlab.faults import FaultError, fault_of
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.journal import journal_files
 from rmqlab.runtime.mapcodec import CHUNK, ControlError
 
 Arguments = Mapping[str, Any]
@@ -40,7 +42,15 @@ class InvalidCommandError(Exception):
     """The arguments of a command are invalid in a way that no command line sends."""
 
 
-_USAGE = (InvalidCommandError, UnknownTargetError, UnknownConditionError, FaultError, BadSettingsError, BadMarkError)
+_USAGE = (
+    InvalidCommandError,
+    UnknownTargetError,
+    UnknownConditionError,
+    UnknownKindError,
+    FaultError,
+    BadSettingsError,
+    BadMarkError,
+)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
@@ -211,30 +221,43 @@ async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
 
 async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     last, is_following = arguments["last"], arguments["follow"]
-    if arguments["every"]:
-        await _journal(cluster, last, send, is_following=is_following)
+    wanted = _event_filter(cluster, arguments)
+    if arguments["every"] or wanted.has_messages:
+        await _journal(cluster, last, send, wanted, is_following=is_following)
         return
     async with cluster.events.follow(replay=True) as events:
-        past = [await events.receive() for _ in range(events.statistics().current_buffer_used)]
+        received = [await events.receive() for _ in range(events.statistics().current_buffer_used)]
+        past = [event for event in received if wanted.wants(event)]
         for event in past[max(0, len(past) - last) :]:
             await send(event.as_json())
         if is_following:
             async for event in events:
-                await send(event.as_json())
+                if wanted.wants(event):
+                    await send(event.as_json())
 
 
-async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: bool) -> None:
+def _event_filter(cluster: Cluster, arguments: Arguments) -> EventFilter:
+    kinds, nodes = (arguments.get(key) or () for key in ("kind", "node"))
+    for given in (kinds, nodes):
+        if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+            raise InvalidCommandError("events: kinds and nodes must be lists of texts")
+    journals = journal_files(cluster.supervisor.directory.journal_dir) if nodes else ()
+    return EventFilter.of(kinds, nodes, [*cluster.supervisor.nodes, *(path.stem for path in journals)])
+
+
+async def _journal(cluster: Cluster, last: int, send: Send, wanted: EventFilter, *, is_following: bool) -> None:
     """Send the latest journal entries, and then new ones if following.
 
     They include the entries of single messages.
     """
     async with cluster.follow_journal() as batches:
-        past = await anext(batches)  # never empty: it has the supervisor's own start
+        read = await anext(batches)  # never empty: it has the supervisor's own start
+        past = [event for event in read if wanted.wants(event)]
         for event in past[max(0, len(past) - last) :]:
             await send(event.as_json())
         if is_following:
             async for batch in batches:
-                for event in batch:
+                for event in filter(wanted.wants, batch):
                     await send(event.as_json())
 
 

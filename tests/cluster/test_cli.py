@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -286,6 +287,32 @@ def test_events_pass_over_single_messages_unless_asked(rmqlab: Run, shared: dict
     assert "sent" in kinds("--all")
     assert "sent" not in kinds()
     assert "node_ready" in kinds()
+    assert kinds("--kind", "sent") == {"sent"}
+    assert kinds("--kind", "sent", "-k", "node_ready") == {"sent", "node_ready"}
+
+
+def test_events_are_filtered_by_kind_and_node(rmqlab: Run, shared: dict[str, Any], home: pathlib.Path) -> None:
+    assert shared["name"] == "shared"
+
+    def nodes(*options: str) -> set[str]:
+        lines = rmqlab("events", "-n", "shared", "--json", "-l", "10000", *options).stdout.splitlines()
+        return {json.loads(line)["node"] for line in lines}
+
+    assert nodes("--node", "broker-a") == {"broker-a"}
+    assert nodes("--node", "cluster") == {""}
+    assert nodes("--node", "broker-a", "--node", "namesrv-1", "--kind", "node_ready") == {"broker-a", "namesrv-1"}
+    (home / "stopped").mkdir()
+    shutil.copytree(home / "shared" / "journal", home / "stopped" / "journal")
+    for name in ("shared", "stopped"):
+        for option, says in (
+            (("--kind", "node_redy"), "no kind of event 'node_redy'; did you mean node_ready?"),
+            (("--node", "brokr-a"), "no node 'brokr-a'; did you mean broker-a?"),
+        ):
+            done = rmqlab("events", "-n", name, *option)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert says in done.stderr
+    lines = rmqlab("events", "-n", "stopped", "--json", "--kind", "node_ready", "--node", "broker-a").stdout
+    assert {(one["kind"], one["node"]) for one in map(json.loads, lines.splitlines())} == {("node_ready", "broker-a")}
 
 
 def test_a_taken_port_is_told_with_its_holder_and_nothing_starts(rmqlab: Run) -> None:

@@ -117,6 +117,7 @@ async def test_a_body_is_json_by_its_content_type(api: Api, content_type: str) -
         ("/v1/events?last=x", "last", "last: Expected int, got str"),
         ("/v1/events?follow=maybe", "follow", "follow: Expected bool, got str"),
         ("/v1/events?last=1&last=2", "last", "last: given more than once"),
+        ("/v1/events?kind=node_redy&follow=false", "kind", "did you mean node_ready?"),
         ("/v1/offsets", "group", "group: Object missing required field group"),
         ("/v1/offsets?group=%ff", None, "the query is invalid"),
         ("/v1/events?" + "&".join(f"a{n}=1" for n in range(60)), None, "the query is invalid"),
