@@ -2,7 +2,7 @@
 
 import collections
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -12,6 +12,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.interruption import stopping_at_signals
 from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.repeats import RepeatFolder
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask, ask_stream
@@ -96,7 +97,7 @@ def produce(
 ) -> None:
     """Send messages from a process of the cluster, and count their outcomes.
 
-    It ends at Ctrl-C or SIGTERM, and prints the counts. Sends without SEND_OK are shown when they happen.
+    It ends at Ctrl-C or SIGTERM, and prints the counts. Sends without SEND_OK are shown, repeats every 5 s.
 
     SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored. refused: not stored.
     indeterminate: possibly stored.
@@ -198,7 +199,11 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
             raise KeyboardInterrupt
 
     try:
-        with stopping_at_signals(stop), _counter(is_shown=not as_json) as show:
+        with (
+            contextlib.closing(RepeatFolder(_show)) as folder,
+            stopping_at_signals(stop),
+            _counter(is_shown=not as_json) as show,
+        ):
             for message in ask_stream(directory, "work", module=module, config=config):
                 if not isinstance(message, Item):
                     status = message.value["status"]
@@ -208,8 +213,11 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
                 counts.update(_counted(event))
                 if as_json:
                     print_json(event)
-                elif every or not _is_quiet(event):
-                    console.print(render_event(event))
+                elif every:
+                    _show(event, 1)
+                elif not _is_quiet(event):
+                    folder.add(event)
+                folder.show_due()
                 show(_summary(counts, first))
     except KeyboardInterrupt:
         status = 0
@@ -223,6 +231,12 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
         fail(f"the workload ended with status {status}")
     if counts["sent"] and not any(counts[outcome] for outcome in STORED):
         fail(f"none of {counts['sent']} sends is known to be stored")
+
+
+def _show(event: Mapping[str, Any], times: int) -> None:
+    """Print an event that stands for some that happened."""
+    line = render_event(event)
+    console.print(line if times == 1 else line.append(f"  ({times} times)", "dim"))
 
 
 @contextlib.contextmanager
