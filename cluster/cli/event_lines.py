@@ -93,6 +93,10 @@ def _sample_line(event: Document) -> Text:
     return Text(f"log ends at {event.get('max_offset')}", "dim")
 
 
+def _route_missing_line(event: Document) -> Text:
+    return Text(f"no route of topic {event.get('topic')} yet: waiting for one", "yellow")
+
+
 def _place(event: Document) -> str:
     return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
 
@@ -107,8 +111,9 @@ _MESSAGES = {
     "delivered": _delivered_line,
     "committed": _committed_line,
     "log_sampled": _sample_line,
+    "route_missing": _route_missing_line,
 }
-"""Frequent kinds: rendered without the names of their fields, which `--json` has."""
+"""Kinds that are rendered without the names of their fields, which `--json` has."""
 
 
 def render_schema(kinds: "Iterable[EventType]") -> Text:

@@ -99,6 +99,8 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
             )
             await nursery.start(consumer.run)
             link.ready(group=config.group, orderly=config.orderly)
+            if config.topic not in client.routes.routes:
+                link.emit("route_missing", topic=config.topic)
             await enough.wait()
             nursery.cancel_scope.cancel()
     finally:

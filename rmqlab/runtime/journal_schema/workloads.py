@@ -51,6 +51,12 @@ WORKLOADS = (
         {"topic": TOPIC, "brokers": mapping("addresses by broker name, then by broker id")},
     ),
     EventType(
+        "route_missing",
+        "workload",
+        "A consumer has started without a route of its topic, and waits for one.",
+        {"topic": TOPIC},
+    ),
+    EventType(
         "pulling_from",
         "workload",
         "A consumer pulls a queue from another broker than before.",

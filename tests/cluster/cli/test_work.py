@@ -1,13 +1,16 @@
 """Workloads in a cluster that wants signatures."""
 
 import json
+import os
 import pathlib
+import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
 from click.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.supervisor.ownmodules import module_command
 
 Run = Callable[..., Result]
 KEYS = {"RMQLAB_ACCESS_KEY": "shop-writes", "RMQLAB_SECRET_KEY": "secret-of-shop"}
@@ -50,6 +53,18 @@ def test_produce_and_consume_sign_with_the_account_that_they_are_given(rmqlab: R
     assert got.exit_code == 0, got.stdout + got.stderr
     events = [json.loads(line) for line in got.stdout.splitlines()]
     assert sorted(event["number"] for event in events if event["kind"] == "delivered") == [1, 2, 3]
+    assert "route_missing" not in {event["kind"] for event in events}
+
+
+def test_a_consumer_without_a_route_says_that_it_waits_for_one(rmqlab: Run, home: pathlib.Path) -> None:
+    assert rmqlab("status").exit_code == 0
+    command = module_command("rmqlab.cluster", "consume", "-t", "none-yet")
+    env = {**os.environ, **KEYS, "RMQLAB_HOME": str(home)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        found = any("no route of topic none-yet yet: waiting for one" in line for line in consumer.stdout)
+        consumer.terminate()
+    assert found
 
 
 @pytest.mark.parametrize("env", [{}, {**KEYS, "RMQLAB_SECRET_KEY": "secret-of-mallory"}], ids=["unsigned", "wrong"])
