@@ -1,8 +1,8 @@
 """Nodes whose clocks contradict those of others.
 
 Table: clock_bounds; metric: clock_disagreement NODE. A row of the table is the largest difference by which events show
-one node's clock behind another's. Spark joins sends, deliveries and copies by message id; this process receives only
-one row per pair of nodes.
+one node's clock behind another's. Spark joins the places of each message with its sends and deliveries, once each; this
+process receives only one row per pair of nodes.
 """
 
 import collections
@@ -27,26 +27,36 @@ with stored as (
     select /*+ shuffle_hash(m) */ c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node
     from copies c join clock_masters m
         on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
+), placed as (
+    select message_id, node, broker, topic, queue, offset, min(stored_at) first_at, max(stored_at) last_at
+    from stored group by message_id, node, broker, topic, queue, offset
 ), firsts as (
-    select message_id, min(stored_at) first_stored from stored group by message_id
+    select *, first_at = min(first_at) over (partition by message_id) is_first from placed
+), met as (
+    select /*+ shuffle_hash(s) */ coalesce(f.message_id, s.message_id) message_id, f.node stored, s.node sent, s.began_at,
+        f.topic, f.broker, f.queue, f.offset, f.first_at, f.last_at,
+        if(s.acknowledged and f.is_first and s.place_topic = f.topic and s.broker = f.broker and s.place_queue = f.queue
+            and s.offset = f.offset, f.first_at - s.ended_at, null) acknowledged
+    from firsts f full join sends s on f.message_id = s.message_id
+), events as (
+    select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.first_at stored_by, m.acknowledged,
+        m.began_at - d.at got_by, if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset,
+            m.last_at - d.at, null) got_unstored
+    from met m left join deliveries d on m.message_id = d.message_id
+), highest as (
+    select stored, sent, got, max(struct(stored_by millis, message_id)) stored_by,
+        max(struct(acknowledged millis, message_id)) acknowledged, max(struct(got_by millis, message_id)) got_by,
+        max(struct(got_unstored millis, message_id)) got_unstored, {in_memory("coalesce(stored, sent)")}
+    from events group by stored, sent, got
 ), pairs as (
-    select /*+ shuffle_hash(s) */ c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
-        'stored before its send began' how
-    from sends s join stored c on s.message_id = c.message_id
-    union all
-    select /*+ shuffle_hash(s) */ s.node, c.node, c.stored_at - s.ended_at, c.message_id, 'acknowledged before it was stored'
-    from (select /*+ shuffle_hash(f) */ c.* from stored c join firsts f
-            on c.message_id = f.message_id and c.stored_at = f.first_stored) c
-        join sends s on s.message_id = c.message_id and s.place_topic = c.topic and s.broker = c.broker
-            and s.place_queue = c.queue and s.offset = c.offset
-    where s.acknowledged
-    union all
-    select /*+ shuffle_hash(s) */ d.node, s.node, s.began_at - d.at, d.message_id, 'delivered before its send began'
-    from deliveries d join sends s on d.message_id = s.message_id
-    union all
-    select /*+ shuffle_hash(c) */ d.node, c.node, c.stored_at - d.at, d.message_id, 'delivered before it was stored'
-    from deliveries d join stored c on d.message_id = c.message_id and d.topic = c.topic and d.broker = c.broker
-        and d.queue = c.queue and d.offset = c.offset
+    select behind, ahead, worst.millis, worst.message_id, how from (
+        select stack(4,
+            stored, sent, stored_by, 'stored before its send began',
+            sent, stored, acknowledged, 'acknowledged before it was stored',
+            got, sent, got_by, 'delivered before its send began',
+            got, stored, got_unstored, 'delivered before it was stored') as (behind, ahead, worst, how)
+        from highest where size(nulls) = 0)
+    where worst.millis is not null
     union all
     select behind, ahead, millis, cast(null as string), how from clock_lives
 )
