@@ -62,9 +62,10 @@ def test_a_consumer_without_a_route_says_that_it_waits_for_one(rmqlab: Run, home
     env = {**os.environ, **KEYS, "RMQLAB_HOME": str(home)}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as consumer:
         assert consumer.stdout is not None
-        found = any("no route of topic none-yet yet: waiting for one" in line for line in consumer.stdout)
-        consumer.terminate()
-    assert found
+        try:
+            assert any("no route of topic none-yet yet: waiting for one" in line for line in consumer.stdout)
+        finally:
+            consumer.terminate()
 
 
 @pytest.mark.parametrize("env", [{}, {**KEYS, "RMQLAB_SECRET_KEY": "secret-of-mallory"}], ids=["unsigned", "wrong"])
