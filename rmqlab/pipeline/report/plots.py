@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from rmqlab.pipeline.report.data import RunData
+from rmqlab.verdict.findings import failed_attempts
 from rmqlab.verdict.html.document import Figure
 from rmqlab.verdict.html.svg import Plot, short, since, stacked
 from rmqlab.verdict.outcomes import OUTCOMES
@@ -149,7 +150,7 @@ def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: b
             plot.bar(at(min(tried)), at(max(tried)) + _bin_seconds(data), top + 4, 12, "alive")
         for row in outages:
             start, end = at(row["began_at"]), at(row["ended_at"])
-            says = f"no {way} for {end - start:.2f} s, {row['failures']} attempts failed"
+            says = f"no {way}: {failed_attempts(row['failures'], end - start)}"
             plot.bar(start, end, top + 4, 12, "stale", says)
 
     return draw
