@@ -252,7 +252,8 @@ _FACTS: Final = (
 def _place_in_time(row: Row) -> list[tuple[bool, Any]]:
     """Return a value that orders events by `seq`, as SQL does.
 
-    Surveys of files have no time, and are first. Spark does not keep the order of a query whose rows it collects from several tasks.
+    Surveys of files have no time, and are first. Spark does not keep the order of a query whose rows it collects from
+    several tasks.
     """
     return [(one is not None, one) for one in row.seq]
 

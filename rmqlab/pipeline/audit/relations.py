@@ -290,11 +290,11 @@ class Relations:
 
 
 def in_memory(column: str) -> str:
-    """Return a column, an empty list, for aggregates in few groups.
+    """Return the aggregate `nulls`, which keeps Spark from sorting all rows.
 
-    It saves time for aggregates of texts and structs. With a list among them Spark has a hash table of objects; without one it
-    would sort all rows. Spark removes a list that is always empty, or that the query around does not use: it is that of the nulls of a
-    column, which must have none.
+    For aggregates of texts and structs in few groups: with a list among them, Spark holds the groups in a hash table.
+    The list has one element for each null of a column that has none, so it is always empty. The query around must use
+    it, or Spark removes it.
     """
     return f"collect_list(if({column} is null, true, null)) nulls"
 
