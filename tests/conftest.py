@@ -23,6 +23,21 @@ def roomy_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Disk, "used_percent", lambda _disk, path: 40 if path.exists() else -1)
 
 
+@pytest.fixture
+def read_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of bytes of each read (`os.pread`)."""
+    sizes: list[int] = []
+    pread = os.pread
+
+    def counted(descriptor: int, size: int, offset: int) -> bytes:
+        data = pread(descriptor, size, offset)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    return sizes
+
+
 DESCRIPTORS = pathlib.Path("/proc/self/fd")
 """The descriptors of this process, on Linux."""
 SPARE_DESCRIPTORS = 32

@@ -20,21 +20,6 @@ BLOCK = 2**20
 SIZE = 2**30
 
 
-@pytest.fixture
-def read_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many bytes each read brought."""
-    sizes: list[int] = []
-    pread = os.pread
-
-    def counted(descriptor: int, size: int, offset: int) -> bytes:
-        data = pread(descriptor, size, offset)
-        sizes.append(len(data))
-        return data
-
-    monkeypatch.setattr(os, "pread", counted)
-    return sizes
-
-
 @pytest.fixture(params=["holes", "no lseek", "refused"])
 def any_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """File systems that know of holes, and others. True for the former."""
