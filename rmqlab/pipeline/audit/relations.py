@@ -12,7 +12,7 @@ In a small run two executions with half of the queries each are planned at the s
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -118,21 +118,29 @@ class Relations:
             if query.name:
                 self.define(query.name, query.text)
         written = [query for query in queries if query.is_written and not self._is_collected(query)]
-        self._give([query.text for query in written])
-        with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
-            frames = list(threads.map(self._write, written))
-        for query, frame in zip(written, frames, strict=True):
-            self._hold_short(query.name, frame)
-        cached = []
-        if self.scale is Scale.MEDIUM:
-            cached = [query for query in queries if query.name and not query.is_written]
-            self._give([query.text for query in cached])
-            for query in cached:
-                self._cache(query)
-        collected = [query for query in queries if self._is_collected(query)]
+        names = {query.name for query in written}
+        others = [query for query in queries if query not in written]
+        following = [query for query in others if names & self._used([query.text])]
+        contents = self._compute([query for query in others if query not in following], written)
+        contents |= self._compute(following, [])
+        returned = (contents.get(query) if query.is_bounded or not query.name else None for query in queries)
+        return [() if content is None else rows_of(content) for content in returned]
+
+    def _compute(self, queries: Sequence[Query], written: Sequence[Query]) -> dict[Query, pa.Table]:
+        """Compute queries while those of `written` are written, which they do not use. Returns what was collected."""
+        self._give([query.text for query in (*queries, *written)])
+        cached = [query for query in queries if not self._is_collected(query)] if self.scale is Scale.MEDIUM else []
+        for query in cached:
+            self._cache(query)
         first_rows = {query.name: Query(f"select * from {query.name} limit {_SHORT}") for query in cached}
+        collected = [query for query in queries if self._is_collected(query)]
         asked = [*collected, *first_rows.values()]
-        contents = dict(zip(asked, self._collect(asked), strict=True))
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
+            tables = self._collect(asked, threads)
+            frames = [threads.submit(self._write, query) for query in written]
+            contents = dict(zip(asked, tables(), strict=True))
+        for query, frame in zip(written, frames, strict=True):
+            self._hold_short(query.name, frame.result())
         for name, query in first_rows.items():
             if (content := contents.pop(query)).num_rows < _SHORT:
                 self._hold(name, content)
@@ -141,8 +149,7 @@ class Relations:
                 self._hold(query.name, content)
             if query.is_written:
                 self.keep(query.name, content)
-        returned = (contents[query] if query.is_bounded or not query.name else None for query in queries)
-        return [() if content is None else rows_of(content) for content in returned]
+        return contents
 
     def keep(self, name: str, content: pa.Table) -> None:
         """Write a table of this process as parquet.
@@ -197,31 +204,29 @@ class Relations:
         one.createOrReplaceTempView(name)
         self._texts.pop(name, None)
 
-    def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
-        """Return a table for each query.
+    def _collect(self, queries: Sequence[Query], threads: ThreadPoolExecutor) -> Callable[[], list[pa.Table]]:
+        """Start to compute queries; the function that is returned waits for a table for each.
 
-        Of one execution, which reads once what several of them use, or of two in a small run.
+        Of one execution, which reads once what several of them use, or of two.
         """
-        if not queries:
-            return []
-        self._give([query.text for query in queries])
-        parts = _AT_ONCE if len(queries) >= _WORTH_SPLITTING and self.scale is Scale.SMALL else 1
+        parts = _AT_ONCE if len(queries) >= _WORTH_SPLITTING and self.scale is not Scale.LARGE else 1
         by_length = sorted(range(len(queries)), key=lambda place: len(queries[place].text))
-        shares = [by_length[nth::parts] for nth in range(parts)]  # about equally long to plan
-        with ThreadPoolExecutor(_AT_ONCE) as threads:  # planning is most of a small run's time
-            arrays = list(
-                threads.map(self._sql, (f"select collect_list(struct(*)) from ({query.text})" for query in queries))
-            )
-            found = threads.map(self._collect_arrays, ([arrays[place] for place in share] for share in shares))
+        shares = [share for nth in range(parts) if (share := by_length[nth::parts])]  # about equally long to plan
+        found = [threads.submit(self._collect_arrays, [queries[place] for place in share]) for share in shares]
+
+        def wait() -> list[pa.Table]:
             tables = {
                 place: table
                 for share, part in zip(shares, found, strict=True)
-                for place, table in zip(share, part, strict=True)
+                for place, table in zip(share, part.result(), strict=True)
             }
-        return [tables[place] for place in range(len(queries))]
+            return [tables[place] for place in range(len(queries))]
 
-    def _collect_arrays(self, arrays: Sequence[DataFrame]) -> list[pa.Table]:
-        """Return a table for each query of one row and array, from one execution."""
+        return wait
+
+    def _collect_arrays(self, queries: Sequence[Query]) -> list[pa.Table]:
+        """Return a table for each query, from one execution."""
+        arrays = [self._sql(f"select collect_list(struct(*)) from ({query.text})") for query in queries]
         columns = [
             array.scalar().cast(_nullable(array.schema[0].dataType)).alias(f"query_{nth}")
             for nth, array in enumerate(arrays)
