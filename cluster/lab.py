@@ -216,23 +216,24 @@ class Cluster(NodeActions, ClusterChanges):
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
         """Wait for a condition or a predicate of the status; return that status.
 
-        Conditions: see `rmqlab.cluster.conditions`.
+        `seconds`: real time; 0 looks once. WaitTimeoutError. Conditions: see `rmqlab.cluster.conditions`.
         """
         if callable(condition):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
-        document = None
-        with trio.move_on_after(real_seconds(seconds)):
-            while True:
-                changed = self.events.changed
-                document = await self.status()
-                if judged.holds(document):
-                    return document
+        deadline = trio.current_time() + real_seconds(seconds)
+        while True:
+            changed = self.events.changed
+            document = await self.status()
+            if judged.holds(document):
+                return document
+            if trio.current_time() >= deadline:
+                raise WaitTimeoutError(judged.describe_timeout(document, seconds))
+            with trio.move_on_at(deadline):
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
                     await changed.wait()
-        raise WaitTimeoutError(judged.describe_timeout(document, seconds))
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a client process of the cluster.

@@ -56,7 +56,7 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 @click.command()
 @click.argument("condition", metavar="CONDITION [TARGET]", nargs=-1, required=True, help="A condition and its target.")
 @name_option
-@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Real seconds.")
+@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Seconds of real time; 0: look once.")
 @json_option
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.

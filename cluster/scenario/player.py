@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.conditions import Condition
+from rmqlab.cluster.conditions import Condition, describe_timeout
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
 from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError
 from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, StepContext
@@ -144,7 +144,7 @@ class Player:
                     return
                 while not (new := self._reader.read_new()):
                     await self._reader.wait_changed()
-        raise WaitTimeoutError(f"{text!r} is not true after {within:g} s")
+        raise WaitTimeoutError(describe_timeout(text, within, condition.explain(self._seen, recent)))
 
     def _since_action(self, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
         return [entry for entry in entries if entry.at_millis >= self._acted_at]

@@ -228,6 +228,11 @@ async def test_losing_the_fork_server_ends_the_cluster(place: pathlib.Path) -> N
         await run()
 
 
+async def test_a_wait_without_time_looks_once(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        assert (await cluster.wait_until("ready", seconds=0))["name"] == "x"
+
+
 async def test_waiting_in_vain_ends(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not true"):
