@@ -29,7 +29,7 @@ class ClusterChanges:
     async def add_nameserver(self, name: str = "") -> str:
         """Add a nameserver, or a removed one by its name; return its name when it listens.
 
-        Brokers register there with their next registration. Clients that run do not learn of it.
+        Brokers register there with their next registration. Running clients keep their list.
         """
         return (await growth.add(self.supervisor, "nameserver", name)).names[0]
 

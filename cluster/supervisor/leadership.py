@@ -73,7 +73,7 @@ def check_transferee(members: Sequence[Node], nodes: Sequence[Node]) -> tuple[No
     if leader is None:
         raise WrongStateError(f"{member.group} has no leader that could hand over to {member.name}")
     if leader.name == member.name:
-        raise WrongStateError(f"{member.name} leads {member.group} already")
+        raise WrongStateError(f"{member.name} already leads {member.group}")
     return leader, member
 
 

@@ -128,7 +128,7 @@ class Supervisor:
         for name in names:
             if (life := self.life(name)).is_alive:
                 remedy = "; `resume` continues it" if life.is_paused else ""
-                raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already{remedy}")
+                raise WrongStateError(f"{name} is already {life.state} (pid {life.pid}){remedy}")
         # A member of a DLedger group is ready once its group has elected a leader: it would hold up the others.
         at_once = STARTING_AT_ONCE if all(self.nodes[name].member_id is None for name in names) else len(names)
         seconds = START_SECONDS + (min(len(names), at_once) - 1) * MORE_START_SECONDS
@@ -157,7 +157,7 @@ class Supervisor:
         except (nodestore.OutsideError, OSError, ValueError) as exc:
             raise NodeFailedError(f"{name} is not started: {exc}") from None
         if (life := self.life(name)).is_alive:  # another command has started it meanwhile
-            raise WrongStateError(f"{name} is {life.state} already")
+            raise WrongStateError(f"{name} is already {life.state}")
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
@@ -222,7 +222,7 @@ class Supervisor:
         """Pause nodes with SIGSTOP, and wait until the kernel reports it."""
         for name in names:
             if self._alive(name).is_paused:
-                raise WrongStateError(f"{name} is paused already")
+                raise WrongStateError(f"{name} is already paused")
         await self._signal(names, signal.SIGSTOP, "pause", lambda life: life.is_paused or not life.is_alive)
 
     async def resume(self, *names: str) -> None:
@@ -352,7 +352,7 @@ class Supervisor:
         """
         check_workload_name(name, self.nodes)
         if self.life(name).is_alive:
-            raise WrongStateError(f"{name} runs already")
+            raise WrongStateError(f"{name} already runs")
         index = sum(node.kind is NodeKind.WORKLOAD for node in self.nodes.values())
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node

@@ -64,7 +64,7 @@ async def test_a_transfer_that_cannot_work_changes_nothing(cluster: Cluster) -> 
     await cluster.wait_until("slave-in-sync broker-a", 60)
     first = leader(cluster)
     other, away = sorted(MEMBERS - {first})
-    with pytest.raises(WrongStateError, match=f"{first} leads broker-a already"):
+    with pytest.raises(WrongStateError, match=f"{first} already leads broker-a"):
         await cluster.promote(first)
     with pytest.raises(WrongStateError, match="expected one member, for a DLedger group has one leader"):
         await cluster.promote("broker-a:slave")

@@ -79,7 +79,7 @@ async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
         await cluster.stop("broker-a-s")
         await cluster.wait_until("stopped broker-a-s")
         await cluster.restart("broker-a:slave")
-        with pytest.raises(WrongStateError, match="is ready"):
+        with pytest.raises(WrongStateError, match="is already ready"):
             await cluster.start("broker-a-s")
         await cluster.pause("namesrv-1")  # the end must cope with it
     by_slave = [event.kind for event in cluster.events if event.node == "broker-a-s"]
@@ -157,7 +157,7 @@ def test_a_workload_has_a_name_of_its_own(name: str) -> None:
 async def test_a_workload_that_runs_is_not_replaced(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         workload = await cluster.run_workload("fakenode", {}, name="mine")
-        with pytest.raises(WrongStateError, match="mine runs already"):
+        with pytest.raises(WrongStateError, match="mine already runs"):
             await cluster.run_workload("fakenode", {}, name="mine")
         await workload.stop()
         await cluster.run_workload("fakenode", {}, name="mine")
