@@ -98,8 +98,8 @@ class Workload:
     _supervisor: Supervisor
 
     @property
-    def life(self) -> ProcessState:
-        return self._supervisor.life(self.name)
+    def process_state(self) -> ProcessState:
+        return self._supervisor.process_state(self.name)
 
     def events(self) -> list[JournalEntry]:
         """Return its events, with each message, and the supervisor's events about it."""
@@ -110,14 +110,14 @@ class Workload:
 
     async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
         """Wait until it ends by itself; return its exit status. WaitTimeoutError."""
-        if not await self._supervisor.processes.wait_life(self.name, lambda life: not life.is_alive, seconds):
+        if not await self._supervisor.processes.wait_state(self.name, lambda process: not process.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
         await self._supervisor.processes.wait_ends_recorded(self.name)
-        return self.life.exit_status or 0
+        return self.process_state.exit_status or 0
 
     async def stop(self) -> None:
         """Stop it unless it has ended."""
-        if self.life.is_alive:
+        if self.process_state.is_alive:
             await self._supervisor.stop(self.name)
 
 

@@ -35,10 +35,10 @@ def _supervise(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady,
     count = sum(map(len, node_names(spec)))
 
     def started(cluster: Cluster) -> None:
-        lives = cluster.supervisor.processes.lives
+        states = cluster.supervisor.processes.states
 
         def how_far() -> str:
-            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
+            return f"starting: {sum(process.ready is not None for process in [*states.values()])} of {count} nodes are ready"
 
         progress.begin(how_far)
 

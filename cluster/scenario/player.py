@@ -150,11 +150,11 @@ class Player:
         return [entry for entry in entries if entry.at_millis >= self._acted_at]
 
 
-async def make_whole(cluster: Cluster) -> None:
+async def heal_and_resume_all(cluster: Cluster) -> None:
     """Heal all faults and resume paused nodes, so that the cluster can stop cleanly."""
     await cluster.heal_all()
-    for name, life in list(cluster.supervisor.processes.lives.items()):
-        if life.state is NodeState.PAUSED:
+    for name, process in list(cluster.supervisor.processes.states.items()):
+        if process.state is NodeState.PAUSED:
             await cluster.supervisor.resume(name)
 
 

@@ -18,7 +18,7 @@ from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.resources import Resources
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.rundir import RunDirectory
-from rmqlab.cluster.supervisor.topology import brokers_ever
+from rmqlab.cluster.supervisor.topology import brokers_of_run
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
@@ -125,7 +125,7 @@ class RunRecord:
         record = self.directory.cluster.read_record()
         if record is None or not entries:
             return {}
-        names = brokers_ever(record.placement, {entry.node for entry in entries})
+        names = brokers_of_run(record.placement, {entry.node for entry in entries})
         return {name: self.directory.store(name) for name in names}
 
     @staticmethod

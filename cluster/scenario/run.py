@@ -14,7 +14,7 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.operator import Operator
-from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
+from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, heal_and_resume_all
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
 from rmqlab.cluster.scenario.record import RunRecord
 from rmqlab.cluster.scenario.resources import Resources, cpu_seconds_of_nodes, memory_of
@@ -58,7 +58,9 @@ class _Machine:
     def measure(self, cluster: Cluster, began: float) -> None:
         """Note time and memory when all nodes are ready."""
         self.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
-        self.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+        self.memory_bytes = memory_of(
+            process.pid for process in cluster.supervisor.processes.states.values() if process.pid
+        )
 
     async def watch_forever(self) -> None:
         while True:
@@ -167,14 +169,14 @@ async def _play(
         finally:
             on_progress(lambda: "stopping all nodes")
             with trio.CancelScope(shield=True):
-                await make_whole(cluster)
+                await heal_and_resume_all(cluster)
         nursery.cancel_scope.cancel()
     return failures
 
 
 def _how_far(cluster: Cluster) -> str:
     supervisor = cluster.supervisor
-    ready = sum(life.ready is not None for life in [*supervisor.processes.lives.values()])
+    ready = sum(process.ready is not None for process in [*supervisor.processes.states.values()])
     return f"starting: {ready} of {len(supervisor.nodes)} nodes are ready"
 
 

@@ -184,7 +184,7 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
             raise InvalidCommandError(f"{action.name}: the target must be a text")
         names = {node.name for node in cluster.supervisor.find(target)}
         if (settings := arguments.get("settings")) and action.takes_settings:
-            states = {liveness_of(cluster.supervisor.life(name).state) for name in names}
+            states = {liveness_of(cluster.supervisor.process_state(name).state) for name in names}
             if states <= {*action.needs}:  # else the action fails, and must have changed nothing
                 await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
@@ -280,7 +280,7 @@ async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     finally:
         with trio.CancelScope(shield=True):
             await workload.stop()
-    return {"name": workload.name, "status": workload.life.exit_status}
+    return {"name": workload.name, "status": workload.process_state.exit_status}
 
 
 async def _send_events(cluster: Cluster, name: str, send: Send) -> None:

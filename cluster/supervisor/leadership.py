@@ -50,8 +50,8 @@ async def transfer_leadership(processes: Processes, *names: str) -> DLedgerCode:
     """
     nodes = processes.nodes
     leader, member = check_transferee([nodes[name] for name in names], [*nodes.values()])
-    if not processes.life(member.name).is_alive:
-        raise WrongStateError(f"{member.name} is {processes.life(member.name).state}: expected a running member")
+    if not processes.state_of(member.name).is_alive:
+        raise WrongStateError(f"{member.name} is {processes.state_of(member.name).state}: expected a running member")
     facts = (await processes.snapshot(leader.name) or {}).get("dledger")
     if not facts:
         raise WrongStateError(f"{leader.name}, the leader of {leader.group}, does not respond")

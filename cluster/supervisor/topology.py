@@ -235,9 +235,9 @@ def is_broker(name: str) -> bool:
     return _BROKER_NAME.fullmatch(name) is not None
 
 
-def brokers_ever(placement: Placement, seen: Collection[str]) -> list[str]:
-    """Return the brokers among all that ever had an address, if they were seen."""
-    return [name for name in placement.slots if is_broker(name) and name in seen]
+def brokers_of_run(placement: Placement, nodes_with_events: Collection[str]) -> list[str]:
+    """Return all brokers that have events, also those that were removed."""
+    return [name for name in placement.slots if is_broker(name) and name in nodes_with_events]
 
 
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:

@@ -105,7 +105,7 @@ def _check_files(paths: Sequence[str]) -> None:
 
 
 def check_installed(needed: Sequence[str] = _NEEDED) -> None:
-    """Raise NoSparkError with the names of the extra's packages that are needed and missing."""
+    """Raise NoSparkError with the names of missing packages."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise NoSparkError(f"{', '.join(missing)} cannot be imported: `pip install 'rmqlab[spark]'`, or `make spark`")
