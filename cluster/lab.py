@@ -23,7 +23,7 @@ from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.changes import ClusterChanges
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, import_steps
@@ -274,7 +274,7 @@ async def open_cluster(
         forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
-                await growth.check_settings(spec, host.try_settings)
+                await scaling.check_settings(spec, host.try_settings)
             record = place.read_record()
             with host.placed(spec, place, record) as found:
                 placement = found.placement

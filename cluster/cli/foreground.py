@@ -4,8 +4,8 @@ import contextlib
 import sys
 
 from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.live.subject import OwnCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.live.watched import LocalCluster
 from rmqlab.cluster.cli.progress import Progress
 from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.cli.tables import render_up
@@ -58,7 +58,7 @@ async def _show_live(cluster: Cluster, document: Document) -> None:
     """Print the nodes, which stay on the terminal, and show the live view."""
     console.print(render_up(document))
     try:
-        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
+        await LiveView(LocalCluster(cluster), live_console, document).run(sys.stdin.fileno())
     finally:
         _print_if_possible("\nstopping all nodes ...")
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.playall import run_apart
+from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
@@ -195,7 +195,7 @@ def _replay(path: Path, profile: str) -> bool | None:
 
     Return whether the claim breaks there, too; None if that is unknown.
     """
-    done = trio.run(run_apart, path, profile, [])
+    done = trio.run(run_subprocess, path, profile, [])
     verdicts = [expectation["verdict"] for expectation in done["expectations"]]
     return None if not verdicts or "unknown" in verdicts else "violated" in verdicts
 

@@ -190,7 +190,7 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
     ),
     "forged-report": Kind(
-        says="a stranger reports to the master that it has all of the log, and stays connected for 20 s",
+        says="an unknown peer reports to the master that it has all of the log, and stays connected for 20 s",
         targets=(MASTER,),
         begin=_fault(type="ha-report", target="TARGET"),
         end=None,

@@ -36,7 +36,7 @@ Ready = Callable[[Cluster], Awaitable[None]]
 
 
 @attrs.frozen(eq=False)
-class Stay:
+class KeepRunning:
     """Keeps the cluster running for other programs after the last step.
 
     `over` ends it. Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
@@ -78,7 +78,7 @@ async def run_scenario(
     on_line: Callable[[str], object] = lambda _: None,
     on_progress: OnProgress = lambda _: None,
     ready: Ready | None = None,
-    stay: Stay | None = None,
+    stay: KeepRunning | None = None,
     host: Host = THIS_MACHINE,
 ) -> Run:
     """Run a scenario and judge it.
@@ -140,7 +140,7 @@ async def _play(
     on_line: Callable[[str], object],
     on_progress: OnProgress,
     ready: Ready,
-    stay: Stay | None,
+    stay: KeepRunning | None,
 ) -> list[str]:
     """Play the scenario on a cluster of its own; return why it did not reach its end."""
     scenario, failures = record.scenario, list[str]()

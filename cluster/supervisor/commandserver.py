@@ -12,7 +12,7 @@ from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
-from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
@@ -202,7 +202,7 @@ async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     kind, name, settings = (arguments.get(key) or "" for key in ("kind", "of", "settings"))
     if not isinstance(kind, str) or not isinstance(name, str):
         raise InvalidCommandError("add: the kind and the name must be texts")
-    added = await growth.add(cluster.supervisor, kind, name, _settings(settings or {}))
+    added = await scaling.add(cluster.supervisor, kind, name, _settings(settings or {}))
     nodes = (await cluster.status())["nodes"]
     return [{**node, "uninformed": [*added.uninformed]} for node in nodes if node["name"] in added.names]
 

@@ -15,7 +15,7 @@ from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
-from rmqlab.runtime.identity import fresh_number, process_id
+from rmqlab.runtime.identity import process_id, unique_number
 
 positive = attrs.validators.gt(0.0)
 
@@ -62,7 +62,7 @@ def client_id(config: ClientConfig, ip: str) -> str:
     """
     name = config.instance_name
     if name == "DEFAULT":
-        name = f"{process_id()}#{fresh_number()}"
+        name = f"{process_id()}#{unique_number()}"
     return f"{ip}@{name}" + (f"@{config.unit_name}" if config.unit_name else "")
 
 

@@ -58,7 +58,7 @@ class ForgedHaReport(SupervisorFault):
 
 
 async def _stay(slaves: "Sequence[ForgedSlave]", period: float) -> str:
-    """Stay connected until the last broker has closed."""
+    """KeepRunning connected until the last broker has closed."""
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         for slave in slaves:
             nursery.start_soon(slave.stay, reactor, period)
