@@ -87,7 +87,10 @@ class RandomFaults:
 
 @attrs.frozen
 class PlannedAction:
-    """An action on one node, which begins or undoes a fault. `at`: seconds since the start."""
+    """An action on one node, which begins or undoes a fault.
+
+    `at`: seconds since the start.
+    """
 
     at: float
     action: str
