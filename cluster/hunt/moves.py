@@ -1,6 +1,7 @@
 """Kinds of moves: what may happen to a cluster in a hunt.
 
-A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
+A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A
+step is a table as in a scenario file.
 """
 
 from collections.abc import Callable, Mapping

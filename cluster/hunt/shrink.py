@@ -13,7 +13,7 @@ from rmqlab.cluster.hunt.moves import KINDS, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
 Breaks = Callable[[Sequence[Case]], Iterator[bool]]
-"""Yields for each case, in their order, whether it breaks the claim. Those that are not asked for need not be played."""
+"""Yields for each case, in their order, whether it breaks the claim. Those not asked for need not be played."""
 _MOST_SUCCESSES = 40
 """Reductions of one case, at most."""
 _LATER = 10.0

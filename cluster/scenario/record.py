@@ -26,8 +26,8 @@ from rmqlab.verdict.runid import recorded_run
 from rmqlab.verdict.verdict import Verdict
 
 ALLOWED_SECONDS = 0.1
-"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals (each
-0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
+"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals
+(each 0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
 ROUNDED_SECONDS = 0.002
 """Real seconds by which a timer may be early, or a time in whole milliseconds too short."""
 

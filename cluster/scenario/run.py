@@ -83,9 +83,10 @@ async def run_scenario(
 ) -> Run:
     """Run a scenario and judge it.
 
-    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
-    with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
-    function of what is waited for; `ready` is called when the cluster is, before the first step.
+    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If
+    cancelled, it heals, stops its processes, and leaves a run directory with the verdict `unknown`. `on_line` gets a
+    line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called
+    when the cluster is, before the first step.
     """
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)

@@ -1,7 +1,7 @@
 """Leadership transfer in a DLedger group, requested by an operator.
 
-DLedger's own command line asks for it in the same way. Source: request 51005, classes LeadershipTransferCommand and DLedgerClient (section 4.5 of docs/protocol/dledger.md).
-RocketMQ's mqadmin has no command for it.
+DLedger's own command line asks for it in the same way. Source: request 51005, classes LeadershipTransferCommand and
+DLedgerClient (section 4.5 of docs/protocol/dledger.md). RocketMQ's mqadmin has no command for it.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,8 @@
 
 Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: so an IP identifies a node, and all
 clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` overrides, C is the number of the cluster
-(`Placement.subnet`), N that of the node. Brokers that find no room there are at further numbers C of the cluster. On machines with 127.0.0.1 only, nodes have different ports instead.
+(`Placement.subnet`), N that of the node. Brokers that find no room there are at further numbers C of the cluster. On
+machines with 127.0.0.1 only, nodes have different ports instead.
 """
 
 import enum

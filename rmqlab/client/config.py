@@ -30,7 +30,7 @@ class ClientConfig:
     """One client instance: what its producers and consumers share."""
 
     namesrv_addr: tuple[str, ...] = attrs.field(default="", converter=_addresses)
-    """`host:port`, several joined by `;`. Each instance uses one of them, and the next one when its connection is lost."""
+    """`host:port`, several joined by `;`. Each instance uses one, and the next one when its connection is lost."""
     source_ip: str | None = None
     """Local address of outgoing connections; None lets the system choose."""
     client_ip: str | None = None

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 RECEIVE_SIZE = 256 * 1024
 """Maximum size of one receive, in bytes."""
 FRAMES_PER_PASS = 24
-"""If a receive returns more frames than this, the next one is smaller: client, broker and slave then work concurrently."""
+"""If a receive returns more frames than this, the next one is smaller: client, broker and slave work concurrently."""
 _SMALLEST_RECEIVE = 4 * 1024
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
 """Maximum number of frames of one channel served in one pass; the others wait for the next pass."""

@@ -1,12 +1,12 @@
 """Hunts in the 4.9 profile, and counts the flaws that it names.
 
-Run it: `make rediscovery`. The hunt is that of `rmqlab hunt --profile 4.9 --minutes 15 --jobs 2`: it gets the claims and
-all kinds of faults. A flaw is named when a switch of docs/switches.md fixes what was found, and none that is on fixes it
-already. It ends after the processor time that two cores have in 15 minutes, so a busy machine finds as much as an idle
-one.
+Run it: `make rediscovery`. The hunt is that of `rmqlab hunt --profile 4.9 --minutes 15 --jobs 2`: it gets the claims
+and all kinds of faults. A flaw is named when a switch of docs/switches.md fixes what was found, and none that is on
+fixes it already. It ends after the processor time that two cores have in 15 minutes, so a busy machine finds as much as
+an idle one.
 
-Prints a row for each failure, as docs/hunt.md has them. Exit status 1 if fewer than LEAST flaws are named by failures of at
-most MOST_STEPS steps.
+Prints a row for each failure, as docs/hunt.md has them. Exit status 1 if fewer than LEAST flaws are named by failures
+of at most MOST_STEPS steps.
 """
 
 import argparse
