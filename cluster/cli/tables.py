@@ -254,7 +254,7 @@ def _render_replication(document: Document) -> Text:
         if row["master"] != master:
             master = row["master"]
             text.append(f"{master or 'no master':12} ", "bold")
-            text.append(f"commit log {_span(logs.get(master) or {})}\n")
+            text.append(f"commit log {_span(logs.get(master) or {})}\n" if master else "\n")
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
         text.append("" if row["connected"] is not False else "  not connected", "red")

@@ -184,7 +184,7 @@ class Story:
         await self._until(reads_again, "the consumer to read from the master")
 
     async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
-        self._act("The account", "The outcomes at the producer, compared with both disks and the deliveries.")
+        self._act("The result", "The outcomes at the producer, compared with both disks and the deliveries.")
         await producer.stop()
         acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
         await self._until(lambda: acked <= set(self._delivered_to(consumer)), "the last deliveries")
