@@ -40,7 +40,7 @@ sweep: $(VENV)/.ready       ## every call of the store that touches the disk fai
 simulated: $(VENV)/.ready   ## long runs on simulated machines: 200 seeds played twice, and the slow scenarios
 	$(BIN)/python -m pytest -m simulated tests/cluster/simulation
 
-# New seeds begin at the present second, so each run plays others. A claim that one of them breaks is a bug to be mended
+# New seeds begin at the present second, so each run plays others. A claim that one of them breaks is a bug to be fixed
 # next, as a flaky test is, and no fault of the change that is tested: it is named, and does not fail.
 HUNT := $(BIN)/rmqlab hunt --profile hardened --short --jobs 2 --no-replay
 hunt: $(VENV)/.ready        ## short random schedules on simulated clusters: SEEDS=500 fixed ones, and as many new ones

@@ -7,7 +7,7 @@ from setuptools.command.build import build
 
 
 class CleanBuild(build):
-    """A build that starts empty: setuptools packs all that lies in build/lib, also modules that are gone from the tree."""
+    """A build that starts empty: setuptools packs all that lies in build/lib, also modules gone from the tree."""
 
     def run(self) -> None:
         shutil.rmtree(self.build_lib, ignore_errors=True)

@@ -149,7 +149,7 @@ class BrokerConfig:
     has none of them and replies code 3. Read at the start only.
     """
     journal_traffic: bool = False
-    """Ours: each send, pull and commit is an event of the journal; see rmqlab.broker.traffic. Read at the start only."""
+    """Ours: each send, pull and commit is a journal event; see rmqlab.broker.traffic. Read at the start only."""
 
     long_polling_enable: bool = True
     short_polling_time_mills: int = attrs.field(default=1000, validator=_millis)

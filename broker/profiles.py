@@ -4,7 +4,7 @@ A key that is set by hand wins over the profile.
 
 `4.9` is RocketMQ 4.9.8, flaws included. `hardened` turns on every switch by which we depart from it: see the table of
 switches in docs/switches.md. Clients and peers of 4.9 work with all of them; that page lists
-what each switch mends, and which ones need both sides to be ours.
+what each switch fixes, and which ones need both sides to be ours.
 """
 
 from collections.abc import Mapping

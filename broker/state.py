@@ -152,7 +152,8 @@ class Broker:
     def take_role(self, role: str, broker_id: int) -> None:
         """Change role and id while the broker runs.
 
-        A member of a DLedger group does so (dledger#52). The services of the former role end, and those of the new one begin.
+        A member of a DLedger group does so (dledger#52). The services of the former role end, and those of the new one
+        begin.
         """
         self._use(attrs.evolve(self.settings, broker=attrs.evolve(self.config, broker_role=role, broker_id=broker_id)))
         self.store.set_role(is_slave=self.is_slave)

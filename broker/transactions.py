@@ -55,7 +55,7 @@ class TransactionCheck:
     _postponed: set[int] = attrs.field(factory=set, init=False)
     """First queue offsets of postponed messages: an op record may still refer to them."""
     _bad_ops_end: int = attrs.field(default=0, init=False)
-    """Op records before this offset of their queue were judged: a bad one is reported once, however often it is read."""
+    """Op records before this offset of their queue were judged: a bad one is reported only once."""
     _unasked: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
     """Half messages of this round without a connected producer, by group."""
 

@@ -27,7 +27,7 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_ever
+from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_of_run
 from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
@@ -148,7 +148,7 @@ class BlockingCluster(NodeActions):
         """
         journals, surveys = survey_journals(self.directory.journal_dir)
         entries = merge_entries(*journals)
-        names = brokers_ever(self._cluster.supervisor.placement, {entry.node for entry in entries})
+        names = brokers_of_run(self._cluster.supervisor.placement, {entry.node for entry in entries})
         stores = {name: store_config(self.directory, name).store_path_root_dir for name in names}
         return judge_run(entries, stores, surveys, recorded_run(self.directory.path))
 

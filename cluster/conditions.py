@@ -45,10 +45,14 @@ class Condition:
     explain: Callable[[Any], str] = lambda _document: ""
     """Returns what in a status contradicts it; empty if it is true, or is a predicate of a program."""
 
-    def describe_timeout(self, document: Document | None, seconds: float) -> str:
-        """Return the error for a wait in vain, with what the last status showed."""
-        seen = "" if document is None else self.explain(document)
-        return f"{self.text!r} is not true after {seconds:g} s" + (f"; last seen: {seen}" if seen else "")
+    def describe_timeout(self, document: Document, seconds: float) -> str:
+        """Return the error for a wait that timed out, with what the last status showed."""
+        return describe_timeout(self.text, seconds, self.explain(document))
+
+
+def describe_timeout(text: str, seconds: float, last_seen: str) -> str:
+    """Return the error for a wait that timed out; `last_seen` may be empty."""
+    return f"{text!r} is not true after {seconds:g} s" + (f"; last seen: {last_seen}" if last_seen else "")
 
 
 def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:

@@ -23,7 +23,7 @@ from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.changes import ClusterChanges
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, import_steps
@@ -98,8 +98,8 @@ class Workload:
     _supervisor: Supervisor
 
     @property
-    def life(self) -> ProcessState:
-        return self._supervisor.life(self.name)
+    def process_state(self) -> ProcessState:
+        return self._supervisor.process_state(self.name)
 
     def events(self) -> list[JournalEntry]:
         """Return its events, with each message, and the supervisor's events about it."""
@@ -110,14 +110,14 @@ class Workload:
 
     async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
         """Wait until it ends by itself; return its exit status. WaitTimeoutError."""
-        if not await self._supervisor.processes.wait_life(self.name, lambda life: not life.is_alive, seconds):
+        if not await self._supervisor.processes.wait_state(self.name, lambda process: not process.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
         await self._supervisor.processes.wait_ends_recorded(self.name)
-        return self.life.exit_status or 0
+        return self.process_state.exit_status or 0
 
     async def stop(self) -> None:
         """Stop it unless it has ended."""
-        if self.life.is_alive:
+        if self.process_state.is_alive:
             await self._supervisor.stop(self.name)
 
 
@@ -216,23 +216,24 @@ class Cluster(NodeActions, ClusterChanges):
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
         """Wait for a condition or a predicate of the status; return that status.
 
-        Conditions: see `rmqlab.cluster.conditions`.
+        `seconds`: real time; 0 looks once. WaitTimeoutError. Conditions: see `rmqlab.cluster.conditions`.
         """
         if callable(condition):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
-        document = None
-        with trio.move_on_after(real_seconds(seconds)):
-            while True:
-                changed = self.events.changed
-                document = await self.status()
-                if judged.holds(document):
-                    return document
+        deadline = trio.current_time() + real_seconds(seconds)
+        while True:
+            changed = self.events.changed
+            document = await self.status()
+            if judged.holds(document):
+                return document
+            if trio.current_time() >= deadline:
+                raise WaitTimeoutError(judged.describe_timeout(document, seconds))
+            with trio.move_on_at(deadline):
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
                     await changed.wait()
-        raise WaitTimeoutError(judged.describe_timeout(document, seconds))
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a client process of the cluster.
@@ -273,7 +274,7 @@ async def open_cluster(
         forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", way)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
-                await growth.check_settings(spec, host.try_settings)
+                await scaling.check_settings(spec, host.try_settings)
             record = place.read_record()
             with host.placed(spec, place, record) as found:
                 placement = found.placement

@@ -13,6 +13,7 @@ import msgspec
 
 from rmqlab.nameserver.config import config_text, is_black_listed, stored_text, updated_config
 from rmqlab.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvLimitError
+from rmqlab.nameserver.limits import RouteTableFullError
 from rmqlab.nameserver.lookup import (
     cluster_info,
     find_route,
@@ -22,7 +23,7 @@ from rmqlab.nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from rmqlab.nameserver.route import Registration, RouteTableFullError
+from rmqlab.nameserver.route import Registration
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.remoting.bodies.registration import body_crc32, decode_registration
 from rmqlab.remoting.bodies.topic import DataVersion, TopicList

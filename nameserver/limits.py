@@ -16,3 +16,13 @@ MAX_FILTER_SERVERS = 1_000
 """Of one broker."""
 MAX_NAME_SIZE = 1_024
 """Characters of a name or an address."""
+
+
+class RouteTableFullError(Exception):
+    """A registration exceeds a limit of the table, named in the text (issue 12.6)."""
+
+
+def check_room(limit: int, count: int, what: str) -> None:
+    """Raise RouteTableFullError if there is no room for one more."""
+    if count >= limit:
+        raise RouteTableFullError(f"this nameserver has {count} {what}: more than it accepts")

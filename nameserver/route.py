@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import attrs
-import msgspec
 
 from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
 from rmqlab.nameserver.entries import BrokerLive, BrokerName
@@ -24,9 +23,10 @@ from rmqlab.nameserver.limits import (
     MAX_IDS,
     MAX_MEMBERSHIPS,
     MAX_NAME_SIZE,
-    MAX_QUEUE_DATA,
-    MAX_TOPIC_CHARACTERS,
+    RouteTableFullError,
+    check_room,
 )
+from rmqlab.nameserver.queuetable import QueueTable
 from rmqlab.nameserver.reverseindex import ReverseIndex
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
@@ -37,10 +37,6 @@ EXPIRY = 120.0
 MAX_EXPIRED_AT_ONCE = 1_000
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
-
-
-class RouteTableFullError(Exception):
-    """A registration exceeds a limit of the table, named in the text (issue 12.6)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,8 +67,7 @@ class Registered(NamedTuple):
 class RouteTable:
     """The five tables. Read them freely (see lookup); change them through the methods."""
 
-    queues: dict[str, dict[str, QueueData]] = attrs.field(factory=dict, init=False)
-    """Topic, then broker name."""
+    _queue_table: QueueTable = attrs.field(factory=QueueTable, init=False)
     brokers: dict[str, BrokerName] = attrs.field(factory=dict, init=False)
     """Broker name."""
     clusters: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
@@ -81,14 +76,15 @@ class RouteTable:
     """Address."""
     filter_servers: dict[str, list[str]] = attrs.field(factory=dict, init=False)
     """Address."""
-    _topics_of: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
-    """Broker name: the topics that have queues there."""
-    _topic_characters: int = attrs.field(default=0, init=False)
-    """Length of the names of all topics."""
     _registered_by: ReverseIndex[int, str] = attrs.field(factory=ReverseIndex, init=False)
     """The id() of a connection: the addresses that last registered over it. `live` keeps the connections alive."""
     _names_at: ReverseIndex[str, str] = attrs.field(factory=ReverseIndex, init=False)
     """Address: the broker names that have it. Thousands of connections may close at once (issue 12.6)."""
+
+    @property
+    def queues(self) -> dict[str, dict[str, QueueData]]:
+        """Topic, then broker name."""
+        return self._queue_table.by_topic
 
     # -- registration ----------------------------------------------------------------------------
 
@@ -107,7 +103,7 @@ class RouteTable:
         reason = self._place_address(known, broker)
         if reason is not None:
             changes.append(_came(known, broker, reason))
-        if wants_topics and (changed := self._upsert_queues(broker.broker_name, broker.topics)):
+        if wants_topics and (changed := self._queue_table.upsert(broker.broker_name, broker.topics)):
             changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
         self._forget_live(broker.address)
         self.live[broker.address] = BrokerLive(
@@ -128,30 +124,18 @@ class RouteTable:
         if len(max(texts, key=len)) > MAX_NAME_SIZE or any(len(server) > MAX_NAME_SIZE for server in servers):
             raise RouteTableFullError(f"a name or an address has more than {MAX_NAME_SIZE} characters")
         if broker.broker_name not in self.clusters.get(broker.cluster, ()):
-            _check(MAX_MEMBERSHIPS, sum(map(len, self.clusters.values())), "pairs of cluster and broker name")
+            check_room(MAX_MEMBERSHIPS, sum(map(len, self.clusters.values())), "pairs of cluster and broker name")
         if broker.cluster not in self.clusters:
-            _check(MAX_CLUSTERS, len(self.clusters), "clusters")
+            check_room(MAX_CLUSTERS, len(self.clusters), "clusters")
         if known is None:
-            _check(MAX_BROKER_NAMES, len(self.brokers), "broker names")
+            check_room(MAX_BROKER_NAMES, len(self.brokers), "broker names")
         elif broker.broker_id not in known.addresses:
-            _check(MAX_IDS, len(known.addresses), f"brokers named {broker.broker_name}")
+            check_room(MAX_IDS, len(known.addresses), f"brokers named {broker.broker_name}")
         if broker.address not in self.live:
-            _check(MAX_ADDRESSES, len(self.live), "brokers")
-        _check(MAX_FILTER_SERVERS + 1, len(servers), "filter servers")
+            check_room(MAX_ADDRESSES, len(self.live), "brokers")
+        check_room(MAX_FILTER_SERVERS + 1, len(servers), "filter servers")
         if wants_topics:
-            self._check_topics(broker)
-
-    def _check_topics(self, broker: Registration) -> None:
-        if any(len(topic.topic_name) > MAX_NAME_SIZE for topic in broker.topics):
-            raise RouteTableFullError(f"the name of a topic has more than {MAX_NAME_SIZE} characters")
-        size = sum(len(topic.topic_name) for topic in broker.topics if topic.topic_name not in self.queues)
-        if self._topic_characters + size > MAX_TOPIC_CHARACTERS:
-            raise RouteTableFullError(f"the names of all topics have more than {MAX_TOPIC_CHARACTERS} characters")
-        total = sum(map(len, self._topics_of.values()))
-        if total + len(broker.topics) > MAX_QUEUE_DATA:
-            held = self._topics_of.get(broker.broker_name, {})
-            fresh = sum(topic.topic_name not in held for topic in broker.topics)
-            _check(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
+            self._queue_table.check_room(broker.broker_name, broker.topics)
 
     def wants_topics(self, broker: Registration) -> bool:
         """True if a master is new here or its data version changed (remoting#26)."""
@@ -179,33 +163,6 @@ class RouteTable:
         if replaced is None:
             return "new"
         return None if replaced == broker.address else f"replaces {replaced}"  # the last writer wins
-
-    def _upsert_queues(self, broker_name: str, topics: Iterable[TopicConfig]) -> tuple[str, ...]:
-        changed = []
-        held = self._topics_of.setdefault(broker_name, {})
-        for topic in topics:
-            data = QueueData(
-                broker_name=broker_name,
-                perm=topic.perm,
-                read_queue_nums=topic.read_queue_nums,
-                topic_sys_flag=topic.topic_sys_flag,
-                write_queue_nums=topic.write_queue_nums,
-            )
-            by_name = self._queues_of(topic.topic_name)
-            if by_name.get(broker_name) != data:
-                by_name[broker_name] = data
-                held[topic.topic_name] = None
-                changed.append(topic.topic_name)
-        if not held:
-            del self._topics_of[broker_name]
-        return tuple(changed)
-
-    def _queues_of(self, topic: str) -> dict[str, QueueData]:
-        by_name = self.queues.get(topic)
-        if by_name is None:
-            by_name = self.queues[topic] = {}
-            self._topic_characters += len(topic)
-        return by_name
 
     def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
         """Return the master's addresses for a slave, if it is live (remoting#25)."""
@@ -300,25 +257,7 @@ class RouteTable:
                 members.pop(broker_name, None)
                 if not members:
                     del self.clusters[cluster]
-        return self._remove_queues(list(self._topics_of.get(broker_name, ())), broker_name)
-
-    def _remove_queues(self, topics: Iterable[str], broker_name: str) -> tuple[str, ...]:
-        removed = []
-        for topic in topics:
-            by_name = self.queues[topic]
-            if by_name.pop(broker_name, None) is not None:
-                self._forget_topic(broker_name, topic)
-                removed.append(topic)
-            if not by_name:
-                del self.queues[topic]
-                self._topic_characters -= len(topic)
-        return tuple(removed)
-
-    def _forget_topic(self, broker_name: str, topic: str) -> None:
-        held = self._topics_of[broker_name]
-        del held[topic]
-        if not held:
-            del self._topics_of[broker_name]
+        return self._queue_table.remove_broker(broker_name)
 
     # -- administration --------------------------------------------------------------------------
 
@@ -330,15 +269,12 @@ class RouteTable:
         if topic is None:
             return []
         if not cluster:
-            gone = self.queues.pop(topic, None)
-            self._topic_characters -= 0 if gone is None else len(topic)
-            for broker_name in gone or ():
-                self._forget_topic(broker_name, topic)
-            return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if gone else []
+            is_gone = self._queue_table.delete(topic)
+            return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if is_gone else []
         return [
             QueueChange(broker_name=broker_name, topics=(topic,), reason=f"deleted in cluster {cluster}")
             for broker_name in self.clusters.get(cluster, {})
-            if topic in self.queues and self._remove_queues([topic], broker_name)
+            if topic in self.queues and self._queue_table.remove([topic], broker_name)
         ]
 
     def wipe_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
@@ -352,22 +288,10 @@ class RouteTable:
     def _change_perm(
         self, broker_name: str | None, changed: Callable[[int], int], reason: str
     ) -> tuple[int, list[Change]]:
-        count, topics = 0, list[str]()
         if broker_name is None:
-            return count, []
-        for topic, by_name in self.queues.items():
-            if (data := by_name.get(broker_name)) is None:
-                continue
-            count += 1
-            if (perm := changed(data.perm)) != data.perm:
-                by_name[broker_name] = msgspec.structs.replace(data, perm=perm)
-                topics.append(topic)
-        return count, [QueueChange(broker_name=broker_name, topics=tuple(topics), reason=reason)] if topics else []
-
-
-def _check(limit: int, count: int, what: str) -> None:
-    if count >= limit:
-        raise RouteTableFullError(f"this nameserver has {count} {what}: more than it takes")
+            return 0, []
+        count, topics = self._queue_table.change_perm(broker_name, changed)
+        return count, [QueueChange(broker_name=broker_name, topics=topics, reason=reason)] if topics else []
 
 
 def _came(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:

@@ -75,7 +75,7 @@ class HaSettings:
     connection of such a slave; 4.9 sends it heartbeats for ever (store-ha#57).
     """
     ha_truncate_diverged: bool = False
-    """A slave compares its log's end with its master's before it follows, and cuts off what differs; 4.9 does not look."""
+    """A slave compares its log's end with its master's before it follows, and cuts off what differs; 4.9 does not."""
     ha_check_master: bool = False
     """A slave follows only a master of its own broker and cluster name; 4.9 follows any sender of frames."""
     ha_verify_received: bool = False

@@ -77,8 +77,9 @@ class NodeAction(Generic[R]):
 
     `R` is what it returns to a program.
 
-    As an attribute of a class that has `act`, it is a method that accepts one target or several. The attribute's name is the
-    method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario action.
+    As an attribute of a class that has `act`, it is a method that accepts one target or several. The attribute's name
+    is the method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario
+    action.
     """
 
     run: "Callable[[Supervisor, str], Awaitable[R]]"

@@ -42,9 +42,9 @@ async def _isolate(supervisor: "Supervisor", target: str) -> "ActiveFault":
 class NodeActions:
     """Base of the classes that offer every action as a method.
 
-    Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a:*`, `broker-a-s`, `namesrv-1`, or a workload's
-    name. An action accepts several, and a text can name several with commas.
-    Errors: UnknownTargetError, WrongStateError, NodeFailedError, FaultError.
+    Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a:*`, `broker-a-s`, `namesrv-1`, or a
+    workload's name. An action accepts several, and a text can name several with commas. Errors: UnknownTargetError,
+    WrongStateError, NodeFailedError, FaultError.
     """
 
     kill: NodeAction[None] = NodeAction(

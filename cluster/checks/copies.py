@@ -81,7 +81,7 @@ class Stores:
     """Damage of logs that no metric names."""
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
-    """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are left out."""
+    """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are absent."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
     """By slave: the comparison of its master's log with its own, in this order."""
 

@@ -56,13 +56,13 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 @click.command()
 @click.argument("condition", metavar="CONDITION [TARGET]", nargs=-1, required=True, help="A condition and its target.")
 @name_option
-@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Real seconds.")
+@click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Seconds of real time; 0: look once.")
 @json_option
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.
 
-    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless, is-master TARGET; route-has, route-gone TARGET;
-    slave-connected, slave-in-sync, slave-caught-up, metadata-synced GROUP; topic-known TARGET TOPIC.
+    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless, is-master TARGET; route-has, route-gone
+    TARGET; slave-connected, slave-in-sync, slave-caught-up, metadata-synced GROUP; topic-known TARGET TOPIC.
     """
     document = command(name, "wait", condition=" ".join(condition), seconds=timeout)
     if as_json:

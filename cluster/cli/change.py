@@ -74,7 +74,7 @@ def _add(name: str, kind: str, of: str, settings: tuple[str, ...], *, as_json: b
 
 
 def _notes(nameserver: dict[str, Any]) -> list[str]:
-    lines = ["brokers register with it within 30 s; clients that run do not learn of it"]
+    lines = ["brokers register with it within 30 s; running clients keep their list of nameservers"]
     if names := nameserver["uninformed"]:
         lines.append(f"{', '.join(names)}: the new list was not accepted; `rmqlab restart` makes a broker read it")
     return lines

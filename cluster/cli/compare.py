@@ -11,7 +11,7 @@ from rich.text import Text
 from rmqlab.cluster.checks import judge_with_history
 from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.playall import run_apart
+from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
@@ -85,7 +85,7 @@ def _play(
     options += ["--promote-after", f"{patience:g}"] if variant.promotes else []
     options += ["--mode", variant.mode] if variant.mode is not None else []
     output.show_progress(lambda: f"playing {path.stem}: {variant.name}")
-    done = trio.run(run_apart, path, variant.profile, options)
+    done = trio.run(run_subprocess, path, variant.profile, options)
     directory = done.get("directory")
     if directory is None:
         fail(f"{variant.name}: {'; '.join(done['missing'])}")

@@ -4,8 +4,8 @@ import contextlib
 import sys
 
 from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.live.subject import OwnCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.live.watched import LocalCluster
 from rmqlab.cluster.cli.progress import Progress
 from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.cli.tables import render_up
@@ -35,10 +35,10 @@ def _supervise(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady,
     count = sum(map(len, node_names(spec)))
 
     def started(cluster: Cluster) -> None:
-        lives = cluster.supervisor.processes.lives
+        states = cluster.supervisor.processes.states
 
         def how_far() -> str:
-            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
+            return f"starting: {sum(process.ready is not None for process in [*states.values()])} of {count} nodes are ready"
 
         progress.begin(how_far)
 
@@ -58,7 +58,7 @@ async def _show_live(cluster: Cluster, document: Document) -> None:
     """Print the nodes, which stay on the terminal, and show the live view."""
     console.print(render_up(document))
     try:
-        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
+        await LiveView(LocalCluster(cluster), live_console, document).run(sys.stdin.fileno())
     finally:
         _print_if_possible("\nstopping all nodes ...")
 

@@ -15,13 +15,13 @@ from rich.text import Text
 from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.playall import run_apart
+from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Find, Hunt
+from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Failure, Hunt
 from rmqlab.cluster.hunt.moves import KINDS, kinds_for
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
@@ -115,15 +115,15 @@ def hunt(
     place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
     try:
-        finds = _hunt(planned, progress, place, as_json=as_json)
-        replays = {path: _replay(path, profile) for path in finds} if replay else {}
+        failures = _hunt(planned, progress, place, as_json=as_json)
+        replays = {path: _replay(path, profile) for path in failures} if replay else {}
     except OSError as exc:
         fail(f"{place}: {exc.strerror}")
     if as_json:
-        print_json(_document(planned, progress, finds, replays))
+        print_json(_document(planned, progress, failures, replays))
     else:
-        console.print(_render(progress, finds, replays))
-    raise click.exceptions.Exit(progress.exit_status(is_broken=bool(finds)))
+        console.print(_render(progress, failures, replays))
+    raise click.exceptions.Exit(progress.exit_status(is_broken=bool(failures)))
 
 
 def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
@@ -139,54 +139,54 @@ def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
     return names or tuple(known)
 
 
-def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bool) -> dict[Path, Find]:
+def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bool) -> dict[Path, Failure]:
     """Hunt until the end or Ctrl-C. Return what was found, by the file in which it is."""
-    found: dict[Path, Find] = {}
+    found: dict[Path, Failure] = {}
     with shown(progress, planned.extent, as_json=as_json) as show:
-        for find in planned.run(progress, show):
-            found[_write(find, place, planned)] = find
+        for failure in planned.run(progress, show):
+            found[_write(failure, place, planned)] = failure
             if not as_json:
-                console.print(Text.assemble((find.claim, "bold red"), f": {_moves(find)}: {find.found}"))
-                console.print(Text(f"  {_command(find, planned)}"), soft_wrap=True)
+                console.print(Text.assemble((failure.claim, "bold red"), f": {_moves(failure)}: {failure.found}"))
+                console.print(Text(f"  {_command(failure, planned)}"), soft_wrap=True)
     return found
 
 
-def _moves(find: Find) -> str:
-    return ", ".join(map(str, find.case.moves))
+def _moves(failure: Failure) -> str:
+    return ", ".join(map(str, failure.case.moves))
 
 
-def _circumstances(find: Find) -> str:
-    case = find.case
+def _circumstances(failure: Failure) -> str:
+    case = failure.case
     ending = "" if case.cut_at is None else f", ended at {case.cut_at:g} s"
     switches = f", with {' and '.join(case.switches)}" if case.switches else ""
     return f"{case.role}, {case.flush}{ending}{switches}"
 
 
-def _write(find: Find, place: Path, planned: Hunt) -> Path:
+def _write(failure: Failure, place: Path, planned: Hunt) -> Path:
     """Write the smallest form as a scenario file."""
     place.mkdir(parents=True, exist_ok=True)
-    claim = CLAIMS[find.claim]
-    path = place / f"{find.claim}-{find.case.seed}.toml"
+    claim = CLAIMS[failure.claim]
+    path = place / f"{failure.claim}-{failure.case.seed}.toml"
     comments = (
-        f"Breaks the claim {find.claim}: {claim.says}. Found: {find.found}.",
-        f"Each alone mends it: {', '.join(find.mended_by)}." if find.mended_by else "No switch alone mends it.",
-        f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {find.case.seed} --profile {planned.profile}",
-        f"drawn by: {_command(find, planned)}",
+        f"Breaks the claim {failure.claim}: {claim.says}. Found: {failure.found}.",
+        f"Each alone fixes it: {', '.join(failure.fixed_by)}." if failure.fixed_by else "No switch alone fixes it.",
+        f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {failure.case.seed} --profile {planned.profile}",
+        f"drawn by: {_command(failure, planned)}",
     )
-    scenario = scenario_of(find.case, claim.expectations_for(find.case), name=path.stem, claim=claim.says)
+    scenario = scenario_of(failure.case, claim.expectations_for(failure.case), name=path.stem, claim=claim.says)
     path.write_text(scenario_text(scenario, comments))
     return path
 
 
-def _command(find: Find, planned: Hunt) -> str:
-    """Return the command that draws the case of a find again, and reduces it."""
-    words = ["rmqlab", "hunt", "--claims", find.claim, "--profile", planned.profile]
-    words += ["--first-seed", str(find.case.seed), "--seeds", "1"]
+def _command(failure: Failure, planned: Hunt) -> str:
+    """Return the command that draws the case of a failure again, and reduces it."""
+    words = ["rmqlab", "hunt", "--claims", failure.claim, "--profile", planned.profile]
+    words += ["--first-seed", str(failure.case.seed), "--seeds", "1"]
     words += ["--faults", ",".join(planned.kinds)] if planned.kinds != kinds_for(planned.profile) else []
     words += ["--short"] if planned.is_short else []
     words += ["--role", planned.role] if planned.role else []
     words += ["--flush", planned.flush] if planned.flush else []
-    words += ["--on", ",".join(find.case.switches)] if find.case.switches else []
+    words += ["--on", ",".join(failure.case.switches)] if failure.case.switches else []
     return shlex.join(words)
 
 
@@ -195,13 +195,13 @@ def _replay(path: Path, profile: str) -> bool | None:
 
     Return whether the claim breaks there, too; None if that is unknown.
     """
-    done = trio.run(run_apart, path, profile, [])
+    done = trio.run(run_subprocess, path, profile, [])
     verdicts = [expectation["verdict"] for expectation in done["expectations"]]
     return None if not verdicts or "unknown" in verdicts else "violated" in verdicts
 
 
 def _document(
-    planned: Hunt, progress: hunting.Progress, finds: dict[Path, Find], replays: dict[Path, bool | None]
+    planned: Hunt, progress: hunting.Progress, failures: dict[Path, Failure], replays: dict[Path, bool | None]
 ) -> dict[str, Any]:
     return {
         "profile": planned.profile,
@@ -209,42 +209,42 @@ def _document(
         "faults": list(planned.kinds),
         "short": planned.is_short,
         **extent_document(progress, planned.extent),
-        "finds": [
+        "failures": [
             {
-                "claim": find.claim,
-                "found": find.found,
-                "seed": find.case.seed,
-                "role": find.case.role,
-                "flush": find.case.flush,
-                "moves": [attrs.asdict(move) for move in find.case.moves],
-                "cut_at": find.case.cut_at,
-                "switches": list(find.case.switches),
-                "mended_by": list(find.mended_by),
-                "after_seconds": round(find.after_seconds, 2),
+                "claim": failure.claim,
+                "found": failure.found,
+                "seed": failure.case.seed,
+                "role": failure.case.role,
+                "flush": failure.case.flush,
+                "moves": [attrs.asdict(move) for move in failure.case.moves],
+                "cut_at": failure.case.cut_at,
+                "switches": list(failure.case.switches),
+                "fixed_by": list(failure.fixed_by),
+                "after_seconds": round(failure.after_seconds, 2),
                 "on_real_processes": replays.get(path),
                 "file": str(path),
             }
-            for path, find in finds.items()
+            for path, failure in failures.items()
         ],
     }
 
 
-def _render(progress: hunting.Progress, finds: dict[Path, Find], replays: dict[Path, bool | None]) -> Group:
+def _render(progress: hunting.Progress, failures: dict[Path, Failure], replays: dict[Path, bool | None]) -> Group:
     said = {True: "it happens there, too", False: "it does not happen there", None: "not known"}
     lines: list[Text] = []
-    for path, find in finds.items():
+    for path, failure in failures.items():
         real = said[replays[path]] if path in replays else "not played"
         lines += [
-            Text.assemble((find.claim, "bold red"), f": {CLAIMS[find.claim].says}"),
-            Text(f"  broken by: {_moves(find)} ({_circumstances(find)})"),
-            Text(f"  found: {find.found}"),
-            Text(f"  mended by: {' or '.join(find.mended_by) or 'no switch alone'}"),
+            Text.assemble((failure.claim, "bold red"), f": {CLAIMS[failure.claim].says}"),
+            Text(f"  broken by: {_moves(failure)} ({_circumstances(failure)})"),
+            Text(f"  found: {failure.found}"),
+            Text(f"  fixed by: {' or '.join(failure.fixed_by) or 'no switch alone'}"),
             Text(f"  on real processes: {real}"),
             Text(f"  {path}", "dim"),
         ]
     lines += [Text(problem, "yellow") for problem in progress.problems[:MOST_PROBLEMS]]
-    what = f"{'way' if len(finds) == 1 else 'ways'} to break a claim"
-    return Group(*lines, Text(summary(progress, len(finds), what), "bold"))
+    what = f"{'way' if len(failures) == 1 else 'ways'} to break a claim"
+    return Group(*lines, Text(summary(progress, len(failures), what), "bold"))
 
 
 def _print_list(*, as_json: bool) -> None:

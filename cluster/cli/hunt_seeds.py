@@ -38,7 +38,7 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
                 "profile": profile,
                 "scenario": scenario.name,
                 **extent_document(progress, extent),
-                "finds": [
+                "failures": [
                     {"seed": seed, "broken": dict(trial.broken), "command": replay(seed)}
                     for seed, trial in found.items()
                 ],

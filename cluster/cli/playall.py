@@ -114,14 +114,14 @@ class PlayAll:
 
     async def _play(self, run: PlannedRun, *options: str, note: str = "") -> dict[str, Any]:
         self.playing.append(run.title)
-        done = await run_apart(run.listed.path, run.profile, [*self.options, *options])
+        done = await run_subprocess(run.listed.path, run.profile, [*self.options, *options])
         self.playing.remove(run.title)
         self.output.line(run.line(done, note))
         self.documents[run] = done
         return done
 
 
-async def run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
+async def run_subprocess(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
     """Run a scenario in its own process.
 
     Return its JSON document, or one with the verdict unknown and the reason.

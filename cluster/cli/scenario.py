@@ -31,7 +31,7 @@ from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario, scenario_text
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Options, Run
-from rmqlab.cluster.scenario.run import Stay, draw_seed, run_scenario
+from rmqlab.cluster.scenario.run import KeepRunning, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated
@@ -301,7 +301,7 @@ async def _play(
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             if stays_up:
-                stay = Stay()
+                stay = KeepRunning()
                 nursery.start_soon(_print_when_played, stay, output)
             nursery.start_soon(_end_on_signal, signals, scope, stay, output)
             run = functools.partial(
@@ -313,14 +313,14 @@ async def _play(
     return done[0] if done else None
 
 
-async def _print_when_played(stay: Stay, output: LineOutput) -> None:
+async def _print_when_played(stay: KeepRunning, output: LineOutput) -> None:
     await stay.played.wait()
     output.show_progress(None)
     output.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
 
 
 async def _end_on_signal(
-    signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, output: LineOutput
+    signals: AsyncIterator[int], scope: trio.CancelScope, stay: KeepRunning | None, output: LineOutput
 ) -> None:
     async for _ in signals:
         output.show_progress(lambda: "healing faults, stopping all nodes")

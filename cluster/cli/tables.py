@@ -184,7 +184,7 @@ def _masters_notes(document: Document) -> Iterator[Text]:
         members = [node for node in document["nodes"] if node["group"] == group and node["broker_id"] == MASTER_ID]
         stopped = [node["name"] for node in members if node["name"] not in running]
         if len(running) > 1:
-            effect = "Each takes writes; a route has the one that registered last"
+            effect = "Each accepts writes; a route has the one that registered last"
             if document.get("mode") == DLEDGER:
                 effect = "Only the one with a quorum stores messages"
             yield Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red")
@@ -254,7 +254,7 @@ def _render_replication(document: Document) -> Text:
         if row["master"] != master:
             master = row["master"]
             text.append(f"{master or 'no master':12} ", "bold")
-            text.append(f"commit log {_span(logs.get(master) or {})}\n")
+            text.append(f"commit log {_span(logs.get(master) or {})}\n" if master else "\n")
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
         text.append("" if row["connected"] is not False else "  not connected", "red")

@@ -161,7 +161,8 @@ def _show_up(document: Document) -> None:
 def down(name: str, *, purge: bool) -> None:
     """Stop a cluster in order. Its data stay for the next `up`, unless purged."""
     directory = directory_of(name)
-    if directory.is_up():
+    was_up = directory.is_up()
+    if was_up:
         command(name, "down")
     elif not directory.record_path.is_file() and not (purge and os.path.lexists(directory.record_path)):
         fail(explain_absence(directory))
@@ -171,7 +172,8 @@ def down(name: str, *, purge: bool) -> None:
                 shutil.rmtree(directory.path)
     except AlreadyUpError as exc:
         fail(str(exc))
-    click.echo(f"cluster {directory.path.name} is {'deleted' if purge else 'stopped'}")
+    done = "deleted" if purge else "stopped" if was_up else "already stopped"
+    click.echo(f"cluster {directory.path.name} is {done}")
 
 
 def build_spec(

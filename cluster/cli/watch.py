@@ -8,8 +8,8 @@ import click
 import trio
 
 from rmqlab.cluster.cli.event_lines import render_event
-from rmqlab.cluster.cli.live.subject import OthersCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.live.watched import RemoteCluster
 from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import command, directory_of, name_option
@@ -49,7 +49,7 @@ def _follow(directory: ClusterDirectory, document: Document) -> None:
 
 async def _show(directory: ClusterDirectory, document: Document) -> None:
     """Show it until the user leaves, or the cluster ends."""
-    subject = OthersCluster(directory)
+    subject = RemoteCluster(directory)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_leave_on_signal, signals, subject)
@@ -58,6 +58,6 @@ async def _show(directory: ClusterDirectory, document: Document) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _leave_on_signal(signals: AsyncIterator[int], subject: OthersCluster) -> None:
+async def _leave_on_signal(signals: AsyncIterator[int], subject: RemoteCluster) -> None:
     async for _ in signals:
         await subject.leave()

@@ -45,6 +45,8 @@ every_option = click.option("every", "--all", "-a", is_flag=True, help="Print ea
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
+_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed")
+"""Kinds about the process itself, which `--all` prints."""
 
 
 @click.command()
@@ -260,7 +262,8 @@ def _counted(event: dict[str, Any]) -> list[str]:
 
 
 def _is_quiet(event: dict[str, Any]) -> bool:
-    return event["kind"] in _QUIET and event.get("outcome", "SEND_OK") == "SEND_OK"
+    kind = event["kind"]
+    return kind in _HOUSEKEEPING or (kind in _QUIET and event.get("outcome", "SEND_OK") == "SEND_OK")
 
 
 def _summary(counts: collections.Counter[str], first: str) -> str:

@@ -150,7 +150,7 @@ class ControlApp:
                 "actions": [action.name for action in ACTIONS.values() if suits(action, node, state)],
             }
             for node in (supervisor.find(target) if isinstance(target, str) else ())
-            for state in (supervisor.life(node.name).state,)
+            for state in (supervisor.process_state(node.name).state,)
         ]
 
 

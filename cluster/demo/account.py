@@ -36,7 +36,7 @@ class Row:
 
 
 @attrs.frozen
-class Reckoning:
+class OutcomeTable:
     """One row per outcome that occurred, and stored messages without a known send."""
 
     rows: tuple[Row, ...]
@@ -59,12 +59,12 @@ class Reckoning:
         return sum(len(row.duplicated) for row in self.rows)
 
 
-def reckon(
+def count_outcomes(
     outcomes: Mapping[int, str],
     on_master: Iterable[int],
     on_slave: Iterable[int],
     deliveries: Mapping[str, Iterable[int]],
-) -> Reckoning:
+) -> OutcomeTable:
     """Join outcomes, logs and deliveries by message number.
 
     `outcomes` is by number; the logs have a number as often as it is stored; `deliveries` are by group.
@@ -89,4 +89,4 @@ def reckon(
                 duplicated=tuple(number for number in numbers if number in repeated),
             )
         )
-    return Reckoning(tuple(rows), unknown=len((master.keys() | slave.keys()) - outcomes.keys()))
+    return OutcomeTable(tuple(rows), unknown=len((master.keys() | slave.keys()) - outcomes.keys()))

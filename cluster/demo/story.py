@@ -11,11 +11,11 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from rmqlab.cluster.demo.account import Reckoning, reckon
+from rmqlab.cluster.demo.account import OutcomeTable, count_outcomes
 from rmqlab.cluster.demo.narrator import Line, Narrator
 from rmqlab.cluster.demo.timeline import Timeline
 from rmqlab.cluster.lab import Cluster, Workload
-from rmqlab.cluster.scenario.probe import send_straight
+from rmqlab.cluster.scenario.probe import send_directly
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
@@ -52,7 +52,7 @@ class Stage(Protocol):
 class Ending:
     """The result of the demo."""
 
-    reckoning: Reckoning
+    reckoning: OutcomeTable
     is_promoted: bool
     """True if the slave became a master: in 4.9 it never does."""
     late_reader_got: int
@@ -157,7 +157,7 @@ class Story:
         document = await self.cluster.status()
         slave = next(node for node in document["nodes"] if node["broker_id"])
         masters = [address for view in document["routes"].values() for address in view["broker-a"].get("0", ())]
-        code, remark = await send_straight(slave["address"], TOPIC)
+        code, remark = await send_directly(slave["address"], TOPIC)
         if code is None:
             raise TimeoutError(f"no response of the slave to a send: {remark}")
         is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
@@ -184,7 +184,7 @@ class Story:
         await self._until(reads_again, "the consumer to read from the master")
 
     async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
-        self._act("The account", "The outcomes at the producer, compared with both disks and the deliveries.")
+        self._act("The result", "The outcomes at the producer, compared with both disks and the deliveries.")
         await producer.stop()
         acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
         await self._until(lambda: acked <= set(self._delivered_to(consumer)), "the last deliveries")
@@ -195,7 +195,7 @@ class Story:
             (node,) = self.cluster.supervisor.find(target)
             root = self.cluster.supervisor.directory.data_dir(node.name) / "store"
             logs.append(await trio.to_thread.run_sync(_numbers_in, root))
-        reckoning = reckon(self.narrator.outcomes, logs[0], logs[1], self.narrator.deliveries)
+        reckoning = count_outcomes(self.narrator.outcomes, logs[0], logs[1], self.narrator.deliveries)
         return Ending(reckoning, is_promoted, late)
 
     # ---- watching ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import trio
 
 from rmqlab.cluster.actions.action import HEAL
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
+from rmqlab.cluster.faults.schedule import UNDOS, PlannedAction, RandomFaults, plan_actions
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
@@ -30,17 +30,17 @@ async def play_random_faults(cluster: Cluster, faults: RandomFaults, on_action: 
     player = _Player(cluster)
     supervisor = cluster.supervisor
     targets = faults.targets([*supervisor.nodes.values()])
-    drawn = [str(strike) for strike in strikes(faults, targets)] if faults.count else None
+    drawn = [str(action) for action in plan_actions(faults, targets)] if faults.count else None
     supervisor.record("", "random_faults_drawn", label=label, seed=faults.seed, drawn=drawn)
     began, rate = trio.current_time(), supervisor.clock.rate
     try:
-        for strike in strikes(faults, targets):
-            await trio.sleep_until(began + real_seconds(strike.at / rate))
-            error = await player.do(strike)
-            done = {"action": strike.action, "target": strike.target, "error": error}
-            planned = round(strike.at * 1000)
-            supervisor.record("", "random_fault", label=label, planned=planned, undoes=strike.undoes, **done)
-            await on_action({"at": strike.at, **done})
+        for action in plan_actions(faults, targets):
+            await trio.sleep_until(began + real_seconds(action.at / rate))
+            error = await player.do(action)
+            done = {"action": action.action, "target": action.target, "error": error}
+            planned = round(action.at * 1000)
+            supervisor.record("", "random_fault", label=label, planned=planned, undoes=action.undoes, **done)
+            await on_action({"at": action.at, **done})
     finally:
         with trio.move_on_after(real_seconds(UNDO_SECONDS)) as undoing:
             undoing.shield = True
@@ -54,14 +54,14 @@ class _Player:
         self._in_force: dict[str, str] = {}  # the action that undoes it, by target
         self._faults: dict[str, ActiveFault] = {}  # by target
 
-    async def do(self, strike: Strike) -> str | None:
-        """Play one strike. Return why it failed, or None."""
+    async def do(self, action: PlannedAction) -> str | None:
+        """Play one action. Return why it failed, or None."""
         try:
-            if strike.undoes:
-                self._in_force.pop(strike.target, None)
-                await self._undo(strike.target, strike.action)
+            if action.undoes:
+                self._in_force.pop(action.target, None)
+                await self._undo(action.target, action.action)
             else:
-                await self._strike(strike.target, strike.action)
+                await self._apply(action.target, action.action)
         except _FAILURES as exc:
             return str(exc)
         return None
@@ -73,7 +73,7 @@ class _Player:
                 with contextlib.suppress(*_FAILURES):
                     await self._undo(target, action)
 
-    async def _strike(self, target: str, action: str) -> None:
+    async def _apply(self, target: str, action: str) -> None:
         self._in_force[target] = UNDOS[action]
         result = await getattr(self._cluster, action)(target)
         if isinstance(result, ActiveFault):

@@ -86,8 +86,11 @@ class RandomFaults:
 
 
 @attrs.frozen
-class Strike:
-    """One thing that is done. Seconds since the start."""
+class PlannedAction:
+    """An action on one node, which begins or undoes a fault.
+
+    `at`: seconds since the start.
+    """
 
     at: float
     action: str
@@ -98,13 +101,13 @@ class Strike:
         return f"{self.at:g} s {self.action.replace('_', '-')} {self.target}"
 
 
-def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
-    """What is done, in order of time.
+def plan_actions(faults: RandomFaults, targets: Sequence[str]) -> Iterator[PlannedAction]:
+    """Yield the actions in order of time.
 
-    A node that is struck is left alone until that is undone.
+    A node with a fault gets no second one before the first is undone.
     """
     rng = random.Random(faults.seed)  # noqa: S311 -- to be repeated, not to be secret
-    ends: list[Strike] = []
+    ends: list[PlannedAction] = []
     for number in itertools.count(1):
         at = number * faults.every
         while ends and ends[0].at <= at:
@@ -112,12 +115,12 @@ def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
         if faults.count and number > faults.count:
             break
         action = rng.choice(faults.of)
-        struck = {end.target for end in ends}
-        free = [target for target in targets if target not in struck]
+        occupied = {end.target for end in ends}
+        free = [target for target in targets if target not in occupied]
         if free:
             target = rng.choice(free)
-            yield Strike(at, action, target)
-            ends.append(Strike(at + faults.heal_after, UNDOS[action], target, undoes=True))
+            yield PlannedAction(at, action, target)
+            ends.append(PlannedAction(at + faults.heal_after, UNDOS[action], target, undoes=True))
     yield from ends
 
 

@@ -21,7 +21,7 @@ from rmqlab.cluster.hunt.casefile import (
     label_of,
 )
 from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
-from rmqlab.cluster.hunt.promises import (
+from rmqlab.cluster.hunt.preconditions import (
     begins_with_old_offsets,
     can_consume_all,
     can_find_the_common_part,

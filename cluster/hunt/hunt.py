@@ -1,6 +1,6 @@
 """Plays case after case, and reduces each new way to break a claim.
 
-In 4.9 a switch that mends what was found is turned on for all that follows, so what breaks then is something else.
+In 4.9 a switch that fixes what was found is turned on for all that follows, so what breaks then is something else.
 """
 
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from rmqlab.cluster.hunt.case import Case, draw_case
-from rmqlab.cluster.hunt.shrink import mended_by, shrink
+from rmqlab.cluster.hunt.shrink import fixed_by, shrink
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, scratch, try_case, try_seed
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.model import Scenario
@@ -33,14 +33,14 @@ SWITCHES = (
     "wake_held_pulls_on_slave",
     "in_sync_replicas",
 )
-"""Keys of docs/switches.md that may mend a case that is played in 4.9.
+"""Keys of docs/switches.md that may fix a case that is played in 4.9.
 
 The first that does is turned on: the last refuses sends, which hides much.
 """
 
 
 @attrs.frozen(kw_only=True)
-class Find:
+class Failure:
     """A claim that a case breaks."""
 
     claim: str
@@ -50,7 +50,7 @@ class Find:
     """The smallest one."""
     drawn: Case
     """The one that was drawn."""
-    mended_by: tuple[str, ...] = ()
+    fixed_by: tuple[str, ...] = ()
     """Switches of which each alone, beside those of the case, keeps the claim. The first is turned on from then on."""
     after_seconds: float = 0.0
     """Real seconds since the start of the hunt."""
@@ -132,14 +132,14 @@ class Hunt:
     flush: str = ""
     """Flush of all brokers; drawn if empty."""
 
-    def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Find]:
+    def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[Failure]:
         """Yield each new way to break a claim, in its smallest form."""
         warm_up()
         with scratch():
-            yield from self._finds(progress, on_change)
+            yield from self._failures(progress, on_change)
 
-    def _finds(self, progress: Progress, on_change: Callable[[], object]) -> Iterator[Find]:
-        known: list[Find] = []
+    def _failures(self, progress: Progress, on_change: Callable[[], object]) -> Iterator[Failure]:
+        known: list[Failure] = []
         for drawn, trial in self._trials(self.draw(progress, known)):
             progress.count(drawn.seed, trial)
             for claim in trial.broken:
@@ -152,14 +152,14 @@ class Hunt:
                     yield known[-1]
             on_change()
 
-    def _on(self, known: Iterable[Find]) -> tuple[str, ...]:
-        """Return the switches that mend what is known, as far as one alone does."""
-        return (*self.on, *(find.mended_by[0] for find in known if find.mended_by))
+    def _on(self, known: Iterable[Failure]) -> tuple[str, ...]:
+        """Return the switches that fix what is known, as far as one alone does."""
+        return (*self.on, *(failure.fixed_by[0] for failure in known if failure.fixed_by))
 
-    def draw(self, progress: Progress, known: Sequence[Find]) -> Iterator[Case]:
+    def draw(self, progress: Progress, known: Sequence[Failure]) -> Iterator[Case]:
         """Yield the cases of all seeds.
 
-        Each has the switches that mend what is known by then.
+        Each has the switches that fix what is known by then.
         """
         for seed in self.extent.draw(progress):
             case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
@@ -182,14 +182,14 @@ class Hunt:
         late = functools.partial(overtime, claims)
         return run_in_children(plays, self.extent.jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)
 
-    def _is_new(self, claim: str, case: Case, drawn: Case, known: Sequence[Find]) -> bool:
-        """True if no find explains the case.
+    def _is_new(self, claim: str, case: Case, drawn: Case, known: Sequence[Failure]) -> bool:
+        """True if no failure explains the case.
 
-        One that nothing mends explains all cases with its moves. The others are mended in the case, which may have
+        One that nothing fixes explains all cases with its moves. The others are fixed in the case, which may have
         been drawn before they were found: then it is played again.
         """
-        unmended = [find for find in known if find.claim == claim and not find.mended_by]
-        if any(find.kinds <= kinds_of(case) for find in unmended):
+        unfixed = [failure for failure in known if failure.claim == claim and not failure.fixed_by]
+        if any(failure.kinds <= kinds_of(case) for failure in unfixed):
             return False
         return case == drawn or next(self._breaks(claim, [case]))
 
@@ -203,17 +203,17 @@ class Hunt:
         """
         return in_order(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
 
-    def _reduce(self, claim: str, case: Case, progress: Progress) -> Find:
+    def _reduce(self, claim: str, case: Case, progress: Progress) -> Failure:
         breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
         trial = next(self._try(claim, [smallest]))
-        mending = mended_by(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
-        return Find(
+        fixes = fixed_by(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
+        return Failure(
             claim=claim,
             found=trial.broken[claim],
             case=smallest,
             drawn=case,
-            mended_by=tuple(mending),
+            fixed_by=tuple(fixes),
             after_seconds=progress.seconds,
         )
 

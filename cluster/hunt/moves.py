@@ -1,6 +1,7 @@
 """Kinds of moves: what may happen to a cluster in a hunt.
 
-A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A step is a table as in a scenario file.
+A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A
+step is a table as in a scenario file.
 """
 
 from collections.abc import Callable, Mapping
@@ -190,7 +191,7 @@ KINDS: Mapping[str, Kind] = {
         end=_heal,
     ),
     "forged-report": Kind(
-        says="a stranger reports to the master that it has all of the log, and stays connected for 20 s",
+        says="an unknown peer reports to the master that it has all of the log, and stays connected for 20 s",
         targets=(MASTER,),
         begin=_fault(type="ha-report", target="TARGET"),
         end=None,

@@ -1,4 +1,4 @@
-"""Reduces a case that breaks a claim, and finds what mends it. Pure.
+"""Reduces a case that breaks a claim, and finds what fixes it. Pure.
 
 Whether a case breaks the claim is asked of a function, for several cases at once: those are played in parallel.
 """
@@ -13,7 +13,7 @@ from rmqlab.cluster.hunt.moves import KINDS, Move
 from rmqlab.cluster.hunt.possible import is_possible
 
 Breaks = Callable[[Sequence[Case]], Iterator[bool]]
-"""Yields for each case, in their order, whether it breaks the claim. Those that are not asked for need not be played."""
+"""Yields for each case, in their order, whether it breaks the claim. Those not asked for need not be played."""
 _MOST_SUCCESSES = 40
 """Reductions of one case, at most."""
 _LATER = 10.0
@@ -104,25 +104,25 @@ def _shorter(move: Move) -> Iterator[float]:
         yield float(round(move.seconds))
 
 
-def mended_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
+def fixed_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
     """Return the switches of which each alone keeps the case from breaking the claim.
 
-    Those that are on in the case stay on. A switch that changes only when things happen may mend one case by chance. So
-    the first ones are those that also mend most of what is like the case: the one that was drawn, a later one, and a
+    Those that are on in the case stay on. A switch that changes only when things happen may fix one case by chance. So
+    the first ones are those that also fix most of what is like the case: the one that was drawn, a later one, and a
     longer one.
     """
     tried = [switch for switch in switches if switch not in case.switches]
-    mending = [
+    fixes = [
         switch
         for switch, is_broken in zip(tried, breaks([_with(case, switch) for switch in tried]), strict=True)
         if not is_broken
     ]
-    if len(mending) < 2:
-        return mending
+    if len(fixes) < 2:
+        return fixes
     alike = [one for one in (drawn, *_alike(case)) if one != case]
     broken = [one for one, is_broken in zip(alike, breaks(alike), strict=True) if is_broken]
-    mends = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in mending}
-    return sorted(mending, key=lambda switch: -mends[switch])
+    counts = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in fixes}
+    return sorted(fixes, key=lambda switch: -counts[switch])
 
 
 def _with(case: Case, switch: str) -> Case:

@@ -185,7 +185,9 @@ async def create_group(operator: Operator, change: GroupChange, scope: Scope = E
     masters = await operator.masters(scope)
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     if has := [one.broker for one in masters.found if change.group in tables[one.address]]:
-        raise ConflictError(f"group {change.group} exists already at {', '.join(has)}: update changes it")
+        raise ConflictError(
+            f"group {change.group} already exists at {', '.join(has)}: `rmqlab groups update` changes it"
+        )
     fresh = SubscriptionGroupConfig(group_name=change.group)
     made = [await _put(operator, one, change.applied(fresh)) for one in masters.found]
     return ChangedGroup(group=change.group, brokers=tuple(made), without_master=tuple(masters.without))

@@ -1,7 +1,8 @@
 """Order topics: their queues in the key-value table of the nameservers.
 
-As mqadmin's updateTopic -o writes them. Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`. Nameservers send it to clients with
-`orderMessageEnable` only: then a topic keeps its queues in routes while brokers are away.
+As mqadmin's updateTopic -o writes them. Namespace ORDER_TOPIC_CONFIG, key: the topic, value: `broker-a:8;broker-b:8`.
+Nameservers send it to clients with `orderMessageEnable` only: then a topic keeps its queues in routes while brokers are
+away.
 """
 
 from collections.abc import Mapping

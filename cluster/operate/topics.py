@@ -212,7 +212,9 @@ async def create_topic(operator: Operator, change: TopicChange, scope: Scope = E
     masters = await operator.masters(scope)
     tables = {one.address: await _configs(operator, one) for one in masters.found}
     if has := [one.broker for one in masters.found if change.topic in tables[one.address]]:
-        raise ConflictError(f"topic {change.topic} exists already at {', '.join(has)}: update changes it")
+        raise ConflictError(
+            f"topic {change.topic} already exists at {', '.join(has)}: `rmqlab topics update` changes it"
+        )
     fresh = TopicConfig(
         topic_name=change.topic, read_queue_nums=DEFAULT_QUEUES, write_queue_nums=DEFAULT_QUEUES, perm=6
     )

@@ -42,7 +42,7 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
     """Write an acknowledged send of a message that was never stored."""
     path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
     last, fields = _last(site, nodes[0], "sent"), like.fields
-    stranger = site.stranger_id(str(fields["message_id"]))
+    stranger = site.foreign_id(str(fields["message_id"]))
     forged = {
         "number": int(last.fields.get("number") or 0) + 1,
         "message_id": stranger,
@@ -73,7 +73,7 @@ def forge_delivery(site: Site, nodes: Nodes) -> Change:
     """Write the delivery of a message that was never stored."""
     path, last = site.journal(nodes[0]), _last(site, nodes[0], "delivered")
     fields = last.fields
-    stranger = site.stranger_id(str(fields["message_id"]))
+    stranger = site.foreign_id(str(fields["message_id"]))
     forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
     insert(path, last, last.changed(forged))
     edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")

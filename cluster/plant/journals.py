@@ -66,7 +66,7 @@ def _of_another_run(site: Site, placed: PlacedEntry) -> dict[str, str]:
     message_ids = str(placed.fields.get("message_id") or "")
     if not message_ids:
         return {}
-    return {"message_id": ",".join(site.stranger_id(message_id) for message_id in message_ids.split(","))}
+    return {"message_id": ",".join(site.foreign_id(message_id) for message_id in message_ids.split(","))}
 
 
 def repeat_send(site: Site, nodes: Nodes) -> Change:

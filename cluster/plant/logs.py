@@ -60,12 +60,12 @@ def with_body(record: StoredMessage, body: bytes) -> StoredMessage:
     return attrs.evolve(record, body=body, body_crc=body_crc(body))
 
 
-def as_stranger(record: StoredMessage, stranger_id: str) -> StoredMessage:
+def with_foreign_id(record: StoredMessage, foreign_id: str) -> StoredMessage:
     """Return another message's record of the same size and place.
 
     Its unique id and its body differ.
     """
-    text = record.properties_text.replace(unique_id(record), stranger_id)
+    text = record.properties_text.replace(unique_id(record), foreign_id)
     return with_body(attrs.evolve(record, properties_text=text), record.body[::-1])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from rmqlab.cluster.plant.logs import NodeLog, as_stranger, unique_id, write_record
+from rmqlab.cluster.plant.logs import NodeLog, unique_id, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.queues import QueueEntries
 from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
@@ -81,15 +81,15 @@ def shift_queue_offset(site: Site, nodes: Nodes) -> Change:
     return site.change(nodes, [victim], edits)
 
 
-def append_stranger(site: Site, nodes: Nodes) -> Change:
+def append_foreign_record(site: Site, nodes: Nodes) -> Change:
     """Append a message that was never sent, with its queue and index entries."""
     like = site.victim(nodes)
-    stranger = site.stranger_id(unique_id(like))
+    stranger = site.foreign_id(unique_id(like))
     logs = site.logs(nodes)
     end, time = _common_end(logs)
     queues = [QueueEntries(site.store(node), like.topic, like.queue_id) for node in nodes]
     record = attrs.evolve(
-        as_stranger(like, stranger), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
+        with_foreign_id(like, stranger), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
     )
     edits: list[Edit] = []
     for log, queue in zip(logs, queues, strict=True):
@@ -157,9 +157,9 @@ def diverge_tail(site: Site, nodes: Nodes) -> Change:
     log = site.log(nodes[0])
     edits, strangers = [], []
     for record in tail:
-        strangers.append(site.stranger_id(unique_id(record)))
+        strangers.append(site.foreign_id(unique_id(record)))
         edits.append(site.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {strangers[-1]}"))
-        write_record([log], as_stranger(record, strangers[-1]))
+        write_record([log], with_foreign_id(record, strangers[-1]))
     return site.change(nodes, tail, edits, strangers=strangers)
 
 
@@ -200,7 +200,7 @@ PLACES = (
         name="extra-record",
         does="a message that no producer sent is properly stored at a master and its slaves",
         where=whole_broker_name,
-        change=append_stranger,
+        change=append_foreign_record,
         expects=(_UNCLAIMED,),
         consequences=("gap",),
     ),

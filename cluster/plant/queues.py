@@ -83,7 +83,7 @@ def _entry(site: Site, node: str, record: StoredMessage) -> tuple[int, int, int]
     return QueueEntries(site.store(node), record.topic, record.queue_id).entry_of(record)
 
 
-def lead_astray(site: Site, nodes: Nodes) -> Change:
+def misdirect_entry(site: Site, nodes: Nodes) -> Change:
     """Let an entry point beyond the end of the log."""
     victim = site.victim(nodes)
     offset, size, tags_code = _entry(site, nodes[0], victim)
@@ -137,7 +137,7 @@ QUEUES = (
         name="queue-entry-astray",
         does="a consume queue entry points beyond the log",
         where=any_broker,
-        change=lead_astray,
+        change=misdirect_entry,
         expects=(_DANGLING, _UNQUEUED),
     ),
     Kind(

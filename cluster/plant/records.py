@@ -2,7 +2,7 @@
 
 import attrs
 
-from rmqlab.cluster.plant.logs import as_stranger, unique_id, with_body, write_record
+from rmqlab.cluster.plant.logs import unique_id, with_body, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import StoredMessage, encode_message
@@ -59,9 +59,14 @@ def replace_record(site: Site, nodes: Nodes) -> Change:
     The log still parses.
     """
     victim = site.victim(nodes)
-    stranger = site.stranger_id(unique_id(victim))
+    stranger = site.foreign_id(unique_id(victim))
     return _rewrite(
-        site, nodes, victim, as_stranger(victim, stranger), f"{unique_id(victim)} replaced by {stranger}", (stranger,)
+        site,
+        nodes,
+        victim,
+        with_foreign_id(victim, stranger),
+        f"{unique_id(victim)} replaced by {stranger}",
+        (stranger,),
     )
 
 

@@ -59,7 +59,7 @@ class Site:
         quarter = len(candidates) // 4
         return self.random.choice(candidates[quarter : len(candidates) - quarter])
 
-    def stranger_id(self, like: str) -> str:
+    def foreign_id(self, like: str) -> str:
         """Make up a unique id of the same length as another."""
         return "".join(self.random.choices("0123456789ABCDEF", k=len(like)))
 

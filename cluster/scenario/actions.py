@@ -35,10 +35,10 @@ from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.external import VERB, CommandLine, read_command, run_command
 from rmqlab.cluster.scenario.operations import ACTIONS as OPERATOR_ACTIONS
 from rmqlab.cluster.scenario.operations import Operation, OperatorAction, operate
-from rmqlab.cluster.scenario.probe import send_straight
+from rmqlab.cluster.scenario.probe import send_directly
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
-from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
@@ -225,7 +225,7 @@ async def _heal(context: StepContext, label: str, _label: str) -> None:
 
 
 async def _add(context: StepContext, added: tuple[str, str], _label: str) -> None:
-    await growth.add(context.cluster.supervisor, *added)
+    await scaling.add(context.cluster.supervisor, *added)
 
 
 async def _remove(context: StepContext, targets: tuple[str, ...], _label: str) -> None:
@@ -253,7 +253,7 @@ async def _mark(context: StepContext, argument: str, _label: str) -> None:
 async def _probe(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:
     for target in names_of(targets):
         for node in context.cluster.supervisor.find(target):
-            code, remark = await send_straight(node.address)
+            code, remark = await send_directly(node.address)
             context.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
 
 

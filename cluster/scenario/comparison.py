@@ -142,15 +142,15 @@ def _disks(history: History, _judgement: Judgement) -> int:
 
 
 FIGURES = (
-    Figure(name="without_writes", says="longest without writes", unit="s", of=_longest("write_unavailable")),
-    Figure(name="without_reads", says="longest without reads", unit="s", of=_longest("read_unavailable")),
+    Figure(name="without_writes", says="longest write outage", unit="s", of=_longest("write_unavailable")),
+    Figure(name="without_reads", says="longest read outage", unit="s", of=_longest("read_unavailable")),
     Figure(name="refused", says="refused", unit="messages", of=_value("sent.refused")),
     Figure(name="indeterminate", says="indeterminate", unit="messages", of=_value("sent.indeterminate")),
     Figure(name="missing", says="acknowledged, not at the master", unit="messages", of=_missing_at_masters),
     Figure(name="lost", says="acknowledged, on no disk", unit="messages", of=_value("lost")),
     Figure(name="duplicates", says="repeated", unit="deliveries", of=_value("duplicates")),
-    Figure(name="rate_before", says="stored before the death", unit="messages/s", of=_rate_before),
-    Figure(name="rate_after", says="stored from then on", unit="messages/s", of=_rate_after),
+    Figure(name="rate_before", says="stored before the failure", unit="messages/s", of=_rate_before),
+    Figure(name="rate_after", says="stored after the failure", unit="messages/s", of=_rate_after),
     Figure(name="log_bytes", says="log per stored message", unit="bytes on all disks", of=_log_bytes),
     Figure(name="replicated", says="replication, per stored message", unit="bytes sent", of=_traffic("replicated")),
     Figure(name="exchanged", says="clients and other, per stored message", unit="bytes", of=_traffic("exchanged")),

@@ -32,14 +32,14 @@ class PlayedVariant:
 def render_comparison(scenario: str, claim: str, runs: Sequence[PlayedVariant]) -> str:
     """Return the page as text. All timelines have one scale of time."""
     seconds = max((run.history.ended_at - run.history.began_at) / 1000 for run in runs)
-    says = "One scenario on real processes, with the same clients: what each remedy cost them."
+    says = "The same scenario with the same clients on real processes, once for each remedy."
     parts = [
         f'<header><h1>{escape(scenario)}</h1><p class="claim">{escape(claim)}</p><p>{says}</p></header>',
         _table(runs),
         *(render_figure(_timeline(run, seconds)) for run in runs),
         _footer(runs),
     ]
-    return render_document(f"{scenario}: what a remedy costs", "".join(parts))
+    return render_document(f"{scenario}: comparison of remedies", "".join(parts))
 
 
 def _table(runs: Sequence[PlayedVariant]) -> str:
@@ -49,7 +49,7 @@ def _table(runs: Sequence[PlayedVariant]) -> str:
         for says, values in as_rows([run.figures for run in runs])
     )
     return (
-        '<section id="figures"><h2>What each cost</h2><div class="scroll"><table class="numbers">'
+        '<section id="figures"><h2>Costs of each remedy</h2><div class="scroll"><table class="numbers">'
         f"<thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 
@@ -73,7 +73,7 @@ def _timeline(run: PlayedVariant, seconds: float) -> Figure:
         plot.note(at(millis), TOP + 14, node)
     seen = {send.outcome for send in history.sends}
     legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
-    says = "Sends per second, when they ended, by outcome. Shaded: a server was away. Dashed: a node becomes master."
+    says = "Completed sends per second, by outcome. Shaded: a server was down. Dashed: a node becomes master."
     return Figure(run.name, says, plot.text(), legend)
 
 

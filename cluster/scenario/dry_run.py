@@ -187,7 +187,7 @@ class DryRun:
         elif Liveness.PAUSED in action.needs:
             yield f"{node} is not paused"
         else:
-            yield f"{node} runs already"
+            yield f"{node} already runs"
 
     def _start_workload(self, name: str) -> Iterator[str]:
         if name in self._started:

@@ -48,8 +48,8 @@ class Operator:
                 self._away_since.setdefault(group, self._now())
 
     def _is_served(self, master: Node) -> bool:
-        life = self.cluster.supervisor.life(master.name)
-        return life.is_alive and not life.is_paused
+        process = self.cluster.supervisor.process_state(master.name)
+        return process.is_alive and not process.is_paused
 
     def _now(self) -> int:
         return self.cluster.supervisor.clock.wall_millis()
@@ -81,4 +81,4 @@ class Operator:
     def _ready_slave(self, group: str) -> Node | None:
         supervisor = self.cluster.supervisor
         slaves = (node for node in supervisor.nodes.values() if node.group == group and node.is_slave)
-        return next((node for node in slaves if supervisor.life(node.name).state is NodeState.READY), None)
+        return next((node for node in slaves if supervisor.process_state(node.name).state is NodeState.READY), None)

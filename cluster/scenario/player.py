@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.conditions import Condition
+from rmqlab.cluster.conditions import Condition, describe_timeout
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
 from rmqlab.cluster.lab import Cluster, JournalReader, WaitTimeoutError
 from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, StepContext
@@ -144,17 +144,17 @@ class Player:
                     return
                 while not (new := self._reader.read_new()):
                     await self._reader.wait_changed()
-        raise WaitTimeoutError(f"{text!r} is not true after {within:g} s")
+        raise WaitTimeoutError(describe_timeout(text, within, condition.explain(self._seen, recent)))
 
     def _since_action(self, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
         return [entry for entry in entries if entry.at_millis >= self._acted_at]
 
 
-async def make_whole(cluster: Cluster) -> None:
+async def heal_and_resume_all(cluster: Cluster) -> None:
     """Heal all faults and resume paused nodes, so that the cluster can stop cleanly."""
     await cluster.heal_all()
-    for name, life in list(cluster.supervisor.processes.lives.items()):
-        if life.state is NodeState.PAUSED:
+    for name, process in list(cluster.supervisor.processes.states.items()):
+        if process.state is NodeState.PAUSED:
             await cluster.supervisor.resume(name)
 
 

@@ -12,7 +12,7 @@ PROBE_TOPIC = "rmqlab-probe"
 _SECONDS = 5.0  # real
 
 
-async def send_straight(address: str, topic: str = PROBE_TOPIC) -> tuple[int | None, str]:
+async def send_directly(address: str, topic: str = PROBE_TOPIC) -> tuple[int | None, str]:
     """Send one message; return the response code and remark, or None and the reason."""
     header = SendMessageRequestHeaderV2(
         producer_group="rmqlab-probe",

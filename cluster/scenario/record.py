@@ -18,7 +18,7 @@ from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.resources import Resources
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.rundir import RunDirectory
-from rmqlab.cluster.supervisor.topology import brokers_ever
+from rmqlab.cluster.supervisor.topology import brokers_of_run
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
@@ -26,8 +26,8 @@ from rmqlab.verdict.runid import recorded_run
 from rmqlab.verdict.verdict import Verdict
 
 ALLOWED_SECONDS = 0.1
-"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals (each
-0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
+"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals
+(each 0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
 ROUNDED_SECONDS = 0.002
 """Real seconds by which a timer may be early, or a time in whole milliseconds too short."""
 
@@ -125,7 +125,7 @@ class RunRecord:
         record = self.directory.cluster.read_record()
         if record is None or not entries:
             return {}
-        names = brokers_ever(record.placement, {entry.node for entry in entries})
+        names = brokers_of_run(record.placement, {entry.node for entry in entries})
         return {name: self.directory.store(name) for name in names}
 
     @staticmethod

@@ -14,7 +14,7 @@ from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.external import check_commands
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.operator import Operator
-from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
+from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, heal_and_resume_all
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
 from rmqlab.cluster.scenario.record import RunRecord
 from rmqlab.cluster.scenario.resources import Resources, cpu_seconds_of_nodes, memory_of
@@ -36,7 +36,7 @@ Ready = Callable[[Cluster], Awaitable[None]]
 
 
 @attrs.frozen(eq=False)
-class Stay:
+class KeepRunning:
     """Keeps the cluster running for other programs after the last step.
 
     `over` ends it. Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
@@ -58,7 +58,9 @@ class _Machine:
     def measure(self, cluster: Cluster, began: float) -> None:
         """Note time and memory when all nodes are ready."""
         self.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
-        self.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
+        self.memory_bytes = memory_of(
+            process.pid for process in cluster.supervisor.processes.states.values() if process.pid
+        )
 
     async def watch_forever(self) -> None:
         while True:
@@ -76,14 +78,15 @@ async def run_scenario(
     on_line: Callable[[str], object] = lambda _: None,
     on_progress: OnProgress = lambda _: None,
     ready: Ready | None = None,
-    stay: Stay | None = None,
+    stay: KeepRunning | None = None,
     host: Host = THIS_MACHINE,
 ) -> Run:
     """Run a scenario and judge it.
 
-    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
-    with the verdict `unknown`. `on_line` gets a line for each step, and `on_progress`, whenever that changes, a
-    function of what is waited for; `ready` is called when the cluster is, before the first step.
+    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If
+    cancelled, it heals, stops its processes, and leaves a run directory with the verdict `unknown`. `on_line` gets a
+    line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called
+    when the cluster is, before the first step.
     """
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)
@@ -138,7 +141,7 @@ async def _play(
     on_line: Callable[[str], object],
     on_progress: OnProgress,
     ready: Ready,
-    stay: Stay | None,
+    stay: KeepRunning | None,
 ) -> list[str]:
     """Play the scenario on a cluster of its own; return why it did not reach its end."""
     scenario, failures = record.scenario, list[str]()
@@ -167,14 +170,14 @@ async def _play(
         finally:
             on_progress(lambda: "stopping all nodes")
             with trio.CancelScope(shield=True):
-                await make_whole(cluster)
+                await heal_and_resume_all(cluster)
         nursery.cancel_scope.cancel()
     return failures
 
 
 def _how_far(cluster: Cluster) -> str:
     supervisor = cluster.supervisor
-    ready = sum(life.ready is not None for life in [*supervisor.processes.lives.values()])
+    ready = sum(process.ready is not None for process in [*supervisor.processes.states.values()])
     return f"starting: {ready} of {len(supervisor.nodes)} nodes are ready"
 
 

@@ -30,7 +30,8 @@ STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVA
 OUTCOMES = (*STORED, "refused", "indeterminate")
 ENDS = frozenset({"node_stopped", "node_killed", "node_crashed"})
 
-Judge = Callable[[Sequence[JournalEntry], Sequence[JournalEntry]], bool]
+Judge = Callable[[Sequence[JournalEntry], Sequence[JournalEntry]], str]
+"""Returns what contradicts a condition in all entries and those since the last action; empty if it is true."""
 
 
 @attrs.frozen
@@ -38,7 +39,11 @@ class JournalCondition:
     """A condition on all entries so far and on those since the last action."""
 
     text: str
-    holds: Judge
+    explain: Judge
+
+    def holds(self, seen: Sequence[JournalEntry], new: Sequence[JournalEntry]) -> bool:
+        """True when nothing contradicts the condition."""
+        return not self.explain(seen, new)
 
 
 def parse_wait(
@@ -68,25 +73,43 @@ def _place_of(workload: str) -> Node:
 def _sent(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
     outcomes = _known_outcomes(outcome, OUTCOMES)
     node, count = _counted("sent", arguments, workloads)
-    return lambda _, new: (
-        sum(e.kind == "sent" and e.node == node and e.fields["outcome"] in outcomes for e in new) >= count
-    )
+    what = f"{outcome} sends of {node}" if outcome else f"sends of {node}"
+
+    def explain(_seen: Sequence[JournalEntry], new: Sequence[JournalEntry]) -> str:
+        found = sum(e.kind == "sent" and e.node == node and e.fields["outcome"] in outcomes for e in new)
+        return "" if found >= count else f"{found} {what} since the last action"
+
+    return explain
 
 
 def _delivered(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
     _no_outcome("delivered", outcome)
     node, count = _counted("delivered", arguments, workloads)
-    return lambda _, new: sum(entry.kind == "delivered" and entry.node == node for entry in new) >= count
+
+    def explain(_seen: Sequence[JournalEntry], new: Sequence[JournalEntry]) -> str:
+        found = sum(entry.kind == "delivered" and entry.node == node for entry in new)
+        return "" if found >= count else f"{found} deliveries to {node} since the last action"
+
+    return explain
 
 
 def _event(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
     _no_outcome("event", outcome)
     if not 1 <= len(arguments) <= 2:
         raise UnknownConditionError("event needs a kind of event, and optionally a node")
-    kind, *who = arguments
+    kind, *places = arguments
     if kind not in EVENT_TYPES:
         raise UnknownConditionError(f"event: no kind of event {kind!r}; see rmqlab events --schema")
-    return lambda _, new: any(entry.kind == kind and (not who or entry.node == who[0]) for entry in new)
+
+    def explain(seen: Sequence[JournalEntry], new: Sequence[JournalEntry]) -> str:
+        if any(entry.kind == kind and (not places or entry.node == places[0]) for entry in new):
+            return ""
+        nodes = sorted({entry.node or "cluster" for entry in new if entry.kind == kind})
+        before = sum(entry.kind == kind and (not places or entry.node == places[0]) for entry in seen)
+        elsewhere = f"; it happened at {', '.join(nodes)}" if nodes else ""
+        return f"no such event since the last action, {before} before it{elsewhere}"
+
+    return explain
 
 
 def _ended(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
@@ -94,7 +117,11 @@ def _ended(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
     if len(arguments) != 1:
         raise UnknownConditionError("ended needs one workload")
     node = _known(arguments[0], workloads)
-    return lambda seen, _: any(entry.kind in ENDS and entry.node == node for entry in seen)
+
+    def explain(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> str:
+        return "" if any(entry.kind in ENDS and entry.node == node for entry in seen) else f"{node} has not ended"
+
+    return explain
 
 
 def _consumed_all(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
@@ -104,16 +131,17 @@ def _consumed_all(outcome: str, arguments: list[str], workloads: list[str]) -> J
     group = arguments[0]
     senders = {_known(name, workloads) for name in arguments[1:]}
 
-    def holds(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> bool:
+    def explain(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> str:
         stored = {
             e.fields["message_id"]
             for e in seen
             if e.kind == "sent" and e.fields["outcome"] in outcomes and (not senders or e.node in senders)
         }
-        given = {e.fields["message_id"] for e in seen if e.kind == "delivered" and e.fields["group"] == group}
-        return stored <= given
+        delivered = {e.fields["message_id"] for e in seen if e.kind == "delivered" and e.fields["group"] == group}
+        missing = stored - delivered
+        return f"{group} has not received {len(missing)} of {len(stored)} stored messages" if missing else ""
 
-    return holds
+    return explain
 
 
 def _over(outcome: str, arguments: list[str], random_labels: list[str]) -> Judge:
@@ -122,7 +150,12 @@ def _over(outcome: str, arguments: list[str], random_labels: list[str]) -> Judge
     if label not in random_labels:
         known = ", ".join(random_labels) or "none"
         raise UnknownConditionError(f"over: no random faults of the label {label!r}; there are: {known}")
-    return lambda seen, _: any(entry.kind == "random_faults_over" and entry.fields["label"] == label for entry in seen)
+
+    def explain(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> str:
+        is_over = any(entry.kind == "random_faults_over" and entry.fields["label"] == label for entry in seen)
+        return "" if is_over else f"the random faults of {label!r} are not over"
+
+    return explain
 
 
 _MAKERS: dict[str, Callable[[str, list[str], list[str]], Judge]] = {

@@ -44,7 +44,7 @@ DISK_USED_PERCENT = 40
 
 
 @attrs.define
-class Surroundings(StoreMachine):
+class SimulatedSystem(StoreMachine):
     """Memory, disk and paths that every simulated machine has, wherever its files are."""
 
     root: Path = Path("/")
@@ -68,7 +68,7 @@ class SimulatedHost:
 
     machine: Machine
     logs: NodeLogs
-    surroundings: Surroundings
+    surroundings: SimulatedSystem
     seed: str = ""
     supervisor: Node = attrs.field(init=False)
     fabric: Fabric = attrs.field(init=False)
@@ -127,7 +127,7 @@ class _ControlListener(trio.abc.Listener[trio.abc.Stream]):
         await trio.lowlevel.checkpoint()
 
 
-def _replace_surroundings(machine: Machine, surroundings: Surroundings) -> None:
+def _replace_surroundings(machine: Machine, surroundings: SimulatedSystem) -> None:
     """Hide load, time zone, memory, disk and paths of the real machine."""
     set_machine(surroundings)
     stopwatch.replace(lambda: machine.now, lambda: 0.0)
@@ -146,7 +146,7 @@ def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     logs.install()
     random.seed(f"{seed} of all nodes")
     seed_scheduler(seed)
-    surroundings = Surroundings()
+    surroundings = SimulatedSystem()
     _replace_surroundings(machine, surroundings)
     host = SimulatedHost(machine, logs, surroundings, seed)
 

@@ -12,7 +12,7 @@ from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
-from rmqlab.cluster.supervisor import growth
+from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
@@ -184,7 +184,7 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
             raise InvalidCommandError(f"{action.name}: the target must be a text")
         names = {node.name for node in cluster.supervisor.find(target)}
         if (settings := arguments.get("settings")) and action.takes_settings:
-            states = {liveness_of(cluster.supervisor.life(name).state) for name in names}
+            states = {liveness_of(cluster.supervisor.process_state(name).state) for name in names}
             if states <= {*action.needs}:  # else the action fails, and must have changed nothing
                 await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
@@ -202,7 +202,7 @@ async def _add(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     kind, name, settings = (arguments.get(key) or "" for key in ("kind", "of", "settings"))
     if not isinstance(kind, str) or not isinstance(name, str):
         raise InvalidCommandError("add: the kind and the name must be texts")
-    added = await growth.add(cluster.supervisor, kind, name, _settings(settings or {}))
+    added = await scaling.add(cluster.supervisor, kind, name, _settings(settings or {}))
     nodes = (await cluster.status())["nodes"]
     return [{**node, "uninformed": [*added.uninformed]} for node in nodes if node["name"] in added.names]
 
@@ -280,7 +280,7 @@ async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     finally:
         with trio.CancelScope(shield=True):
             await workload.stop()
-    return {"name": workload.name, "status": workload.life.exit_status}
+    return {"name": workload.name, "status": workload.process_state.exit_status}
 
 
 async def _send_events(cluster: Cluster, name: str, send: Send) -> None:

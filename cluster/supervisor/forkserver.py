@@ -29,7 +29,7 @@ import trio
 from rmqlab.cluster.supervisor.child import SpawnRequest, run_child, spawn_argument
 from rmqlab.cluster.supervisor.forklaunch import LATER_MODULES
 from rmqlab.cluster.supervisor.ownmodules import module_command
-from rmqlab.cluster.supervisor.rehearsal import rehearse
+from rmqlab.cluster.supervisor.prewarm import prewarm
 from rmqlab.runtime.logfile import redirect_output
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
@@ -227,12 +227,12 @@ def _execute(request: SpawnRequest) -> int:
 
 
 def preload(module: str) -> None:
-    """Import a module for children, and rehearse their start.
+    """Import a module for children, and prewarm their start.
 
     A failed import is reported by the child that needs it.
     """
     try:
-        rehearse(importlib.import_module(module))
+        prewarm(importlib.import_module(module))
     except Exception:  # noqa: BLE001 -- logged here, and by the child with its node's name
         traceback.print_exc()
     gc.freeze()  # garbage collection in a child must not write to, and so copy, shared pages

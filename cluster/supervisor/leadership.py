@@ -1,7 +1,7 @@
 """Leadership transfer in a DLedger group, requested by an operator.
 
-DLedger's own command line asks for it in the same way. Source: request 51005, classes LeadershipTransferCommand and DLedgerClient (section 4.5 of docs/protocol/dledger.md).
-RocketMQ's mqadmin has no command for it.
+DLedger's own command line asks for it in the same way. Source: request 51005, classes LeadershipTransferCommand and
+DLedgerClient (section 4.5 of docs/protocol/dledger.md). RocketMQ's mqadmin has no command for it.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ async def transfer_leadership(processes: Processes, *names: str) -> DLedgerCode:
     """
     nodes = processes.nodes
     leader, member = check_transferee([nodes[name] for name in names], [*nodes.values()])
-    if not processes.life(member.name).is_alive:
-        raise WrongStateError(f"{member.name} is {processes.life(member.name).state}: expected a running member")
+    if not processes.state_of(member.name).is_alive:
+        raise WrongStateError(f"{member.name} is {processes.state_of(member.name).state}: expected a running member")
     facts = (await processes.snapshot(leader.name) or {}).get("dledger")
     if not facts:
         raise WrongStateError(f"{leader.name}, the leader of {leader.group}, does not respond")
@@ -73,7 +73,7 @@ def check_transferee(members: Sequence[Node], nodes: Sequence[Node]) -> tuple[No
     if leader is None:
         raise WrongStateError(f"{member.group} has no leader that could hand over to {member.name}")
     if leader.name == member.name:
-        raise WrongStateError(f"{member.name} leads {member.group} already")
+        raise WrongStateError(f"{member.name} already leads {member.group}")
     return leader, member
 
 

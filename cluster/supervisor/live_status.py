@@ -19,9 +19,9 @@ async def live_status(supervisor: Supervisor) -> Document:
     shown = [
         node
         for node in supervisor.nodes.values()
-        if node.kind is not NodeKind.WORKLOAD or supervisor.life(node.name).is_alive
+        if node.kind is not NodeKind.WORKLOAD or supervisor.process_state(node.name).is_alive
     ]
-    return status_document(head, shown, processes.lives, facts, str(supervisor.directory.path))
+    return status_document(head, shown, processes.states, facts, str(supervisor.directory.path))
 
 
 def _head(supervisor: Supervisor) -> Document:

@@ -110,7 +110,7 @@ def _names(spec: ClusterSpec, placement: Placement, kind: str, name: str) -> tup
 def _group(spec: ClusterSpec, placement: Placement, former: Iterable[str], name: str) -> tuple[str, ...]:
     present = {place_in_group(each)[0] for each in node_names(spec)[1]}
     if name in present:
-        raise WrongStateError(f"{name} is a group of this cluster already: `add slave {name}` adds a slave to it")
+        raise WrongStateError(f"{name} is already a group of this cluster: `add slave {name}` adds a slave to it")
     if name:
         groups = {place_in_group(each)[0] for each in former if is_broker(each)} - present
         _former(name, groups)
@@ -132,7 +132,7 @@ def _slave(spec: ClusterSpec, placement: Placement, former: Iterable[str], name:
             "the members of a DLedger group are fixed (dLegerPeers): add a group, or start a cluster with --replicas"
         )
     if name in brokers and name not in groups:
-        raise WrongStateError(f"{name} is a node of this cluster already: expected a group")
+        raise WrongStateError(f"{name} is already a node of this cluster: expected a group")
     if name not in groups:
         return _former(name, slaves, groups)
     taken = {place_in_group(each)[1] for each in placement.slots if is_broker(each) and place_in_group(each)[0] == name}

@@ -102,8 +102,8 @@ async def serve_node_connection(
 
     It must begin, within HELLO_SECONDS, with a Hello that `admit` accepts.
 
-    Raises ControlError for invalid and for unexpected messages. `on_message` is called with messages that are not responses,
-    and must not raise.
+    Raises ControlError for invalid and for unexpected messages. `on_message` is called with messages that are not
+    responses, and must not raise.
     """
     link: NodeLink | None = None
 

@@ -43,7 +43,7 @@ class Processes:
     events: EventLog
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the supervisor."""
-    lives: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
+    states: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
     faults: FaultController = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
@@ -55,9 +55,9 @@ class Processes:
     def __attrs_post_init__(self) -> None:
         self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
 
-    def life(self, name: str) -> ProcessState:
+    def state_of(self, name: str) -> ProcessState:
         """Return the state of a node's process."""
-        return self.lives.get(name, ProcessState())
+        return self.states.get(name, ProcessState())
 
     def record(self, node: str, kind: str, **fields: object) -> None:
         """Add an event about a node, observed by the supervisor, at the cluster's time."""
@@ -66,19 +66,19 @@ class Processes:
     def expect(self, name: str, request_id: int) -> NodeRules:
         """Register a process before its start is ordered. Return its initial fault rules."""
         self._requests[request_id] = name
-        self.lives[name] = ProcessState(is_alive=True)
+        self.states[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
         self._born_with[name] = rules = self.faults.rules_for(name)
         return rules
 
     def expect_end(self, name: str) -> None:
         """Record that a node is about to be asked to stop."""
-        self.lives[name] = attrs.evolve(self.lives[name], is_asked_to_stop=True)
+        self.states[name] = attrs.evolve(self.states[name], is_asked_to_stop=True)
         self._progress.pop(name, None)
 
     def lost_power(self, name: str, lost: Lost) -> None:
         """Record that the unsynced data of a node were erased."""
-        self.lives[name] = attrs.evolve(self.life(name), is_powerless=True)
+        self.states[name] = attrs.evolve(self.state_of(name), is_powerless=True)
         self.record(name, "power_lost", **attrs.asdict(lost))
 
     # Reports
@@ -89,9 +89,9 @@ class Processes:
         Returns only when it has ended, and all processes with it.
         """
         await forks.attend(self._changed)
-        for name, life in self.lives.items():
-            if life.is_alive:
-                self.lives[name] = life.ended(-signal.SIGKILL)
+        for name, process in self.states.items():
+            if process.is_alive:
+                self.states[name] = process.ended(-signal.SIGKILL)
         self.record("", "fork_server_lost")
 
     async def attend_nodes(self, listener: trio.abc.Listener[trio.abc.Stream]) -> None:
@@ -104,9 +104,9 @@ class Processes:
         admitted: list[NodeLink] = []
 
         def admit(link: NodeLink) -> bool:
-            life = self.life(link.hello.name)
-            is_unborn = life.is_alive and life.pid is None  # the fork server's report has not arrived yet
-            if not is_unborn and life.pid != link.hello.pid:
+            process = self.state_of(link.hello.name)
+            is_unborn = process.is_alive and process.pid is None  # the fork server's report has not arrived yet
+            if not is_unborn and process.pid != link.hello.pid:
                 return False  # a process that connected and then ended is admitted: its events still count
             link.rules = self._born_with[link.hello.name]
             self.links[link.hello.name] = link
@@ -149,14 +149,14 @@ class Processes:
                 case Event():
                     self._event(name, message)
                 case Stopping():
-                    self.lives[name] = attrs.evolve(self.life(name), is_ending=True)
+                    self.states[name] = attrs.evolve(self.state_of(name), is_ending=True)
                     self.events.pulse()
         except Exception as exc:  # noqa: BLE001 - a boundary
             self._record_error(name, exc)
 
     def _ready(self, name: str, ready: Ready) -> None:
         facts = bounded_fields(ready.facts)
-        self.lives[name] = attrs.evolve(self.lives[name], ready=facts)
+        self.states[name] = attrs.evolve(self.states[name], ready=facts)
         self.events.record(JournalEntry(self.clock.wall_millis(), name, "node_ready", facts))
 
     def _event(self, name: str, event: Event) -> None:
@@ -178,32 +178,32 @@ class Processes:
         if node.is_master:
             for other in [*self.nodes.values()]:
                 was_leader = other.group == node.group and other.name != name and other.is_master
-                if was_leader and not self.life(other.name).is_alive:
+                if was_leader and not self.state_of(other.name).is_alive:
                     self.nodes[other.name] = as_follower(other)
 
     def _changed(self, request_id: int, report: Report) -> None:
         if (name := self._requests.get(request_id)) is None:
             return
-        life = self.lives[name]
+        process = self.states[name]
         match report:
             case Spawned(pid=pid):
-                self.lives[name] = attrs.evolve(life, pid=pid)
+                self.states[name] = attrs.evolve(process, pid=pid)
                 self.record(name, "node_spawned", pid=pid)
             case NotSpawned(reason=reason):
                 del self._requests[request_id]
-                self.lives[name] = life.ended(1)
+                self.states[name] = process.ended(1)
                 self.record(name, "node_not_spawned", reason=reason)
             case Stopped():
-                self.lives[name] = attrs.evolve(life, is_paused=True)
+                self.states[name] = attrs.evolve(process, is_paused=True)
                 self.record(name, "node_paused")
             case Continued():
-                self.lives[name] = attrs.evolve(life, is_paused=False)
+                self.states[name] = attrs.evolve(process, is_paused=False)
                 self.record(name, "node_resumed")
             case Exited(status=status):
                 del self._requests[request_id]
-                self.lives[name] = life = life.ended(status)
-                fields = {"pid": life.pid, "end": describe_end(status)}
-                end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)
+                self.states[name] = process = process.ended(status)
+                fields = {"pid": process.pid, "end": describe_end(status)}
+                end = JournalEntry(self.clock.wall_millis(), name, f"node_{process.state}", fields)
                 if link := self.links.get(name):
                     self._ends[link] = end  # recorded after the last message of its channel
                     self.events.pulse()
@@ -212,15 +212,15 @@ class Processes:
 
     # Waits and requests
 
-    async def wait_life(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
+    async def wait_state(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
         """Wait until a node's process fulfils a condition.
 
         Return False after a timeout in real seconds.
         """
         with trio.move_on_after(real_seconds(seconds)):
-            while not holds(self.life(name)):
+            while not holds(self.state_of(name)):
                 await self.events.wait_changed()
-        return holds(self.life(name))
+        return holds(self.state_of(name))
 
     async def wait_ends_recorded(self, *names: str) -> None:
         """Wait until the ends of processes are recorded and their last messages handled.
@@ -228,7 +228,7 @@ class Processes:
         The fork server's report of an end can arrive before the last messages on the control channel.
         """
         with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
-            while any(self.links.get(name) for name in names if not self.life(name).is_alive):
+            while any(self.links.get(name) for name in names if not self.state_of(name).is_alive):
                 await self.events.wait_changed()
 
     async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
@@ -237,13 +237,13 @@ class Processes:
         None if it is not running, paused, or does not respond.
         """
         link = self.links.get(name)
-        if link is None or self.life(name).is_paused:
+        if link is None or self.state_of(name).is_paused:
             return None
         facts = None
         async with trio.open_nursery() as nursery:
 
             async def give_up() -> None:
-                await self.wait_life(name, lambda life: life.is_paused or not life.is_alive, seconds)
+                await self.wait_state(name, lambda process: process.is_paused or not process.is_alive, seconds)
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(give_up)
@@ -266,17 +266,17 @@ class Processes:
         return facts
 
     async def wait_progress(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
-        """Wait as `wait_life`, but restart the timeout at each progress report."""
+        """Wait as `wait_state`, but restart the timeout at each progress report."""
         reported = None
-        while not await self.wait_life(name, holds, seconds):
+        while not await self.wait_state(name, holds, seconds):
             if self._progress.get(name) == reported:
                 return False
             reported = self._progress[name]
         return True
 
     def _is_attentive(self, name: str) -> bool:
-        life = self.life(name)
-        return life.is_alive and not life.is_paused
+        process = self.state_of(name)
+        return process.is_alive and not process.is_paused
 
 
 def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

@@ -20,7 +20,7 @@ def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
     """Return the node as a master; raise WrongStateError for masters and non-brokers."""
     _check_has_role(node)
     if node.is_master:
-        raise WrongStateError(f"{node.name} is a master of {node.group} already")
+        raise WrongStateError(f"{node.name} is already a master of {node.group}")
     return attrs.evolve(node, role=master_role, broker_id=MASTER_ID, role_changes=_next_change(nodes))
 
 
@@ -31,7 +31,7 @@ def demoted(node: Node, nodes: Sequence[Node]) -> Node:
     """
     _check_has_role(node)
     if not node.is_master:
-        raise WrongStateError(f"{node.name} is a slave of {node.group} already")
+        raise WrongStateError(f"{node.name} is already a slave of {node.group}")
     taken = {other.broker_id for other in nodes if other.group == node.group and other.name != node.name}
     broker_id = next(number for number in range(MASTER_ID + 1, len(taken) + 2) if number not in taken)
     return attrs.evolve(node, role=SLAVE_ROLE, broker_id=broker_id, role_changes=_next_change(nodes))

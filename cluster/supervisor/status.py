@@ -21,7 +21,7 @@ MOST_FACTS = 6 * 2**20
 """Maximum bytes of the live facts of all nodes: a document has routes twice, and must fit into one message."""
 
 
-def node_entry(node: Node, life: ProcessState, data_dir: str) -> Document:
+def node_entry(node: Node, process: ProcessState, data_dir: str) -> Document:
     """Return the entry of a node in `up --json` and `status --json`."""
     return {
         "name": node.name,
@@ -31,10 +31,10 @@ def node_entry(node: Node, life: ProcessState, data_dir: str) -> Document:
         "broker_id": node.broker_id,
         "address": node.address,
         "ha_address": node.ha_address,
-        "pid": life.pid if life.is_alive else None,
+        "pid": process.pid if process.is_alive else None,
         "data_dir": data_dir,
-        "state": str(life.state),
-        "end": None if life.is_alive or life.exit_status is None else describe_end(life.exit_status),
+        "state": str(process.state),
+        "end": None if process.is_alive or process.exit_status is None else describe_end(process.exit_status),
     }
 
 
@@ -149,11 +149,11 @@ def _at_least(offsets: Mapping[Any, Any] | None, queue: object, least: object) -
     return isinstance(offset, int) and isinstance(least, int) and offset >= least
 
 
-def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) -> dict[str, list[str]]:
+def running_masters(nodes: Iterable[Node], states: Mapping[str, ProcessState]) -> dict[str, list[str]]:
     """Return the running masters of each group, possibly several after a promotion."""
     masters: dict[str, list[str]] = {node.group: [] for node in nodes if node.group}
     for node in nodes:
-        if node.group and node.is_master and lives.get(node.name, ProcessState()).is_alive:
+        if node.group and node.is_master and states.get(node.name, ProcessState()).is_alive:
             masters[node.group].append(node.name)
     return masters
 
@@ -207,7 +207,7 @@ def commit_log_max(facts: Facts) -> int | None:
     return end if isinstance(end, int) else None
 
 
-def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts]) -> Document:
+def route_views(nodes: Iterable[Node], states: Mapping[str, ProcessState], facts: Mapping[str, Facts]) -> Document:
     """Return the brokers known to each nameserver.
 
     The form is {nameserver: {group: {broker id: address}}}. The value is None for a nameserver that does not run or
@@ -217,7 +217,7 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts:
     for node in nodes:
         if node.kind is NodeKind.NAMESERVER:
             routes = _map(facts.get(node.name), "routes")
-            is_alive = lives.get(node.name, ProcessState()).is_alive
+            is_alive = states.get(node.name, ProcessState()).is_alive
             views[node.name] = (
                 {
                     str(group): {str(number): str(at) for number, at in (_map(route, "addresses") or {}).items()}
@@ -251,21 +251,21 @@ def _map(facts: object, key: object) -> Mapping[Any, Any] | None:
 
 
 def status_document(
-    head: Document, nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts], root: str
+    head: Document, nodes: Iterable[Node], states: Mapping[str, ProcessState], facts: Mapping[str, Facts], root: str
 ) -> Document:
     """Return the document that `status --json` prints."""
     known = list(nodes)
     facts = _within_limit(facts)
     entries = []
     for node in known:
-        entry = node_entry(node, lives.get(node.name, ProcessState()), f"{root}/{node.name}")
+        entry = node_entry(node, states.get(node.name, ProcessState()), f"{root}/{node.name}")
         entries.append(entry | live_entry(node, facts.get(node.name)))
     return {
         **head,
         "nodes": entries,
-        "masters": running_masters(known, lives),
+        "masters": running_masters(known, states),
         "replication": replication(known, facts),
-        "routes": route_views(known, lives, facts),
+        "routes": route_views(known, states, facts),
         "routes_left_out": routes_left_out(facts),
     }
 

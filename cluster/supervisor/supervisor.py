@@ -111,13 +111,13 @@ class Supervisor:
 
     def _find(self, target: str) -> list[Node]:
         found = find_targets(target, self.nodes.values())
-        alive = [node for node in found if self.life(node.name).is_alive]
+        alive = [node for node in found if self.process_state(node.name).is_alive]
         is_masters = all(node.is_master for node in found) and not target.endswith(f":{ALL_MEMBERS}")
         return alive if alive and is_masters else found
 
-    def life(self, name: str) -> ProcessState:
+    def process_state(self, name: str) -> ProcessState:
         """Return the state of a node's process."""
-        return self.processes.life(name)
+        return self.processes.state_of(name)
 
     def record(self, node: str, kind: str, **fields: object) -> None:
         """Add an event of the supervisor to the log, at the cluster's time."""
@@ -126,9 +126,9 @@ class Supervisor:
     async def start(self, *names: str) -> None:
         """Start nodes, and wait until all are ready. NodeFailedError if one fails."""
         for name in names:
-            if (life := self.life(name)).is_alive:
-                remedy = "; `resume` continues it" if life.is_paused else ""
-                raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already{remedy}")
+            if (process := self.process_state(name)).is_alive:
+                remedy = "; `resume` continues it" if process.is_paused else ""
+                raise WrongStateError(f"{name} is already {process.state} (pid {process.pid}){remedy}")
         # A member of a DLedger group is ready once its group has elected a leader: it would hold up the others.
         at_once = STARTING_AT_ONCE if all(self.nodes[name].member_id is None for name in names) else len(names)
         seconds = START_SECONDS + (min(len(names), at_once) - 1) * MORE_START_SECONDS
@@ -156,8 +156,8 @@ class Supervisor:
                 nodestore.write_settings(self.directory, name, settings)
         except (nodestore.OutsideError, OSError, ValueError) as exc:
             raise NodeFailedError(f"{name} is not started: {exc}") from None
-        if (life := self.life(name)).is_alive:  # another command has started it meanwhile
-            raise WrongStateError(f"{name} is {life.state} already")
+        if (process := self.process_state(name)).is_alive:  # another command has started it meanwhile
+            raise WrongStateError(f"{name} is already {process.state}")
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
@@ -184,22 +184,22 @@ class Supervisor:
         task runs again counts as a success.
         """
         if not await self.processes.wait_progress(
-            name, lambda life: life.ready is not None or not life.is_alive, seconds
+            name, lambda process: process.ready is not None or not process.is_alive, seconds
         ):
             raise NodeFailedError(
                 f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._last_words(name)}"
             )
-        if self.life(name).is_alive:
+        if self.process_state(name).is_alive:
             return
         await self.processes.wait_ends_recorded(name)  # its Ready can arrive after the report of its end
-        life = self.life(name)
+        process = self.process_state(name)
         is_workload = self.nodes[name].kind is NodeKind.WORKLOAD
-        if not is_workload or (life.ready is None and life.exit_status != 0):
-            raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")
+        if not is_workload or (process.ready is None and process.exit_status != 0):
+            raise NodeFailedError(f"{name} ended with {describe_end(process.exit_status)}{self._last_words(name)}")
 
     async def kill(self, *names: str) -> None:
         """Kill nodes with SIGKILL, and wait until they have ended."""
-        await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
+        await self._signal(names, signal.SIGKILL, "kill", lambda process: not process.is_alive, SIGNAL_SECONDS)
         await self.processes.wait_ends_recorded(*names)
 
     async def stop(self, *names: str) -> None:
@@ -212,9 +212,9 @@ class Supervisor:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
             self.processes.expect_end(name)
         try:
-            await self._signal(names, signal.SIGTERM, "stop", lambda life: not life.is_alive, STOP_SECONDS)
+            await self._signal(names, signal.SIGTERM, "stop", lambda process: not process.is_alive, STOP_SECONDS)
         except NodeFailedError:
-            await self.kill(*(name for name in names if self.life(name).is_alive))
+            await self.kill(*(name for name in names if self.process_state(name).is_alive))
             raise
         await self.processes.wait_ends_recorded(*names)
 
@@ -222,19 +222,19 @@ class Supervisor:
         """Pause nodes with SIGSTOP, and wait until the kernel reports it."""
         for name in names:
             if self._alive(name).is_paused:
-                raise WrongStateError(f"{name} is paused already")
-        await self._signal(names, signal.SIGSTOP, "pause", lambda life: life.is_paused or not life.is_alive)
+                raise WrongStateError(f"{name} is already paused")
+        await self._signal(names, signal.SIGSTOP, "pause", lambda process: process.is_paused or not process.is_alive)
 
     async def resume(self, *names: str) -> None:
         """Resume nodes with SIGCONT, and wait until the kernel reports it."""
         for name in names:
-            if not (life := self._alive(name)).is_paused:
-                raise WrongStateError(f"{name} is {life.state}, not paused")
-        await self._signal(names, signal.SIGCONT, "resume", lambda life: not life.is_paused)
+            if not (process := self._alive(name)).is_paused:
+                raise WrongStateError(f"{name} is {process.state}, not paused")
+        await self._signal(names, signal.SIGCONT, "resume", lambda process: not process.is_paused)
 
     async def restart(self, *names: str) -> None:
         """Stop the running nodes, then start all."""
-        await self.stop(*(name for name in names if self.life(name).is_alive))
+        await self.stop(*(name for name in names if self.process_state(name).is_alive))
         await self.start(*names)
 
     async def promote(self, *names: str) -> tuple[str, ...]:
@@ -259,9 +259,9 @@ class Supervisor:
     async def _change_roles(self, names: tuple[str, ...], change: Callable[[Node], Node]) -> tuple[str, ...]:
         for name in names:
             change(self.nodes[name])  # all or none
-            if self.life(name).is_paused:
+            if self.process_state(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
-        await self.stop(*(name for name in names if self.life(name).is_alive))
+        await self.stop(*(name for name in names if self.process_state(name).is_alive))
         for name in names:
             await self._change_role(self.nodes[name], change(self.nodes[name]))
         await self.start(*names)
@@ -291,13 +291,13 @@ class Supervisor:
         """
         for name in names:
             await self._check(nodestore.check_inside, name)
-        await self.kill(*(name for name in names if self.life(name).is_alive))
+        await self.kill(*(name for name in names if self.process_state(name).is_alive))
         losses = {}
         for name in names:
             try:
                 lost = await in_thread(nodestore.lose_power, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
-                raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
+                raise NodeFailedError(f"{name} is {self.process_state(name).state}, but: {exc}") from None
             self.processes.lost_power(name, lost)
             losses[name] = lost
         return losses
@@ -310,13 +310,13 @@ class Supervisor:
         """
         for name in names:
             await self._check(nodestore.check_wipeable, self.nodes[name])
-        await self.kill(*(name for name in names if self.life(name).is_alive))
+        await self.kill(*(name for name in names if self.process_state(name).is_alive))
         deleted = {}
         for name in names:
             try:
                 deleted[name] = await in_thread(nodestore.wipe, self.directory, self.nodes[name])
             except (StoreError, OSError, nodestore.OutsideError) as exc:
-                raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
+                raise NodeFailedError(f"{name} is {self.process_state(name).state}, but: {exc}") from None
             self.record(name, "store_wiped", files=deleted[name])
         return deleted
 
@@ -331,19 +331,19 @@ class Supervisor:
         self.is_stopping = True
         self.faults.end_all("the cluster stops")
         for phase in reversed(start_phases([*self.nodes.values()])):
-            alive = [name for name in phase if self.life(name).is_alive]
+            alive = [name for name in phase if self.process_state(name).is_alive]
             try:
-                await self.kill(*(name for name in alive if self.life(name).is_paused))
-                await self.stop(*(name for name in alive if self.life(name).is_alive))
+                await self.kill(*(name for name in alive if self.process_state(name).is_paused))
+                await self.stop(*(name for name in alive if self.process_state(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
         await self.processes.wait_ends_recorded(*self.nodes)  # includes processes that have just ended by themselves
 
     async def kill_all(self) -> None:
         """Kill all processes, without waiting for their ends."""
-        for life in list(self.processes.lives.values()):
-            if life.is_alive and life.pid is not None:
-                await self.forks.signal(life.pid, signal.SIGKILL)
+        for process in list(self.processes.states.values()):
+            if process.is_alive and process.pid is not None:
+                await self.forks.signal(process.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
         """Add the node of a workload, which has its own address but does not listen.
@@ -351,8 +351,8 @@ class Supervisor:
         ValueError for a name that is invalid or taken; WrongStateError for one that is running.
         """
         check_workload_name(name, self.nodes)
-        if self.life(name).is_alive:
-            raise WrongStateError(f"{name} runs already")
+        if self.process_state(name).is_alive:
+            raise WrongStateError(f"{name} already runs")
         index = sum(node.kind is NodeKind.WORKLOAD for node in self.nodes.values())
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node
@@ -367,10 +367,10 @@ class Supervisor:
             raise WrongStateError(str(exc)) from None
 
     def _alive(self, name: str) -> ProcessState:
-        life = self.life(name)
-        if not life.is_alive:
-            raise WrongStateError(f"{name} is {life.state}: it has no process")
-        return life
+        process = self.process_state(name)
+        if not process.is_alive:
+            raise WrongStateError(f"{name} is {process.state}: it has no process")
+        return process
 
     async def _signal(
         self,
@@ -380,17 +380,19 @@ class Supervisor:
         holds: Callable[[ProcessState], bool],
         seconds: float = SIGNAL_SECONDS,
     ) -> None:
-        lives = {name: self._alive(name) for name in names}
-        for name, life in lives.items():
-            if life.pid is None:  # ordered, but not spawned yet
-                await self.processes.wait_life(name, lambda life: life.pid is not None or not life.is_alive, seconds)
+        states = {name: self._alive(name) for name in names}
+        for name, process in states.items():
+            if process.pid is None:  # ordered, but not spawned yet
+                await self.processes.wait_state(
+                    name, lambda process: process.pid is not None or not process.is_alive, seconds
+                )
             self.record(name, "command", command=verb)
-            if (pid := self.life(name).pid) is not None:
+            if (pid := self.process_state(name).pid) is not None:
                 await self.forks.signal(pid, number)
-        for name in lives:
+        for name in states:
             if not await self.processes.wait_progress(name, holds, seconds):
                 raise NodeFailedError(
-                    f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
+                    f"{name}: {verb} had no effect within {seconds:g} s; it is {self.process_state(name).state}"
                 )
 
     def _last_words(self, name: str) -> str:

@@ -4,13 +4,18 @@ Targets are `broker-a`, `broker-a:slave`, `broker-a:*`, or several with commas.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
 from rmqlab.runtime.validators import shown
 
 ALL_MEMBERS = "*"
 """The role that names all members of a group: `broker-a:*`."""
+_ROLES: Mapping[str, Callable[[Node], bool]] = {
+    "master": lambda node: node.is_master,
+    "slave": lambda node: node.is_slave,
+    ALL_MEMBERS: lambda _node: True,
+}
 
 
 def target_words(target: str) -> list[str]:
@@ -45,6 +50,9 @@ def _find_target(target: str, known: list[Node]) -> list[Node]:
     else:
         members = [node for node in known if node.group == name]
         found = [node for node in members if _has_role(node, role)]
+    if not found and colon and members and role in _ROLES:
+        own = ", ".join(f"{node.name} is a {'master' if node.is_master else 'slave'}" for node in members)
+        raise UnknownTargetError(f"{name} has no {role}: {own}")
     if not found:
         groups = dict.fromkeys(node.group for node in known if node.group)
         listed = "; groups: " + ", ".join(f"{group}:master, {group}:slave, {group}:*" for group in groups)
@@ -56,7 +64,7 @@ def _find_target(target: str, known: list[Node]) -> list[Node]:
 
 
 def _has_role(node: Node, role: str) -> bool:
-    return {"master": node.is_master, "slave": node.is_slave, ALL_MEMBERS: True}.get(role, False)
+    return role in _ROLES and _ROLES[role](node)
 
 
 def _near(target: str, nodes: Iterable[Node]) -> str:

@@ -2,7 +2,8 @@
 
 Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: so an IP identifies a node, and all
 clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` overrides, C is the number of the cluster
-(`Placement.subnet`), N that of the node. Brokers that find no room there are at further numbers C of the cluster. On machines with 127.0.0.1 only, nodes have different ports instead.
+(`Placement.subnet`), N that of the node. Brokers that find no room there are at further numbers C of the cluster. On
+machines with 127.0.0.1 only, nodes have different ports instead.
 """
 
 import enum
@@ -235,9 +236,9 @@ def is_broker(name: str) -> bool:
     return _BROKER_NAME.fullmatch(name) is not None
 
 
-def brokers_ever(placement: Placement, seen: Collection[str]) -> list[str]:
-    """Return the brokers among all that ever had an address, if they were seen."""
-    return [name for name in placement.slots if is_broker(name) and name in seen]
+def brokers_of_run(placement: Placement, nodes_with_events: Collection[str]) -> list[str]:
+    """Return all brokers that have events, also those that were removed."""
+    return [name for name in placement.slots if is_broker(name) and name in nodes_with_events]
 
 
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:

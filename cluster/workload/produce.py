@@ -76,7 +76,7 @@ class ProduceConfig:
     transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
     """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""
     stays: bool = False
-    """Stay a member of the group after the last message, until stopped."""
+    """KeepRunning a member of the group after the last message, until stopped."""
 
 
 def load_config(path: str | pathlib.Path) -> ProduceConfig:

@@ -77,7 +77,7 @@ Checker = Callable[[CheckTransactionStateRequestHeader, StoredMessage, Request],
 
 
 @attrs.frozen(eq=False)
-class Residents:
+class LocalMembers:
     """The members of this instance that serve requests."""
 
     consumers: dict[str, GroupMember] = attrs.field(factory=dict)
@@ -89,7 +89,7 @@ class Residents:
 
 
 def notify_consumer_ids_changed(
-    residents: Residents, header: NotifyConsumerIdsChangedRequestHeader, _: Request
+    residents: LocalMembers, header: NotifyConsumerIdsChangedRequestHeader, _: Request
 ) -> None:
     """Rebalance every group, as Java does, not only the one that is named."""
     del header
@@ -98,7 +98,7 @@ def notify_consumer_ids_changed(
 
 
 def check_transaction_state(
-    residents: Residents, header: CheckTransactionStateRequestHeader, request: Request
+    residents: LocalMembers, header: CheckTransactionStateRequestHeader, request: Request
 ) -> Reply | None:
     """Ask the producer that sent a half message, or another member of its group.
 
@@ -116,7 +116,7 @@ def check_transaction_state(
     return None
 
 
-def push_reply_message_to_client(residents: Residents, header: ReplyMessageRequestHeader, request: Request) -> Reply:
+def push_reply_message_to_client(residents: LocalMembers, header: ReplyMessageRequestHeader, request: Request) -> Reply:
     """Hand a reply message to the waiting request.
 
     A late one is dropped, and acknowledged to the broker.
@@ -144,20 +144,22 @@ def push_reply_message_to_client(residents: Residents, header: ReplyMessageReque
     return Reply()
 
 
-def reset_consumer_client_offset(residents: Residents, header: ResetOffsetRequestHeader, request: Request) -> None:
+def reset_consumer_client_offset(residents: LocalMembers, header: ResetOffsetRequestHeader, request: Request) -> None:
     """Apply new offsets to a group. The request is oneway."""
     if (member := residents.consumers.get(header.group)) is not None:
         member.reset_offsets(header.topic, ResetOffsetBody.decode(request.command.body).offset_table)
 
 
-def get_consumer_status(residents: Residents, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
+def get_consumer_status(residents: LocalMembers, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
     """Return the offsets that this client would commit."""
     member = residents.consumers.get(header.group)
     table = {} if member is None else member.status(header.topic)
     return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
 
-def get_consumer_running_info(residents: Residents, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
+def get_consumer_running_info(
+    residents: LocalMembers, header: GetConsumerRunningInfoRequestHeader, _: Request
+) -> Reply:
     """Return a consumer's running info, without a stack dump: there are no threads."""
     if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
@@ -165,7 +167,7 @@ def get_consumer_running_info(residents: Residents, header: GetConsumerRunningIn
 
 
 def consume_message_directly(
-    residents: Residents, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
+    residents: LocalMembers, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
 ) -> Reply | None:
     """Hand one message to the application now; the reply follows when it is done."""
     if (member := residents.consumers.get(header.consumer_group)) is None:

@@ -15,7 +15,7 @@ from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
-from rmqlab.runtime.identity import fresh_number, process_id
+from rmqlab.runtime.identity import process_id, unique_number
 
 positive = attrs.validators.gt(0.0)
 
@@ -30,7 +30,7 @@ class ClientConfig:
     """One client instance: what its producers and consumers share."""
 
     namesrv_addr: tuple[str, ...] = attrs.field(default="", converter=_addresses)
-    """`host:port`, several joined by `;`. Each instance uses one of them, and the next one when its connection is lost."""
+    """`host:port`, several joined by `;`. Each instance uses one, and the next one when its connection is lost."""
     source_ip: str | None = None
     """Local address of outgoing connections; None lets the system choose."""
     client_ip: str | None = None
@@ -62,7 +62,7 @@ def client_id(config: ClientConfig, ip: str) -> str:
     """
     name = config.instance_name
     if name == "DEFAULT":
-        name = f"{process_id()}#{fresh_number()}"
+        name = f"{process_id()}#{unique_number()}"
     return f"{ip}@{name}" + (f"@{config.unit_name}" if config.unit_name else "")
 
 

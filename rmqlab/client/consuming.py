@@ -70,7 +70,7 @@ class ConcurrentConsumption:
     Its length is bounded by the flow limits of pulling.
     """
 
-    def __init__(self, group: Group, on_messages: OnMessages, hand_back: "HandBack") -> None:
+    def __init__(self, group: Group, on_messages: OnMessages, hand_back: "SendBack") -> None:
         self._group = group
         self._on_messages = on_messages
         self._hand_back = hand_back
@@ -172,7 +172,7 @@ async def _call(
     return [], 0, Consumed.SUCCESS
 
 
-class HandBack:
+class SendBack:
     """Sends failed messages back to a broker.
 
     It sends request 36 to the master, else the message to the retry topic.

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from rmqlab.client.client_handlers import ROUTES, GroupMember, Residents
+from rmqlab.client.client_handlers import ROUTES, GroupMember, LocalMembers
 from rmqlab.client.config import ClientConfig, client_id, own_ip
 from rmqlab.client.errors import BrokerError, ClientError, NoRouteError
 from rmqlab.client.nameservers import NameServers
@@ -59,7 +59,7 @@ class Client:
         self.nursery = nursery
         """For what must not outlive the instance."""
         self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
-        self.residents = Residents()
+        self.residents = LocalMembers()
         self.consumers = self.residents.consumers
         self.producers: dict[str, set[str]] = {}
         """Producer groups, and the topics that each has published to."""

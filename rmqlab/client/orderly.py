@@ -11,7 +11,7 @@ from typing import NoReturn
 import trio
 
 from rmqlab.client import broker_api as calls
-from rmqlab.client.consuming import HandBack, OnMessages, call
+from rmqlab.client.consuming import OnMessages, SendBack, call
 from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.processqueue import ProcessQueue
@@ -28,7 +28,7 @@ HAND_OVER_TIMEOUT = 1.0
 class OrderlyConsumption:
     """One task per queue. A failed batch is delivered again before later messages."""
 
-    def __init__(self, group: Group, on_messages: OnMessages, hand_back: HandBack) -> None:
+    def __init__(self, group: Group, on_messages: OnMessages, hand_back: SendBack) -> None:
         self._group = group
         self._on_messages = on_messages
         self._hand_back = hand_back

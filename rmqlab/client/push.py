@@ -17,7 +17,7 @@ from rmqlab.client import orderly
 from rmqlab.client.assignments import Assignments
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.consumestats import ConsumeStats
-from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, HandBack, OnMessages
+from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, OnMessages, SendBack
 from rmqlab.client.instance import Client
 from rmqlab.client.member import Member
 from rmqlab.client.message import received
@@ -79,7 +79,7 @@ class PushConsumer(Member):
             tracer = Tracer(sender, group, config.trace_topic)
         super().__init__(client, Group(client, group, config, data, offsets, on_event, stats, tracer=tracer))
         self._on_messages = on_messages
-        hand_back = HandBack(self._group, self._inner_producer)
+        hand_back = SendBack(self._group, self._inner_producer)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
         self._consumption: Consumption = consumption(self._group, on_messages, hand_back)
         self._producer: Producer | None = None

@@ -1,6 +1,7 @@
 """JSON bodies of DLedger's requests and responses.
 
-They are written and read as fastjson does (section 2). Members are in alphabetical order on the wire, whatever the order of declaration; None is left out (dledger#8).
+They are written and read as fastjson does (section 2). Members are in alphabetical order on the wire, whatever the
+order of declaration; None is left out (dledger#8).
 """
 
 from collections.abc import Sequence

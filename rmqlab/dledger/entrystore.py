@@ -1,7 +1,7 @@
 """The log of one member: entries in data files, their places in index files.
 
-Sections 1 and 7. Roles and terms are checked by the caller: the store only keeps entries in order. Methods raise DLedgerError with the
-code that DLedger's own store has, and OSError where the disk fails; both leave the log as it was.
+Sections 1 and 7. Roles and terms are checked by the caller: the store only keeps entries in order. Methods raise
+DLedgerError with the code that DLedger's own store has, and OSError where the disk fails; both leave the log as it was.
 """
 
 from collections.abc import Callable
@@ -127,8 +127,8 @@ class EntryStore:
     def append_entry(self, entry: Entry) -> None:
         """Append a leader's entry as it is (dledger#45).
 
-        DLedgerError: DISK_FULL, INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less than that of
-        the one before, DISK_ERROR if it is for another position.
+        DLedgerError: DISK_FULL, INCONSISTENT_INDEX if it is not the next one, INCONSISTENT_TERM if its term is less
+        than that of the one before, DISK_ERROR if it is for another position.
         """
         self._check_room()
         if entry.index != self.end_index + 1:

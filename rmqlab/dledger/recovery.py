@@ -1,4 +1,4 @@
-"""Finds the end of a log after any stop, and mends its index.
+"""Finds the end of a log after any stop, and fixes its index.
 
 Section 7.4, DLedgerMmapFileStore.recover.
 """
@@ -32,7 +32,7 @@ class LogEnd:
 
 
 def recover(data: FileQueue, index: FileQueue) -> LogEnd:
-    """Cut both file lists behind the last valid entry, and mend the index.
+    """Cut both file lists behind the last valid entry, and fix the index.
 
     DLedgerError(DISK_ERROR) if a file in the middle is missing; OSError if units cannot be written.
     """

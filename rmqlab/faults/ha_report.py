@@ -36,13 +36,13 @@ class ForgedHaReport(SupervisorFault):
     """
 
     family = "ha-report"
-    example: ClassVar = {"target": "broker-a:master", "is_repeated": True}
+    example: ClassVar = {"target": "broker-a:master", "repeat": True}
     is_brokers_only = True
 
     offset: int = option(
         "The peer claims to have the log up to here.", unit="bytes", default=2**62, least=0, most=2**63 - 1
     )
-    is_repeated: bool = option("Report again every 5 s, as a slave does.", default=False, flag="--repeat")
+    repeat: bool = option("Report again every 5 s, as a slave does.", default=False)
 
     async def start(self, nodes: Sequence[TargetNode], rate: float) -> Callable[[], Awaitable[str]]:
         """Connect and report to each broker. CannotPlayError if a broker has no HA port."""
@@ -54,11 +54,11 @@ class ForgedHaReport(SupervisorFault):
             for slave in slaves:
                 slave.sock.close()
             raise
-        return partial(_stay, slaves, REPORT_PERIOD / rate if self.is_repeated else math.inf)
+        return partial(_stay, slaves, REPORT_PERIOD / rate if self.repeat else math.inf)
 
 
 async def _stay(slaves: "Sequence[ForgedSlave]", period: float) -> str:
-    """Stay connected until the last broker has closed."""
+    """KeepRunning connected until the last broker has closed."""
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         for slave in slaves:
             nursery.start_soon(slave.stay, reactor, period)

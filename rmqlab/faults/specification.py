@@ -13,8 +13,8 @@ from rmqlab.runtime.validators import shown
 
 _OPTION: Final = "rmqlab.option"
 LIMIT: Final = 2**63
-"""Bound of all numbers. Faults are sent as msgpack, which has no larger integers, and printed as JSON, which has neither
-infinity nor NaN."""
+"""Bound of all numbers. Faults are sent as msgpack, which has no larger integers, and printed as JSON, which has
+neither infinity nor NaN."""
 LONGEST_WORD: Final = 200
 """Characters of a word that is compared with known words: the time is quadratic."""
 

@@ -67,7 +67,7 @@ class Family:
             return self.base
         kind = given.get("kind", self.base.default_kind)
         if not kind:
-            raise FaultError(f"{self.name}: needs kind")
+            raise FaultError(f"{self.name}: needs a kind: expected one of {', '.join(self.kinds)}")
         if kind not in self.kinds:
             expected = f"expected one of {', '.join(self.kinds)}{near_miss(str(kind), self.kinds)}"
             raise FaultError(f"{self.name}: kind = {shown(kind)}: {expected}")
@@ -190,7 +190,7 @@ def describe_fault(values: Mapping[str, Any]) -> str:
     else:
         words.append(str(values["target"]))
     words += [str(values["kind"])] if "kind" in values else []
-    words += [f"{key}={value}" for key, value in values.items() if key not in _POSITIONAL]
+    words += [key if value is True else f"{key}={value}" for key, value in values.items() if key not in _POSITIONAL]
     return " ".join(words)
 
 

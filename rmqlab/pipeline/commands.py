@@ -194,8 +194,11 @@ def report(run: str, out: Path | None) -> None:
 
 
 def _write_page(directory: Path, out: Path | None = None) -> Path:
-    from rmqlab.pipeline.report.page import NoAuditError, write_report  # noqa: PLC0415 - reads parquet: not without the extra
-
+    try:
+        check_installed(("pyarrow",))
+        from rmqlab.pipeline.report.page import NoAuditError, write_report  # noqa: PLC0415 - reads parquet: not without the extra
+    except NoSparkError as exc:
+        _fail(str(exc))
     try:
         return write_report(directory, out or directory / "report.html")
     except NoAuditError as exc:

@@ -1,8 +1,8 @@
 """Parent of Spark's Python workers in local runs.
 
-It omits a misleading traceback, and speeds up short tasks. PySpark's own is the base. Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it
-should, but PySpark prints a traceback of its last flush. The program that starts workers uses this module instead of
-PySpark's (spark_home.py).
+It omits a misleading traceback, and speeds up short tasks. PySpark's own is the base. Spark closes the socket of a
+worker that was idle for a minute. The worker then ends, as it should, but PySpark prints a traceback of its last flush.
+The program that starts workers uses this module instead of PySpark's (spark_home.py).
 """
 
 import os

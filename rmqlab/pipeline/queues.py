@@ -264,7 +264,8 @@ async def pull_all(
 ) -> list[Pulled | None]:
     """Pull messages from several offsets at once.
 
-    From each offset `count` messages, but none from `end` on. The result is None for each pull that failed. Raises ConnectError.
+    From each offset `count` messages, but none from `end` on. The result is None for each pull that failed. Raises
+    ConnectError.
     """
     commands = [_pull_command(client, queue, offset, min(count, end - offset), reading) for offset in offsets]
     responses = await client.remoting.request_all(address, commands, reading.request_seconds)

@@ -104,9 +104,9 @@ def _check_files(paths: Sequence[str]) -> None:
             raise NoSparkError(f"there is no file {path}; expected a .py, .zip or .egg file for the executors")
 
 
-def check_installed() -> None:
-    """Raise NoSparkError with the names of the extra's missing packages."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+def check_installed(needed: Sequence[str] = _NEEDED) -> None:
+    """Raise NoSparkError with the names of missing packages."""
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise NoSparkError(f"{', '.join(missing)} cannot be imported: `pip install 'rmqlab[spark]'`, or `make spark`")
 

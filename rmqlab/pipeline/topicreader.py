@@ -153,7 +153,8 @@ def _unreadable(pulled: Sequence[_Pulled]) -> str:
 def _holes(pulled: Sequence[_Pulled], records: Records, owners: np.ndarray) -> list[Loss]:
     """Return the offsets that brokers skipped without an error.
 
-    One range of them for each chunk that lacks some. This happens if a file of the commit log is missing but the consume queue is complete.
+    One range of them for each chunk that lacks some. This happens if a file of the commit log is missing but the
+    consume queue is complete.
     """
     holes, there = [], records.number("queue_offset")
     borders = np.searchsorted(owners, np.arange(len(pulled) + 1))

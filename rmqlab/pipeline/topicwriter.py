@@ -171,7 +171,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: TopicOptions, batch_i
 
 
 @attrs.frozen
-class Letter:
+class OutgoingMessage:
     """A message and its target: one queue, the queue chosen by a key, or any queue."""
 
     message: Message
@@ -189,7 +189,7 @@ class Letter:
         return self.message.delay_level > 0
 
 
-def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: int) -> list[Letter]:
+def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: int) -> list[OutgoingMessage]:
     """Return the messages of some rows.
 
     `first` is the number of the first row in its task.
@@ -199,7 +199,7 @@ def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: i
     return [_letter(row, options, f"{prefix}-{number}") for number, row in enumerate(batch.to_pylist(), first)]
 
 
-def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Letter:
+def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> OutgoingMessage:
     body, topic = row["body"], options.topic or row["topic"]
     if body is None or not topic:
         raise SendFailedError(f"row {spark_id} has no {'body' if body is None else 'topic'}")
@@ -214,7 +214,7 @@ def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Let
         delay_level=row.get("delayLevel") or 0,
         wait_store_ok=options.wait_store,
     )
-    return Letter(message, row.get("queueId"), row.get("broker"), row.get("shardingKey"))
+    return OutgoingMessage(message, row.get("queueId"), row.get("broker"), row.get("shardingKey"))
 
 
 def _is_permanent(code: int, remark: str) -> bool:
@@ -229,11 +229,11 @@ class _Sending:
         self.options = options
         self.outcomes: collections.Counter[str] = collections.Counter()
 
-    async def send_all(self, client: Client, letters: Sequence[Letter]) -> collections.Counter[str]:
+    async def send_all(self, client: Client, letters: Sequence[OutgoingMessage]) -> collections.Counter[str]:
         producer = _producer(client, self.options.producer_group)
         ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.rng.getrandbits(32))
         deadline = trio.current_time() + self.options.delivery_timeout_ms / 1000
-        lanes: dict[object, list[Letter]] = collections.defaultdict(list)
+        lanes: dict[object, list[OutgoingMessage]] = collections.defaultdict(list)
         for number, letter in enumerate(letters):
             named = attrs.evolve(
                 letter.message, properties={**letter.message.properties, PROPERTY_UNIQ_KEY: ids.next()}
@@ -247,11 +247,11 @@ class _Sending:
             raise first_failure(group) from None
         return self.outcomes
 
-    async def _send_lane(self, producer: Producer, lane: Sequence[Letter], deadline: float) -> None:
+    async def _send_lane(self, producer: Producer, lane: Sequence[OutgoingMessage], deadline: float) -> None:
         for load in _loads(lane, self.options.batch_size):
             await self._send(producer, load, deadline)
 
-    async def _send(self, producer: Producer, load: Sequence[Letter], deadline: float) -> None:
+    async def _send(self, producer: Producer, load: Sequence[OutgoingMessage], deadline: float) -> None:
         """Send until the messages are stored with the durability that the options require."""
         while True:
             try:
@@ -273,7 +273,7 @@ class _Sending:
             await trio.sleep(_RETRY_SECONDS)
             await producer.client.try_refresh(producer.client.named(load[0].message.topic))
 
-    async def _target(self, producer: Producer, letter: Letter) -> MessageQueue | None:
+    async def _target(self, producer: Producer, letter: OutgoingMessage) -> MessageQueue | None:
         if letter.is_free:
             return None
         queues = await producer.queues(letter.message.topic)
@@ -289,7 +289,7 @@ class _Sending:
 
 async def _hand_over(
     producer: Producer,
-    load: Sequence[Letter],
+    load: Sequence[OutgoingMessage],
     to: MessageQueue | None,
     timeout: float,  # noqa: ASYNC109 - the producer's own
 ) -> SendStatus:
@@ -307,7 +307,7 @@ def _abs(hashed: int) -> int:
     return 0 if hashed == -(2**31) else abs(hashed)
 
 
-def _lane(letter: Letter, number: int) -> object:
+def _lane(letter: OutgoingMessage, number: int) -> object:
     """Return the key of a row's lane: rows of one lane are sent in order.
 
     Rows for any queue have no order, and are distributed over several lanes.
@@ -317,12 +317,12 @@ def _lane(letter: Letter, number: int) -> object:
     return letter.message.topic, letter.broker, letter.queue_id, letter.sharding_key
 
 
-def _loads(lane: Sequence[Letter], most: int) -> Iterator[list[Letter]]:
+def _loads(lane: Sequence[OutgoingMessage], most: int) -> Iterator[list[OutgoingMessage]]:
     """Cut a lane into requests, limited by messages and bytes.
 
     A delayed message is a request of its own.
     """
-    load: list[Letter] = []
+    load: list[OutgoingMessage] = []
     size = 0
     for letter in lane:
         more = len(letter.message.body)

@@ -44,12 +44,14 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             else:
                 return body
         try:
-            return msgspec.convert(cls.mended(_without_nulls(parse_fastjson(raw, cls.max_values))), cls, strict=False)
+            return msgspec.convert(
+                cls.normalized(_without_nulls(parse_fastjson(raw, cls.max_values))), cls, strict=False
+            )
         except (FastJsonError, msgspec.ValidationError, RecursionError) as exc:
             raise BodyError(f"{cls.__name__}: {exc}") from None
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
+    def normalized(cls, value: Any) -> Any:
         """Return a value of unusual clients in the usual shape.
 
         Called only if the strict parser rejects it.

@@ -14,7 +14,7 @@ import struct
 import attrs
 import msgspec
 
-from rmqlab.remoting.strangers import stranger
+from rmqlab.remoting.foreignprotocol import detect_protocol
 
 _PREFIX = struct.Struct(">iI")
 
@@ -35,7 +35,7 @@ class RemoteProtocolError(Exception):
     """
 
 
-class StrangerError(RemoteProtocolError):
+class ForeignProtocolError(RemoteProtocolError):
     """The peer uses another protocol.
 
     The message names the protocol and suggests a remedy.
@@ -135,8 +135,8 @@ def _refused(beginning: bytes, text: str) -> RemoteProtocolError:
 
     If its first bytes identify another protocol, the error names that protocol.
     """
-    named = stranger(beginning)
-    return RemoteProtocolError(text) if named is None else StrangerError(named)
+    named = detect_protocol(beginning)
+    return RemoteProtocolError(text) if named is None else ForeignProtocolError(named)
 
 
 _LENGTH = struct.Struct(">i")

@@ -13,7 +13,7 @@ import trio
 
 from rmqlab.remoting.codec import decode_command, encode_command, encode_head
 from rmqlab.remoting.command import ONEWAY, Command
-from rmqlab.remoting.frame import Frame, FrameDecoder, RemoteProtocolError, StrangerError
+from rmqlab.remoting.frame import ForeignProtocolError, Frame, FrameDecoder, RemoteProtocolError
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.address import address_text
 from rmqlab.runtime.dispatch import Buffer, Request
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 RECEIVE_SIZE = 256 * 1024
 """Maximum size of one receive, in bytes."""
 FRAMES_PER_PASS = 24
-"""If a receive returns more frames than this, the next one is smaller: client, broker and slave then work concurrently."""
+"""If a receive returns more frames than this, the next one is smaller: client, broker and slave work concurrently."""
 _SMALLEST_RECEIVE = 4 * 1024
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
 """Maximum number of frames of one channel served in one pass; the others wait for the next pass."""
@@ -320,9 +320,9 @@ class Channel:
             self._follow_up()
 
     def _reject(self, exc: RemoteProtocolError) -> None:
-        if not isinstance(exc, StrangerError):
+        if not isinstance(exc, ForeignProtocolError):
             log.warning("%s violated the protocol: %s", self.peer, exc)
-        elif self._reactor.strangers.is_first(self.peer):
+        elif self._reactor.foreign_hosts.is_first(self.peer):
             log.warning("%s sent %s", self.peer, exc)
         self.close(f"protocol error: {exc}")
 

@@ -37,7 +37,7 @@ def process_id() -> int:
     return os.getpid() if given is None else given.process_id
 
 
-def fresh_number() -> int:
+def unique_number() -> int:
     """Return a number that no process with this id returned before."""
     given = _given()
     return time.monotonic_ns() if given is None else next(given.numbers)

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import trio
 
-from rmqlab.remoting.strangers import OncePerHost
+from rmqlab.remoting.foreignprotocol import OncePerHost
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.fault_hooks import Transport
@@ -47,7 +47,7 @@ class Reactor:
 
     def __init__(self, faults: NodeFaults | None = None, errors: InternalErrors | None = None) -> None:
         self.errors = errors or InternalErrors()
-        self.strangers = OncePerHost()
+        self.foreign_hosts = OncePerHost()
         self.timers = Timers(self._run_timer)
         self._network = network()
         self._selector = self._network.open_selector()

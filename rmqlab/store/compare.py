@@ -283,7 +283,7 @@ def compare_logs(a: LogImage, b: LogImage, *, shown: int = SHOWN) -> Comparison:
     if difference is None:
         verdict, reason = Verdict.EQUAL, "the same bytes, and the same end"
         if a.max_offset != b.max_offset:
-            verdict, reason = Verdict.DIFFERENT, f"the same bytes up to {high}, where one ends"
+            verdict, reason = Verdict.DIFFERENT, f"the same bytes up to offset {high}, where one log ends"
     return Comparison(
         verdict,
         reason,

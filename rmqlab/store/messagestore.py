@@ -2,8 +2,8 @@
 
 Nothing here waits or reads a clock.
 
-All calls must be made in one thread, except `FlushJob.run` and its steps. Returned memoryviews point into mapped files: use
-them within the same pass of the event loop, because a later pass may delete the file.
+All calls must be made in one thread, except `FlushJob.run` and its steps. Returned memoryviews point into mapped files:
+use them within the same pass of the event loop, because a later pass may delete the file.
 """
 
 import contextlib

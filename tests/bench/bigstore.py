@@ -1,6 +1,7 @@
 """Writes the stores of synthetic runs of any size, a million records in seconds.
 
-Message `number` is in queue `number % QUEUES` at offset `number // QUEUES`, and is stored PER_MILLISECOND a millisecond.
+Message `number` is in queue `number % QUEUES` at offset `number // QUEUES`, and is stored PER_MILLISECOND a
+millisecond.
 """
 
 import struct

@@ -1,7 +1,8 @@
 """A Python data source that only makes rows.
 
-A micro-batch of it costs what one costs without a source of ours. Each micro-batch has one task, which returns `rows` equal bodies of 100 bytes in one Arrow batch. Tasks import nothing
-but PySpark and pyarrow: workers get this module by value.
+A micro-batch of it costs what one costs without a source of ours. Each micro-batch has one task, which returns `rows`
+equal bodies of 100 bytes in one Arrow batch. Tasks import nothing but PySpark and pyarrow: workers get this module by
+value.
 """
 
 from collections.abc import Iterator

@@ -95,7 +95,8 @@ def millis(fn: Callable[[], object]) -> float:
 def waits(costs: Sequence[float], period: float, *, seed: int = 1, probes: int = 100_000) -> list[float]:
     """Return how long requests wait for heartbeats, in seconds, in ascending order.
 
-    The requests come at random moments. Each heartbeat of `costs` comes at a random moment of the period, and is served in the order of arrival.
+    The requests come at random moments. Each heartbeat of `costs` comes at a random moment of the period, and is served
+    in the order of arrival.
     """
     chance = random.Random(seed)
     arrivals = sorted((chance.uniform(0, period), cost) for cost in costs)

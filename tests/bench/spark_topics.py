@@ -96,8 +96,9 @@ def measure_stream(
 ) -> None:
     """Measure micro-batches of so many rows, as fast as they go.
 
-    They are measured next to those of sources that only make rows. A topic is written into nothing, and into another topic. What is ours of a micro-batch is what it takes more than
-    one of a Python source that makes the same rows; Spark's `rate` source has no Python.
+    They are measured next to those of sources that only make rows. A topic is written into nothing, and into another
+    topic. What is ours of a micro-batch is what it takes more than one of a Python source that makes the same rows;
+    Spark's `rate` source has no Python.
     """
     fill(server, "ticks", rows * (3 * batches + _WARM_UP), 100)
     fill(server, "tocks", 1, 100)

@@ -29,5 +29,5 @@ def supervisor(tmp_path: Path) -> Supervisor:
     placement = place(spec, Placement(subnet=9))
     nodes = {node.name: node for node in nodes_of(spec, placement)}
     made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
-    made.processes.lives["broker-a"] = ProcessState(is_alive=True, pid=1)
+    made.processes.states["broker-a"] = ProcessState(is_alive=True, pid=1)
     return made

@@ -152,7 +152,7 @@ def test_produce_fails_when_nothing_is_stored(rmqlab: Run) -> None:
 def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> None:
     assert rmqlab("pause", "-n", "shared", "broker-a-s").returncode == 0
     again = rmqlab("pause", "-n", "shared", "broker-a-s")
-    assert (again.returncode, again.stderr) == (1, "rmqlab: broker-a-s is paused already\n")
+    assert (again.returncode, again.stderr) == (1, "rmqlab: broker-a-s is already paused\n")
     assert rmqlab("resume", "-n", "shared", "broker-a-s").returncode == 0
     assert rmqlab("resume", "-n", "shared", "broker-a-s").returncode == 1
 
@@ -170,7 +170,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
             "'stopped broker-a' is not true after 2 s; last seen: broker-a is ready",
         ),
         (["resume", "-n", "shared", "broker-a"], 1, "broker-a is ready, not paused"),
-        (["start", "-n", "shared", "broker-a"], 1, "broker-a is ready (pid "),
+        (["start", "-n", "shared", "broker-a"], 1, "broker-a is already ready (pid "),
         (["up", "-n", "shared", "-d"], 1, "cluster shared is already up: `rmqlab add`"),
         (["status", "-n", "nobody"], 1, "no cluster nobody in "),
         (["down", "-n", "nobody"], 1, "there are: shared"),

@@ -50,8 +50,8 @@ WHOLE: dict[str, Facts] = {
 }
 
 
-def document(facts: dict[str, Facts] | None = None, **lives: ProcessState) -> Document:
-    known = {name.replace("_", "-"): life for name, life in lives.items()}
+def document(facts: dict[str, Facts] | None = None, **states: ProcessState) -> Document:
+    known = {name.replace("_", "-"): process for name, process in states.items()}
     head = {"name": "c", "namesrv_addr": "x", "rate": 1}
     return status_document(head, NODES, ALL_READY | known, WHOLE | (facts or {}), "/dir")
 

@@ -49,12 +49,12 @@ async def test_a_leader_hands_over_to_the_promoted_member(cluster: Cluster) -> N
     await cluster.wait_until("slave-in-sync broker-a", 60)
     old = leader(cluster)
     new = min(MEMBERS - {old})
-    pids = {name: cluster.supervisor.life(name).pid for name in MEMBERS}
+    pids = {name: cluster.supervisor.process_state(name).pid for name in MEMBERS}
     assert await cluster.promote(new) == (new,)
     assert leader(cluster) == new
     await cluster.wait_until(f"route-has {new}", 60)
     await cluster.wait_until("slave-in-sync broker-a", 60)
-    assert {name: cluster.supervisor.life(name).pid for name in MEMBERS} == pids
+    assert {name: cluster.supervisor.process_state(name).pid for name in MEMBERS} == pids
     (asked,) = [event for event in cluster.events if event.kind == "leadership_asked"]
     assert (asked.node, asked.fields["code"]) == (new, 200)
 
@@ -64,7 +64,7 @@ async def test_a_transfer_that_cannot_work_changes_nothing(cluster: Cluster) -> 
     await cluster.wait_until("slave-in-sync broker-a", 60)
     first = leader(cluster)
     other, away = sorted(MEMBERS - {first})
-    with pytest.raises(WrongStateError, match=f"{first} leads broker-a already"):
+    with pytest.raises(WrongStateError, match=f"{first} already leads broker-a"):
         await cluster.promote(first)
     with pytest.raises(WrongStateError, match="expected one member, for a DLedger group has one leader"):
         await cluster.promote("broker-a:slave")

@@ -94,7 +94,7 @@ async def ends_with_its_sockets(cluster: Cluster, *, is_powerless: bool) -> None
     assert (await gone_from_route(cluster, since)).kind == "broker_connection_lost"
     assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")
     assert bool(events_of(cluster, since, "broker-a", "power_lost")) is is_powerless
-    assert cluster.supervisor.life("broker-a").state == ("powerless" if is_powerless else "killed")
+    assert cluster.supervisor.process_state("broker-a").state == ("powerless" if is_powerless else "killed")
 
 
 async def test_a_frozen_one_keeps_its_sockets_and_its_peers_believe_in_it(cluster: Cluster) -> None:

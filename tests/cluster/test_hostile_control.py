@@ -65,7 +65,7 @@ async def test_garbage_at_the_control_socket_ends_that_connection_only(
     supervisor.processes.expect("broker-a", 0)
     await theirs.send_all(CONTROL.encode(Hello("broker-a", 1)) + CONTROL.encode(Ready({})))
     await wait_all_tasks_blocked()
-    assert supervisor.life("broker-a").state is NodeState.READY
+    assert supervisor.process_state("broker-a").state is NodeState.READY
     assert not supervisor.processes.errors.counts
 
 
@@ -106,8 +106,8 @@ async def test_a_process_that_begins_to_end_is_no_longer_ready(supervisor: Super
     changed = supervisor.events.changed
     await theirs.send_all(CONTROL.encode(Stopping()))
     await changed.wait()
-    assert supervisor.life("broker-a").state is NodeState.STOPPING
-    assert supervisor.life("broker-a").ended(1).state is NodeState.CRASHED
+    assert supervisor.process_state("broker-a").state is NodeState.STOPPING
+    assert supervisor.process_state("broker-a").ended(1).state is NodeState.CRASHED
 
 
 def test_events_in_memory_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
         await cluster.stop("broker-a-s")
         await cluster.wait_until("stopped broker-a-s")
         await cluster.restart("broker-a:slave")
-        with pytest.raises(WrongStateError, match="is ready"):
+        with pytest.raises(WrongStateError, match="is already ready"):
             await cluster.start("broker-a-s")
         await cluster.pause("namesrv-1")  # the end must cope with it
     by_slave = [event.kind for event in cluster.events if event.node == "broker-a-s"]
@@ -111,7 +111,7 @@ async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place
         for empty in ("broker-a", "broker-a:slave", "namesrv-1"):
             with pytest.raises(WrongStateError, match="there is nothing to wipe"):
                 await cluster.wipe(empty)
-        assert cluster.supervisor.life("namesrv-1").is_alive
+        assert cluster.supervisor.process_state("namesrv-1").is_alive
         (place / "namesrv-1" / "kvConfig.json").write_text("{}")
         assert await cluster.wipe("namesrv-1") == {"namesrv-1": 1}
     events = [(event.kind, event.fields) for event in cluster.events if event.kind in ("power_lost", "store_wiped")]
@@ -143,7 +143,7 @@ async def test_no_action_leaves_the_nodes_directory(place: pathlib.Path, tmp_pat
         for action in (cluster.wipe, cluster.power_loss):
             with pytest.raises(WrongStateError, match=r"is a link to .*precious, outside the node's directory"):
                 await action("broker-a")
-        assert cluster.supervisor.life("broker-a").is_alive
+        assert cluster.supervisor.process_state("broker-a").is_alive
     assert (tmp_path / "precious" / "commitlog").exists()
 
 
@@ -157,7 +157,7 @@ def test_a_workload_has_a_name_of_its_own(name: str) -> None:
 async def test_a_workload_that_runs_is_not_replaced(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         workload = await cluster.run_workload("fakenode", {}, name="mine")
-        with pytest.raises(WrongStateError, match="mine runs already"):
+        with pytest.raises(WrongStateError, match="mine already runs"):
             await cluster.run_workload("fakenode", {}, name="mine")
         await workload.stop()
         await cluster.run_workload("fakenode", {}, name="mine")
@@ -165,7 +165,7 @@ async def test_a_workload_that_runs_is_not_replaced(place: pathlib.Path) -> None
 
 async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
-        pid = cluster.supervisor.life("broker-a").pid
+        pid = cluster.supervisor.process_state("broker-a").pid
         assert pid
         os.kill(pid, signal.SIGSTOP)
         await cluster.wait_until("paused broker-a")
@@ -228,8 +228,9 @@ async def test_losing_the_fork_server_ends_the_cluster(place: pathlib.Path) -> N
         await run()
 
 
-async def test_waiting_in_vain_ends(place: pathlib.Path) -> None:
+async def test_a_wait_ends_in_time_and_looks_once_without_time(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        assert (await cluster.wait_until("ready", seconds=0))["name"] == "x"
         with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not true"):
             await cluster.wait_until("stopped broker-a", seconds=0.01)
 

@@ -66,7 +66,7 @@ async def test_a_role_is_changed_of_all_targets_or_of_none(place: pathlib.Path) 
         with pytest.raises(WrongStateError, match="namesrv-1 is a nameserver: only brokers have roles"):
             await cluster.demote("namesrv-1")
         assert (await cluster.status())["masters"] == {"broker-a": ["broker-a"]}
-        assert cluster.supervisor.life("broker-a-s").is_alive
+        assert cluster.supervisor.process_state("broker-a-s").is_alive
         with pytest.raises(UnknownTargetError, match="no node 'broker-x' here"):
             await cluster.promote("broker-x")
 

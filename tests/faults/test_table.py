@@ -17,6 +17,7 @@ from rmqlab.faults import (
     Latency,
     Reset,
     Slice,
+    describe_fault,
     fault_of,
     fault_values,
 )
@@ -37,6 +38,11 @@ GIVEN: list[Fault] = [
 ]
 
 
+def test_a_switch_is_described_by_its_name() -> None:
+    forged = ForgedHaReport(target="broker-a", offset=7, repeat=True)
+    assert describe_fault(fault_values(forged)) == "ha-report broker-a offset=7 repeat"
+
+
 @pytest.mark.parametrize("fault", GIVEN, ids=lambda fault: type(fault).__name__)
 def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> None:
     assert fault_of(fault_values(fault)) == fault
@@ -49,7 +55,7 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "disc"}, "no fault 'disc'.*did you mean disk?"),
         ({"type": "link", "src": "a", "dest": "b", "kind": "reset"}, "no key 'dest'.*did you mean dst?"),
         ({"type": "link", "src": "a", "kind": "reset"}, "link: needs dst"),
-        ({"type": "link", "src": "a", "dst": "b"}, "link: needs kind"),
+        ({"type": "link", "src": "a", "dst": "b"}, "link: needs a kind: expected one of blackhole, "),
         ({"type": "isolate", "target": "a", "kind": "reset"}, "isolate: no key 'kind'"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latancy"}, "kind = 'latancy'.*did you mean latency?"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency"}, "kind latency needs millis"),

@@ -276,7 +276,7 @@ def nodes_of(cluster: Cluster) -> list[health.Node]:
     """The nodes as they are now."""
     found = []
     for node in cluster.supervisor.nodes.values():
-        pid = cluster.supervisor.life(node.name).pid
+        pid = cluster.supervisor.process_state(node.name).pid
         if pid is None or not health.is_alive(pid):
             raise SystemExit(f"{node.name} does not run")
         found.append(health.Node.at_start(node.name, pid, node.address, PROBE_OF[node.kind]))

@@ -12,7 +12,8 @@ from tests.interop.child import Child
 CLIENTS = {"4.9.8": "clients", "5.3.3": "clients5"}
 OLD_CLIENTS = {"4.2.0": "clients42", "4.7.1": "clients47"}
 SERVERS = {"4.9.7": "servers", "5.3.3": "servers5"}
-"""Versions of the Java client, of older ones, and of the servers, and the folders that Maven puts their libraries into."""
+"""Versions of the Java client, of older ones, and of the servers, and the folders that Maven puts their libraries
+into."""
 
 # Short-lived programs: a JVM that starts fast and takes little of two cores.
 _LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]

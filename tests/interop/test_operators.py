@@ -86,7 +86,7 @@ def test_topics_are_those_of_mqadmin(ours: Run, theirs: Callable[..., str], real
     topic, broker = fresh("Op"), real_shared.broker_name
     made = ours("topics", "create", topic, "--queues", "3", "--permission", "rw")
     assert made["brokers"] == [{"broker": broker, "read_queues": 3, "write_queues": 3, "permission": 6, "order": False}]
-    assert "exists already" in ours("topics", "create", topic)
+    assert "already exists" in ours("topics", "create", topic)
     changed = ours("topics", "update", topic, "--write-queues", "2", "--permission", "r")
     assert changed["brokers"] == [
         {"broker": broker, "read_queues": 3, "write_queues": 2, "permission": 4, "order": False}

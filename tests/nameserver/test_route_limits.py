@@ -6,12 +6,22 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from rmqlab.nameserver.route import Registration, RouteTable, RouteTableFullError
+from rmqlab.nameserver import queuetable, route
+from rmqlab.nameserver.limits import RouteTableFullError
+from rmqlab.nameserver.route import Registration, RouteTable
 from rmqlab.remoting.bodies.topic import TopicConfig
 from tests.nameserver.registrations import MASTER, MOVED, OTHER, SLAVE, connection_of, pair, register
 
 if TYPE_CHECKING:
     from _collections_abc import dict_items
+
+
+def set_limit(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    """Change a limit in the modules that check it."""
+    users = [module for module in (route, queuetable) if hasattr(module, limit)]
+    assert users
+    for module in users:
+        monkeypatch.setattr(module, limit, value)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +44,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
 ) -> None:
     table = RouteTable()
     register(table, MASTER)
-    monkeypatch.setattr(f"rmqlab.nameserver.route.{limit}", value)
+    set_limit(monkeypatch, limit, value)
     before = repr(table)
     with pytest.raises(RouteTableFullError):
         register(table, fresh)
@@ -44,7 +54,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
 
 
 def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.nameserver.route.MAX_QUEUE_DATA", 2)
+    set_limit(monkeypatch, "MAX_QUEUE_DATA", 2)
     table = RouteTable()
     for _ in range(3):
         register(table, MASTER)
@@ -53,7 +63,7 @@ def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch)
     table.delete_topic("orders", None)
     register(table, OTHER)
     table.delete_topic("orders", OTHER.cluster)
-    assert table._topics_of == {"broker-a": {"TBW102": None}}
+    assert table._queue_table._topics_of == {"broker-a": {"TBW102": None}}
 
 
 def test_very_many_silent_brokers_expire_in_several_scans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +111,7 @@ def test_the_reverse_indexes_forget_what_the_table_forgets() -> None:
 
 
 def test_topic_names_of_a_table_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.nameserver.route.MAX_TOPIC_CHARACTERS", 20)
+    set_limit(monkeypatch, "MAX_TOPIC_CHARACTERS", 20)
     table = pair()
     more = attrs.evolve(OTHER, topics=[TopicConfig(topic_name="x" * 9)])
     with pytest.raises(RouteTableFullError, match="characters"):

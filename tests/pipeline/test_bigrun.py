@@ -9,7 +9,8 @@ from tests.bench.bigstore import QUEUES, queue_end
 
 COUNT = 20_011
 UNSEEN = {"detection namesrv-1", "route_disagreement", *(f"offset_file_behind {node}" for node in BROKERS)}
-"""Metrics of what such a run does not have: an absence, a second nameserver, a broker that saved offsets and went on."""
+"""Metrics of what such a run does not have: an absence, a second nameserver, a broker that saved offsets and went
+on."""
 
 
 @pytest.fixture(scope="module")

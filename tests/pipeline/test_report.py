@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIGURES = (
-    "Who ran, who was in the routes, who could be used",
+    "Node status, routes and availability",
     "Sends",
     "Latency",
     "Replication lag",

@@ -6,9 +6,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
-from rmqlab.pipeline import environment, session
+from rmqlab.pipeline import commands, environment, session
 from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
@@ -44,6 +45,15 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(NoSparkError, match=r"pyarrow cannot be imported: `pip install 'rmqlab\[spark\]'`"):
         session.check_installed()
+
+
+def test_a_report_without_the_extra_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with pytest.raises(click.exceptions.Exit):
+        commands._write_page(tmp_path)
+    assert capsys.readouterr().err.startswith("rmqlab: pyarrow cannot be imported: `pip install")
 
 
 def test_an_overlay_is_made_once_and_holds_the_installed_jars(tmp_path: pathlib.Path) -> None:

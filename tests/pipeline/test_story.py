@@ -52,8 +52,8 @@ def test_a_quiet_run_needs_nothing(tmp_path: pathlib.Path) -> None:
     sentences = [text_of(one) for one in write_story(run_data(tmp_path, [], quiet))]
     assert sentences == [
         "1 SYNC_MASTER group with 1 slave, 1 nameserver and 1 workload ran for 60.0 s of the cluster's time.",
-        "No node was away, and no fault was applied.",
-        "Writes never failed for long enough to count; reads went on throughout.",
+        "No node was down, and no fault was applied.",
+        "No write outage was long enough to be counted; reads were available throughout.",
         "No acknowledged message was lost.",
         "What to do: nothing.",
     ]
@@ -70,11 +70,11 @@ def test_a_killed_master_is_named_with_what_it_cost(tmp_path: pathlib.Path) -> N
     }
     sentences = [text_of(one) for one in write_story(run_data(tmp_path, killed, found))]
     assert sentences[1:4] == [
-        "At 10.0 s broker-a (the master) was killed and was back 11.0 s later.",
-        "No workload could write to broker-a for 11.0 s; 120 sends were refused; reads were away for at least 1.0 s.",
-        "No acknowledged message was lost; 1 delivery was a repeat.",
+        "At 10.0 s broker-a (the master) was killed and came back 11.0 s later.",
+        "No workload could write to broker-a for 11.0 s; 120 sends were refused; reads were unavailable for at least 1.0 s.",
+        "No acknowledged message was lost; 1 delivery was a duplicate.",
     ]
-    assert "promotes no slave" in sentences[4]
+    assert "does not promote slaves" in sentences[4]
     assert "idempotent" in sentences[4]
 
 
@@ -97,4 +97,4 @@ def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathli
     data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
     sentences = [text_of(one) for one in write_story(data)]
     assert "the journal of produce-1 is cut" in sentences[3]
-    assert sentences[4].startswith("What to do: Complete the evidence first")
+    assert sentences[4].startswith("What to do: Provide the missing evidence first")

@@ -4,7 +4,8 @@ Run it: `make planted-bugs`. `bugs.txt` has the bugs, in the form of `tests/muta
 expected to break. A hunt is told none of this: it draws the same cases from all kinds of faults, under the hardened
 profile, and judges all claims. What breaks without a bug counts for none.
 
-Prints a line for each bug, with the processor time of its hunt, the seed and the claims that broke. Exit status 1 if fewer than LEAST are found.
+Prints a line for each bug, with the processor time of its hunt, the seed and the claims that broke. Exit status 1 if
+fewer than LEAST are found.
 """
 
 import argparse

@@ -1,12 +1,12 @@
 """Hunts in the 4.9 profile, and counts the flaws that it names.
 
-Run it: `make rediscovery`. The hunt is that of `rmqlab hunt --profile 4.9 --minutes 15 --jobs 2`: it gets the claims and
-all kinds of faults. A flaw is named when a switch of docs/switches.md mends what was found, and none that is on mends it
-already. It ends after the processor time that two cores have in 15 minutes, so a busy machine finds as much as an idle
-one.
+Run it: `make rediscovery`. The hunt is that of `rmqlab hunt --profile 4.9 --minutes 15 --jobs 2`: it gets the claims
+and all kinds of faults. A flaw is named when a switch of docs/switches.md fixes what was found, and none that is on
+fixes it already. It ends after the processor time that two cores have in 15 minutes, so a busy machine finds as much as
+an idle one.
 
-Prints a row for each find, as docs/hunt.md has them. Exit status 1 if fewer than LEAST flaws are named by finds of at
-most MOST_STEPS steps.
+Prints a row for each failure, as docs/hunt.md has them. Exit status 1 if fewer than LEAST flaws are named by failures
+of at most MOST_STEPS steps.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import resource
 import sys
 
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.hunt import Extent, Find, Hunt, Progress
+from rmqlab.cluster.hunt.hunt import Extent, Failure, Hunt, Progress
 from rmqlab.cluster.hunt.moves import kinds_for
 
 LEAST = 10
@@ -34,20 +34,20 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def steps_of(find: Find) -> int:
-    """Return how many steps the moves of a find have.
+def steps_of(failure: Failure) -> int:
+    """Return how many steps the moves of a failure have.
 
     Each has its begin, and its end unless it is over at once or stays in force.
     """
-    in_force = find.case.in_force_at_end()
-    return sum(2 if move.is_timed and move not in in_force else 1 for move in find.case.moves)
+    in_force = failure.case.in_force_at_end()
+    return sum(2 if move.is_timed and move not in in_force else 1 for move in failure.case.moves)
 
 
-def row(find: Find) -> str:
+def row(failure: Failure) -> str:
     """Return the row of the table."""
-    switch = f"`{find.mended_by[0]}`" if find.mended_by else "no switch alone"
-    moves = ", ".join(map(str, find.case.moves))
-    return f"| {switch} | `{find.claim}` | {find.case.seed} | {processor_seconds() / CORES:.0f} | {steps_of(find)} | {moves} |"
+    switch = f"`{failure.fixed_by[0]}`" if failure.fixed_by else "no switch alone"
+    moves = ", ".join(map(str, failure.case.moves))
+    return f"| {switch} | `{failure.claim}` | {failure.case.seed} | {processor_seconds() / CORES:.0f} | {steps_of(failure)} | {moves} |"
 
 
 def main() -> int:
@@ -64,12 +64,12 @@ def main() -> int:
         if processor_seconds() > most:
             raise OverError
 
-    print("| mended by | claim | seed | seconds | steps | moves |\n|---|---|---|---|---|---|", flush=True)
+    print("| fixed by | claim | seed | seconds | steps | moves |\n|---|---|---|---|---|---|", flush=True)
     try:
-        for find in hunt.run(progress, check):
-            print(row(find), flush=True)
-            if find.mended_by:
-                named.setdefault(find.mended_by[0], steps_of(find))
+        for failure in hunt.run(progress, check):
+            print(row(failure), flush=True)
+            if failure.fixed_by:
+                named.setdefault(failure.fixed_by[0], steps_of(failure))
     except OverError:
         pass
     short = [switch for switch, steps in named.items() if steps <= MOST_STEPS]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.codec import ReplyHead, decode_command, encode_command, encode_reply_head
 from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.foreignprotocol import MAX_HOSTS, OncePerHost
 from rmqlab.remoting.frame import (
     JSON,
     MAX_HEADER,
@@ -17,7 +18,6 @@ from rmqlab.remoting.frame import (
 )
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import SendMessageRequestHeader
-from rmqlab.remoting.strangers import MAX_HOSTS, OncePerHost
 from rmqlab.runtime.dispatch import Reply, Request
 
 plain = st.text(alphabet="0123456789ABCDEF,", min_size=1, max_size=300)

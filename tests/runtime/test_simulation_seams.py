@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.identity import Identity, fresh_number, process_id, set_identity
+from rmqlab.runtime.identity import Identity, process_id, set_identity, unique_number
 from rmqlab.runtime.network import KernelNetwork, network, set_network
 from rmqlab.runtime.worker import InlineCalls, block, each_in_thread, in_thread, run_inline
 from rmqlab.store.config import StoreConfig
@@ -82,9 +82,9 @@ async def test_a_healed_block_in_a_thread_ends_at_once() -> None:
 
 async def test_the_identity_is_that_of_the_process_unless_given() -> None:
     assert process_id() == os.getpid()
-    assert fresh_number() < fresh_number()
+    assert unique_number() < unique_number()
     set_identity(Identity(1234))
-    assert [process_id(), fresh_number(), fresh_number()] == [1234, 1, 2]
+    assert [process_id(), unique_number(), unique_number()] == [1234, 1, 2]
 
 
 def test_outside_of_a_run_the_identity_is_that_of_the_process() -> None:

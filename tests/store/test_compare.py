@@ -70,7 +70,7 @@ def test_what_one_has_beyond_the_other_s_end_is_named(open_store: Open) -> None:
     beyond = filled(store, 70, first=200)
     found = compared(copy, store.config.store_path_root_dir, shown=2)
     assert found.verdict is Verdict.DIFFERENT
-    assert found.reason == f"the same bytes up to {end}, where one ends"
+    assert found.reason == f"the same bytes up to offset {end}, where one log ends"
     assert found.a.beyond is None
     assert found.b.beyond is not None
     assert (found.b.beyond.offset, found.b.beyond.record_count) == (beyond[0], 70)

@@ -18,8 +18,8 @@ from rich.live import Live
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.live.keys import Act, Heal, KeyCommand, Quit, Selection, decode_keys, press
 from rmqlab.cluster.cli.live.rates import Rates
-from rmqlab.cluster.cli.live.subject import ActionFailedError, Subject
 from rmqlab.cluster.cli.live.view import render_live
+from rmqlab.cluster.cli.live.watched import ActionFailedError, WatchedCluster
 from rmqlab.runtime.clock import real_seconds
 
 PROBE_SECONDS = 0.5
@@ -37,7 +37,7 @@ def is_terminal(console: Console) -> bool:
 class LiveView:
     """The screen. Four tasks read the status, the events and the keys, and draw."""
 
-    subject: Subject
+    subject: WatchedCluster
     console: Console
     document: dict[str, Any]
     selection: Selection = attrs.field(factory=Selection)

@@ -12,9 +12,9 @@ broker_name_argument = click.argument("broker", metavar="BROKER", help="A broker
 
 
 def _changed(result: permissions.WritePermission) -> Lines:
-    done = "may be written to again" if result.can_write else "is written to no longer"
+    done = "added to" if result.can_write else "removed from"
     for address, topics in result.topics.items():
-        yield Text(printable(f"{result.broker} {done}, by {topics} topics at nameserver {address}"))
+        yield Text(printable(f"write permission of {result.broker} {done} {topics} topics at nameserver {address}"))
 
 
 @click.command("wipe-write-perm")

@@ -66,7 +66,8 @@ class LinkFault(Fault):
     def open_transform(self, salt: str) -> Transform | None:  # noqa: ARG002 -- for random choices
         """Return a transform with a state, or None.
 
-        It changes all bytes of one direction at one node. It is kept as long as the fault is in force. `salt` names the node and the direction, for a fault with a seed.
+        It changes all bytes of one direction at one node. It is kept as long as the fault is in force. `salt` names the
+        node and the direction, for a fault with a seed.
         """
         return None
 

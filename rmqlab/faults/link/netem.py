@@ -2,9 +2,10 @@
 
 Pure: the time is passed in.
 
-Bytes arrive in order, later than they were sent. A lost packet is sent again, and those behind it wait. A blackhole keeps them, as TCP does: the sender retransmits lost
-bytes after 0.2 s, then at doubled intervals up to 120 s, so after a heal they arrive at the next of those moments.
-Connects behave alike: a lost SYN is sent again after 1, 3, 7, 15, 31 and 63 s (Linux's defaults).
+Bytes arrive in order, later than they were sent. A lost packet is sent again, and those behind it wait. A blackhole
+keeps them, as TCP does: the sender retransmits lost bytes after 0.2 s, then at doubled intervals up to 120 s, so after
+a heal they arrive at the next of those moments. Connects behave alike: a lost SYN is sent again after 1, 3, 7, 15, 31
+and 63 s (Linux's defaults).
 """
 
 import collections

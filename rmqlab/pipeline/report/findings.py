@@ -23,10 +23,10 @@ def render_findings(data: RunData) -> str:
     unknown = [(metric, one) for metric, one in rows if one["value"] is None]
     zero = [(metric, one) for metric, one in rows if one["value"] == 0]
     queues = len(data.findings) - len(rows)
-    more = f'<p class="sub">{queues} metrics of single queues are in the tables.</p>' if queues else ""
+    more = f'<p class="sub">{queues} metrics of single queues are only in the tables.</p>' if queues else ""
     return (
-        '<section id="findings"><h2>Findings</h2><p class="sub">A metric\'s name unfolds to its definition and to what'
-        f" it cannot see.</p>{_table(data, found)}"
+        '<section id="findings"><h2>Findings</h2><p class="sub">Click a metric to read its definition and its'
+        f" limits.</p>{_table(data, found)}"
         f"{_folded(data, unknown, 'unknown: evidence is missing')}{_folded(data, zero, 'zero')}{more}</section>"
     )
 
@@ -81,7 +81,7 @@ def _name(metric: str) -> str:
         return escape(metric)
     parts = [f"<p>{escape(declared.says[:1].upper() + declared.says[1:])}.</p>"]
     parts += [f"<p>{escape(declared.definition)}</p>"] if declared.definition else []
-    parts += [f"<p>It cannot see {escape(declared.blind_to)}.</p>"] if declared.blind_to else []
+    parts += [f"<p>It does not detect {escape(declared.blind_to)}.</p>"] if declared.blind_to else []
     return f"<details><summary>{escape(metric)}</summary>{''.join(parts)}</details>"
 
 

@@ -22,15 +22,15 @@ _SECONDS = re.compile(r"(\d) s\b")
 """A time, which should not be broken between its number and its unit."""
 _CARDS = (
     ("sent", "sends"),
-    ("lost", "acknowledged and lost"),
-    ("stored_twice", "stored twice"),
-    ("duplicates", "repeated deliveries"),
-    ("offset_rollbacks", "offsets that went back"),
+    ("lost", "acknowledged messages lost"),
+    ("stored_twice", "messages stored twice"),
+    ("duplicates", "duplicate deliveries"),
+    ("offset_rollbacks", "offset rollbacks"),
 )
 _LONGEST = (
-    ("write_unavailable ", "longest without a write"),
-    ("read_unavailable ", "longest without a read"),
-    ("detection namesrv", "until a nameserver noticed"),
+    ("write_unavailable ", "longest write outage"),
+    ("read_unavailable ", "longest read outage"),
+    ("detection namesrv", "longest failure detection by a nameserver"),
 )
 
 
@@ -76,7 +76,7 @@ def _warnings(data: RunData) -> str:
     warnings: Sequence[str] = data.summary.get("warnings", ())
     if not warnings:
         return ""
-    many = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}, no part of the verdict"
+    many = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}, not part of the verdict"
     return f'<details class="warnings"><summary>{many}</summary><ul>{_items(warnings)}</ul></details>'
 
 
@@ -152,15 +152,15 @@ def _presence(data: RunData) -> str:
         total = sum(row["messages"] for row in of_it)
         body.append(f"<tr><th>{outcome}</th><td>{total:,}</td>{cells}<td>{_count(consumed)}</td></tr>")
     return (
-        '<section id="presence"><h2>Where the messages are</h2><p class="sub">Messages by the outcome of their send, and'
-        " by the nodes whose stores hold them.</p>"
+        '<section id="presence"><h2>Messages by outcome and store</h2><p class="sub">Number of messages with each outcome of'
+        " their send, by the nodes that store them.</p>"
         f'<div class="scroll"><table class="numbers"><thead><tr><th>outcome</th><th>sent</th>{head}'
         f"<th>consumed</th></tr></thead><tbody>{''.join(body)}</tbody></table></div></section>"
     )
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return " + ".join(row["nodes"]) or "nowhere"
+    return " + ".join(row["nodes"]) or "no store"
 
 
 def _count(count: int) -> str:

@@ -17,6 +17,7 @@ from rmqlab.verdict.html.svg import Plot, short, since, stacked
 from rmqlab.verdict.outcomes import OUTCOMES
 
 _LANE = 30
+_PREPOSITIONS = {"write": "to", "read": "from"}
 _SERIES = 6
 """Number of series colours; further series reuse them."""
 
@@ -77,23 +78,23 @@ def space_time(data: RunData) -> Figure | None:
         for address in sorted({row["address"] for row in beliefs if row["watcher"] == watcher}):
             held = [row for row in beliefs if (row["watcher"], row["address"]) == (watcher, address)]
             node = addresses.get(address, address)
-            lanes.add(f"{watcher} names {node}", _belief(data, node, held, absences, watcher), "minor")
+            lanes.add(f"{watcher} lists {node}", _belief(data, node, held, absences, watcher), "minor")
     for broker in sorted({str(fields["broker_name"]) for fields in ready.values() if fields.get("broker_name")}):
         for way in ("write", "read"):
             found = [row for row in outages if (row["way"], row["target"]) == (way, broker)]
             known = data.findings.get(f"{way}_unavailable {broker}", {}).get("value") is not None
-            lanes.add(f"{way}s at {broker}", _band(data, way, found, is_known=known), "minor")
+            lanes.add(f"{way}s {_PREPOSITIONS[way]} {broker}", _band(data, way, found, is_known=known), "minor")
     plot = lanes.plot("nodes over time")
     return Figure(
-        "Who ran, who was in the routes, who could be used",
-        "Each process; the brokers that each nameserver named; when each broker could be written to and read from."
-        " Shaded through all charts: a server was away. Dashed: a fault began or ended.",
+        "Node status, routes and availability",
+        "Processes with their roles; the brokers that each nameserver lists in its routes; writes to and reads from each"
+        " broker. In all charts, a shaded time means that a server was down, a dashed line that a fault began or ended.",
         _mark_faults(data, plot).text(),
         (
-            ("alive", "up, named rightly, usable"),
-            ("gone", "away"),
-            ("stale", "named though away, or attempts failed"),
-            ("still", "no attempts, or its work is done"),
+            ("alive", "running, listed correctly, or available"),
+            ("gone", "down"),
+            ("stale", "listed while down, or unavailable"),
+            ("still", "no attempts, or workload ended"),
         ),
         "nodes",
     )
@@ -130,12 +131,12 @@ def _belief(
     def draw(plot: Plot, top: float) -> None:
         for row in held:
             end = data.seconds if row["until"] is None else at(row["until"])
-            plot.bar(at(row["since"]), end, top + 4, 12, "alive", f"{watcher} names {node}")
+            plot.bar(at(row["since"]), end, top + 4, 12, "alive", f"{watcher} lists {node}")
             for absence in (one for one in absences if one["node"] == node):
                 back = data.seconds if absence["until"] is None else at(absence["until"])
                 start, stop = max(at(row["since"]), at(absence["at"])), min(end, back)
                 if start < stop:
-                    plot.bar(start, stop, top + 4, 12, "stale", f"{watcher} names {node}, which is {absence['how']}")
+                    plot.bar(start, stop, top + 4, 12, "stale", f"{watcher} lists {node}, which is {absence['how']}")
 
     return draw
 
@@ -180,9 +181,7 @@ def throughput(data: RunData) -> Figure | None:
     )
     seen = {row["outcome"] for row in rows}
     legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
-    return Figure(
-        "Sends", "Sends per second, when they ended, by outcome.", _mark_faults(data, plot).text(), legend, "sends"
-    )
+    return Figure("Sends", "Completed sends per second, by outcome.", _mark_faults(data, plot).text(), legend, "sends")
 
 
 def latency(data: RunData) -> Figure | None:
@@ -200,10 +199,10 @@ def latency(data: RunData) -> Figure | None:
         plot.line(
             [(at(millis), values[index]) for millis, values in sorted(worst.items())], axis, kind, widest=10 * width
         )
-    legend = (("series-0", "median"), ("series-1", "99th percentile"), ("series-2", "longest"))
+    legend = (("series-0", "median"), ("series-1", "99th percentile"), ("series-2", "maximum"))
     return Figure(
         "Latency",
-        "Milliseconds from the start of a send to its end, refusals left out; log scale.",
+        "Duration of sends in milliseconds, without refused ones; logarithmic scale.",
         _mark_faults(data, plot).text(),
         legend,
     )
@@ -221,7 +220,7 @@ def replication_lag(data: RunData) -> Figure | None:
     for index, slave in enumerate(slaves):
         points = sorted((at(row["at"]), row["behind_bytes"]) for row in rows if row["slave"] == slave)
         plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
-    says = f"Bytes by which a slave's log ends before its master's, once a second; at most {short(high)}."
+    says = f"Bytes by which each slave's log is behind its master's, sampled once a second; at most {short(high)}."
     return Figure("Replication lag", says, _mark_faults(data, plot).text(), _series(slaves))
 
 
@@ -240,8 +239,8 @@ def consumer_offsets(data: RunData) -> Figure | None:
     for row in moves:
         says = f"{row['group']} queue {row['queue']}: {row['before']} to {row['after']} ({row['why']})"
         plot.dot(at(row["at"]), plot.floor - 8, "rollback", says)
-    legend = (*_series(groups), *((("rollback", "an offset went back"),) if moves else ()))
-    says = "The sum of each group's committed offsets."
+    legend = (*_series(groups), *((("rollback", "offset moved back"),) if moves else ()))
+    says = "Sum of the committed offsets of each group, over all queues."
     return Figure("Consumer offsets", says, _mark_faults(data, plot).text(), legend)
 
 
@@ -256,7 +255,7 @@ def deliveries(data: RunData) -> Figure | None:
     plot = Plot("deliveries per second", data.seconds, 170)
     stacked(plot, [(at(millis), values) for millis, values in sorted(counts.items())], ("series-0", "series-1"), width)
     legend = (("series-0", "from masters"), ("series-1", "from slaves"))
-    says = "Messages per second that consumers received, from masters and from slaves."
+    says = "Messages per second that consumers received, by the role of the broker."
     return Figure("Deliveries", says, _mark_faults(data, plot).text(), legend)
 
 

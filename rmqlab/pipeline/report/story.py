@@ -16,8 +16,8 @@ _WENT = {
     "killed": "was killed",
     "stopped": "was stopped",
     "crashed": "crashed",
-    "paused": "was frozen",
-    "isolated": "was cut off",
+    "paused": "was paused",
+    "isolated": "was isolated",
 }
 _MOST_ABSENCES = 2
 
@@ -64,7 +64,7 @@ def _faults(data: RunData) -> Sentence:
     away.sort(key=lambda row: row["at"])
     faults = [event for event in data.events if event["kind"] in ("fault_applied", "role_changed")]
     if not away and not faults:
-        return ("No node was away, and no fault was applied.",)
+        return ("No node was down, and no fault was applied.",)
     absences = [_absence(data, row) for row in away[:_MOST_ABSENCES]]
     absences += [_fault(data, event) for event in faults[: _MOST_ABSENCES - len(absences)]]
     more = len(away) + len(faults) - len(absences)
@@ -78,8 +78,10 @@ def _absence(data: RunData, row: dict[str, Any]) -> tuple[str, str]:
     node, began = str(row["node"]), (row["at"] - data.began_at) / 1000
     role = data.role_of(node, row["at"])
     name = f"{node} (the {role})" if role else node
-    back = f" and was back {(row['until'] - row['at']) / 1000:.1f} s later" if row["until"] is not None else " for good"
-    return f"{began:.1f} s", f" {name} {_WENT.get(row['how'], row['how'])}{back}"
+    back = "did not come back"
+    if row["until"] is not None:
+        back = f"came back {(row['until'] - row['at']) / 1000:.1f} s later"
+    return f"{began:.1f} s", f" {name} {_WENT.get(row['how'], row['how'])} and {back}"
 
 
 def _fault(data: RunData, event: dict[str, Any]) -> tuple[str, str]:
@@ -98,7 +100,7 @@ def _service(data: RunData) -> Sentence:
     if write is None:
         parts.append("No workload sent anything")
     elif not write[1]["value"]:
-        parts.append("Writes never failed for long enough to count")
+        parts.append("No write outage was long enough to be counted")
     else:
         parts += ["No workload could write to ", f"{write[0].partition(' ')[2]} for ", _number(*write)]
         for outcome, one, many in (
@@ -111,8 +113,8 @@ def _service(data: RunData) -> Sentence:
     if read is None:
         return (*parts, "; no consumer read anything.")
     if not read[1]["value"]:
-        return (*parts, "; reads went on throughout.")
-    return (*parts, "; reads were away for ", _number(*read), ".")
+        return (*parts, "; reads were available throughout.")
+    return (*parts, "; reads were unavailable for ", _number(*read), ".")
 
 
 def _messages(data: RunData) -> Sentence:
@@ -132,8 +134,8 @@ def _messages(data: RunData) -> Sentence:
     parts: list[str | Link] = [Link(says, anchor_of("lost"))]
     for metric, one, many in (
         ("stored_twice", "message is stored twice", "messages are stored twice"),
-        ("duplicates", "delivery was a repeat", "deliveries were repeats"),
-        ("offset_rollbacks", "consumer offset went back", "consumer offsets went back"),
+        ("duplicates", "delivery was a duplicate", "deliveries were duplicates"),
+        ("offset_rollbacks", "consumer offset moved back", "consumer offsets moved back"),
     ):
         if value := data.value(metric):
             parts += ["; ", Link(f"{value:,} {one if value == 1 else many}", anchor_of(metric))]
@@ -152,12 +154,12 @@ def _advices(data: RunData) -> Iterator[str]:
 
 def _rules(data: RunData) -> Iterator[tuple[bool, str]]:
     lost, role = bool(data.value("lost")), data.facts.role
-    yield data.summary["verdict"] == "unknown", "Complete the evidence first, for the verdict rests on it."
+    yield data.summary["verdict"] == "unknown", "Provide the missing evidence first: the verdict depends on it."
     yield (
         lost and role == "ASYNC_MASTER",
         "Use SYNC_MASTER, so that SEND_OK means that a slave has the message.",
     )
-    yield lost and role != "ASYNC_MASTER", "Look up the lost messages below, and what took them from each store."
+    yield lost and role != "ASYNC_MASTER", "See the lost messages below, and why each store does not have them."
     yield (
         any(value for metric, value in data.values("divergence ")),
         "Let the slave start from an empty store, or use the profile hardened, in which a slave cuts off what differs.",
@@ -165,11 +167,11 @@ def _rules(data: RunData) -> Iterator[tuple[bool, str]]:
     yield (
         any(value for metric, value in data.values("write_unavailable ")),
         (
-            "RocketMQ 4.9 promotes no slave: run a second group, so that producers have another master, or start the master"
-            " again soon."
+            "RocketMQ 4.9 does not promote slaves: run a second group, so that producers have another master, or restart the"
+            " master quickly."
         ),
     )
-    yield bool(data.value("duplicates")), "Make consumers idempotent: a message may come more than once."
+    yield bool(data.value("duplicates")), "Make consumers idempotent: a message may be delivered more than once."
 
 
 def _number(metric: str, finding: Any) -> Link:

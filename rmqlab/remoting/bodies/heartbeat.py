@@ -116,7 +116,7 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
     producer_data_set: list[ProducerData] = []
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
+    def normalized(cls, value: Any) -> Any:
         """Convert ordinals to names.
 
         An unknown ordinal counts as missing (broker-requests#37).

@@ -83,7 +83,7 @@ class ResetOffsetBody(Table, frozen=True, kw_only=True):
     offset_table: dict[MessageQueue, Long] = {}
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
+    def normalized(cls, value: Any) -> Any:
         """Return the map of the list."""
         try:
             listed = msgspec.convert(value, ResetOffsetBodyForC, strict=False)

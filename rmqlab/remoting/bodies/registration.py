@@ -36,10 +36,10 @@ class RegisterBrokerBody(Table, frozen=True, kw_only=True):
     )
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
-        """Apply `TopicConfigSerializeWrapper.mended` to the wrapper."""
+    def normalized(cls, value: Any) -> Any:
+        """Apply `TopicConfigSerializeWrapper.normalized` to the wrapper."""
         if isinstance(value, dict):
-            TopicConfigSerializeWrapper.mended(value.get("topicConfigSerializeWrapper"))
+            TopicConfigSerializeWrapper.normalized(value.get("topicConfigSerializeWrapper"))
         return value
 
 

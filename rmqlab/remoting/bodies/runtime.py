@@ -103,7 +103,7 @@ class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
     spent_time_mills: Long = 0
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
+    def normalized(cls, value: Any) -> Any:
         """Convert an ordinal to its name."""
         if isinstance(value, dict) and "consumeResult" in value:
             value["consumeResult"] = name_in([*CMResult], value["consumeResult"])

@@ -47,7 +47,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
     topic_config_table: dict[str, TopicConfig] = {}
 
     @classmethod
-    def mended(cls, value: Any) -> Any:
+    def normalized(cls, value: Any) -> Any:
         """Accept filter types by their ordinals, too."""
         table = value.get("topicConfigTable") if isinstance(value, dict) else None
         for topic in table.values() if isinstance(table, dict) else ():

@@ -41,7 +41,7 @@ def test_nodes_come_and_go(rmqlab: Run) -> None:
     assert (removed["name"], pathlib.Path(removed["data_dir"]).name) == ("namesrv-1", "namesrv-1")
     back = rmqlab("add", "nameserver", "namesrv-1").stdout.splitlines()
     assert back[0].startswith("namesrv-1 is ready")
-    assert back[1:] == ["brokers register with it within 30 s; clients that run do not learn of it"]
+    assert back[1:] == ["brokers register with it within 30 s; running clients keep their list of nameservers"]
     gone = rmqlab("remove", "broker-a:slave").stdout
     assert gone.startswith("broker-a-s is removed; its data stay in ")
     assert pathlib.Path(gone.split()[-1], "store").is_dir()
@@ -61,7 +61,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
     ("arguments", "status", "said"),
     [
         ("add slave broker-b", 2, "unknown name 'broker-b'; did you mean broker-a?"),
-        ("add group broker-a", 1, "broker-a is a group of this cluster already"),
+        ("add group broker-a", 1, "broker-a is already a group of this cluster"),
         ("add group --set broker-a:x=1", 2, "--set broker-a:x: expected a key without a target"),
         ("add group --set slaveRedEnable=true", 2, "unknown key slave_red_enable; did you mean slave_read_enable?"),
         ("add slave broker-a -n other", 1, "no cluster other in "),
@@ -69,7 +69,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
         ("remove broker-a", 1, "broker-a is the last broker group"),
         ("restart broker-a --set brokerId=3", 2, "broker setting broker_id: each node has its own"),
         ("restart namesrv-2 --set slaveReadEnable=true", 1, "namesrv-2 is a nameserver: only brokers have settings"),
-        ("start broker-a --set slaveReadEnable=false", 1, "broker-a is ready (pid "),
+        ("start broker-a --set slaveReadEnable=false", 1, "broker-a is already ready (pid "),
         (
             "up --detach",
             1,

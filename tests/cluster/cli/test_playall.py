@@ -31,9 +31,9 @@ class Script:
         self.played: list[tuple[str, Sequence[str]]] = []
         for name in verdicts:
             (directory / f"{name}.toml").write_text(SCENARIO.format(name=name))
-        monkeypatch.setattr(playall, "run_apart", self.run_apart)
+        monkeypatch.setattr(playall, "run_subprocess", self.run_subprocess)
 
-    async def run_apart(self, path: pathlib.Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
+    async def run_subprocess(self, path: pathlib.Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
         assert profile == "4.9"
         self.played.append((path.stem, more))
         verdict, _, disturbed = self.verdicts[path.stem].pop(0).partition("-")

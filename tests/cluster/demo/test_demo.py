@@ -30,7 +30,7 @@ def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -
         "4. The master comes back",
         "has registered: it is in the route",
         "sends now end in SEND_OK",
-        "5. The account",
+        "5. The result",
         "holds: nothing acknowledged was lost",
     )
     at = 0

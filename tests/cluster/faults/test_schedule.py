@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, describe_random, strikes
+from rmqlab.cluster.faults.schedule import UNDOS, PlannedAction, RandomFaults, describe_random, plan_actions
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.faults import FaultError
 
@@ -16,19 +16,19 @@ MASTERS = ["broker-a", "broker-b", "broker-c"]
 
 
 def test_the_same_seed_does_the_same_and_another_does_not() -> None:
-    def first(seed: int) -> list[Strike]:
-        return list(itertools.islice(strikes(RandomFaults(seed=seed), MASTERS), 40))
+    def first(seed: int) -> list[PlannedAction]:
+        return list(itertools.islice(plan_actions(RandomFaults(seed=seed), MASTERS), 40))
 
     assert first(7) == first(7)
     assert first(7) != first(8)
 
 
 def test_each_strike_is_undone_by_what_undoes_it() -> None:
-    done = list(strikes(RandomFaults(every=30, heal_after=20, count=50), MASTERS))
+    done = list(plan_actions(RandomFaults(every=30, heal_after=20, count=50), MASTERS))
     assert len(done) == 100
     for struck, undone in zip(done[::2], done[1::2], strict=True):
         assert not struck.undoes
-        assert undone == Strike(struck.at + 20, UNDOS[struck.action], struck.target, undoes=True)
+        assert undone == PlannedAction(struck.at + 20, UNDOS[struck.action], struck.target, undoes=True)
     assert {strike.action for strike in done} == {"kill", "pause", "isolate", "start", "resume", "heal"}
     assert {strike.target for strike in done} == set(MASTERS)
 
@@ -41,7 +41,7 @@ def test_time_never_goes_back_and_nobody_is_struck_twice_at_once(
 ) -> None:
     faults = RandomFaults(every=every, heal_after=heal_after, seed=seed, count=30)
     struck, now = set[str](), 0.0
-    for strike in strikes(faults, [f"node-{number}" for number in range(targets)]):
+    for strike in plan_actions(faults, [f"node-{number}" for number in range(targets)]):
         assert strike.at >= now
         now = strike.at
         assert (strike.target in struck) is strike.undoes
@@ -52,13 +52,13 @@ def test_time_never_goes_back_and_nobody_is_struck_twice_at_once(
 @hypothesis.given(every=st.floats(0.1, 50), heal_after=st.floats(0.1, 200), count=st.integers(1, 9))
 def test_its_last_moment_is_known_before(every: float, heal_after: float, count: int) -> None:
     faults = RandomFaults(every=every, heal_after=heal_after, count=count, seed=3)
-    assert max(strike.at for strike in strikes(faults, MASTERS)) <= faults.seconds
+    assert max(strike.at for strike in plan_actions(faults, MASTERS)) <= faults.seconds
 
 
 def test_a_schedule_and_what_it_does_are_told_in_words() -> None:
     faults = RandomFaults(of=("power-loss",), on="broker-a", count=1, seed=9)
     assert describe_random(faults) == "1 of power-loss on broker-a, one every 30 s, for 20 s each, seed 9"
-    assert [str(strike) for strike in strikes(faults, ["broker-a"])] == [
+    assert [str(strike) for strike in plan_actions(faults, ["broker-a"])] == [
         "30 s power-loss broker-a",
         "50 s start broker-a",
     ]

@@ -41,10 +41,10 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
     )
     progress = Progress()
 
-    (find,) = hunt.run(progress)
+    (failure,) = hunt.run(progress)
 
-    assert (find.claim, find.case.moves) == ("slave-complete", (WIPE,))
-    assert find.mended_by == ("ha_bootstrap_from_first_byte",)
+    assert (failure.claim, failure.case.moves) == ("slave-complete", (WIPE,))
+    assert failure.fixed_by == ("ha_bootstrap_from_first_byte",)
     assert (progress.seeds, progress.unknown, progress.problems) == (1, 0, [])
 
 
@@ -57,9 +57,9 @@ def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
         is_short=True,
     )
 
-    (find,) = hunt.run(Progress())
-    assert (find.case.switches, find.mended_by) == ((), ("ha_bootstrap_from_first_byte",))
-    assert list(attrs.evolve(hunt, on=find.mended_by).run(Progress())) == []
+    (failure,) = hunt.run(Progress())
+    assert (failure.case.switches, failure.fixed_by) == ((), ("ha_bootstrap_from_first_byte",))
+    assert list(attrs.evolve(hunt, on=failure.fixed_by).run(Progress())) == []
 
 
 def test_a_seed_has_the_same_outcome_again() -> None:
@@ -122,9 +122,9 @@ def test_the_command_writes_what_breaks_a_claim(command: CliRunner, tmp_path: Pa
 
     assert done.exit_code == 1
     document = json.loads(done.stdout)
-    (find,) = document["finds"]
-    assert (document["schedules"], find["claim"], find["on_real_processes"]) == (1, "slave-complete", None)
-    scenario = tomllib.loads(Path(find["file"]).read_text())
+    (failure,) = document["failures"]
+    assert (document["schedules"], failure["claim"], failure["on_real_processes"]) == (1, "slave-complete", None)
+    scenario = tomllib.loads(Path(failure["file"]).read_text())
     assert any(step.get("wipe") == "broker-a-s" for step in scenario["step"])
 
 

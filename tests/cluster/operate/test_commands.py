@@ -145,7 +145,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("topics create orders", "topic orders exists already at broker-a: update changes it"),
+        ("topics create orders", "topic orders already exists at broker-a: `rmqlab topics update` changes it"),
         ("topics update ordrs --queues 2", "unknown topic 'ordrs'; did you mean orders?"),
         ("topics update orders", "nothing to change at topic orders: give a number of queues, a permission or order"),
         ("topics update orders --permission 9", "permission '9': expected a number from 0 to 7 (4 read, 2 write, 1 inherit), or rw, r, w, none"),

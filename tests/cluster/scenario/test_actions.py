@@ -8,7 +8,7 @@ import trio
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.load import parse_scenario
-from rmqlab.cluster.scenario.player import make_whole
+from rmqlab.cluster.scenario.player import heal_and_resume_all
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.faults import fault_of
 
@@ -30,7 +30,7 @@ class Process:
 class RecordingCluster:
     """Replaces a cluster, its supervisor and its table of processes."""
 
-    lives: dict[str, Process] = attrs.field(factory=dict)
+    states: dict[str, Process] = attrs.field(factory=dict)
     calls: list[str] = attrs.field(factory=list)
 
     @property
@@ -77,5 +77,5 @@ async def test_heal_all_heals_the_whole_cluster() -> None:
 async def test_a_scenario_ends_with_all_faults_healed_and_paused_nodes_resumed() -> None:
     states = {"broker-a": NodeState.PAUSED, "broker-b": NodeState.READY, "nameserver-1": NodeState.PAUSED}
     cluster = RecordingCluster({name: Process(state) for name, state in states.items()})
-    await make_whole(cast("Cluster", cluster))
+    await heal_and_resume_all(cast("Cluster", cluster))
     assert cluster.calls == ["heal all", "resume broker-a", "resume nameserver-1"]

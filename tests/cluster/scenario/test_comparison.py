@@ -78,4 +78,4 @@ def test_rows_have_a_text_for_each_run() -> None:
     known = dict.fromkeys((figure.name for figure in FIGURES), 1234)
     rows = as_rows([known, {**known, "lost": None, "rate_after": 0.5}])
     assert ("acknowledged, on no disk, messages", ["1,234", "unknown"]) in rows
-    assert ("stored from then on, messages/s", ["1,234", "0.5"]) in rows
+    assert ("stored after the failure, messages/s", ["1,234", "0.5"]) in rows

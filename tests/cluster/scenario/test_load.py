@@ -147,7 +147,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         (LOST, 'event = "sent"\nwhere = { node = "ordrs" }', 39, "expect[1].where: unknown name 'ordrs'; did you"),
         (CUT, 'kill = "broker-a"', 31, "step[3].kill: broker-a does not run: it was killed before"),
         (CUT, 'resume = "broker-a-s"', 31, "step[3].resume: broker-a-s is not paused"),
-        (CUT, 'start = "broker-a:slave"', 31, "step[3].start: broker-a-s runs already"),
+        (CUT, 'start = "broker-a:slave"', 31, "step[3].start: broker-a-s already runs"),
         ("route-gone broker-a:master", "delivered late 5", 26, "step[2].wait: late has not been started yet"),
         (CUT, 'consume = "late"', 31, "step[3].consume: late was started before"),
         (CUT, CHANCE + "every = 30 }", 31, 'step[3].random-faults: 30: expected a number with a unit, such as "30 s"'),

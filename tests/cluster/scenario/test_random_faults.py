@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from rmqlab.cluster.faults.schedule import RandomFaults, strikes
+from rmqlab.cluster.faults.schedule import RandomFaults, plan_actions
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.random_faults import seed_faults
@@ -83,7 +83,7 @@ async def test_a_seed_plays_the_same_faults_again_and_the_journal_lists_them(tmp
     run, events = await bad_day(tmp_path, 7)
     assert run.verdict == "holds", run.reasons()
     (faults,) = drawn(parse_scenario(BAD_DAY), 7)
-    planned = list(strikes(faults, ["broker-a", "broker-b"]))
+    planned = list(plan_actions(faults, ["broker-a", "broker-b"]))
     assert events[0].fields["drawn"] == [str(strike) for strike in planned]
     assert (events[0].fields["seed"], events[0].fields["label"]) == (faults.seed, "bad day")
     assert plans(events) == [(round(it.at * 1000), it.action, it.target, it.undoes, None) for it in planned]

@@ -127,7 +127,8 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated", "--json")
     assert done.exit_code == 2, done.stdout + done.stderr
     document = json.loads(done.stdout)
-    assert document["missing"] == ["step 1: 'event power_lost' is not true after 1 s"]
+    seen = "no such event since the last action, 0 before it"
+    assert document["missing"] == [f"step 1: 'event power_lost' is not true after 1 s; last seen: {seen}"]
     assert document["expectations"][0]["missing"] == "the run did not come to 'done'"
 
 

@@ -55,6 +55,24 @@ def test_all_of_one_producer_or_outcome_may_be_asked_for() -> None:
     assert holds("consumed-all.SEND_OK g payments", [*SEEN, late], [])
 
 
+@pytest.mark.parametrize(
+    ("text", "last_seen"),
+    [
+        ("sent orders 3", "2 sends of orders since the last action"),
+        ("sent.SEND_OK orders 2", "1 SEND_OK sends of orders since the last action"),
+        ("delivered shop 2", "1 deliveries to shop since the last action"),
+        ("event sent shop", "no such event since the last action, 0 before it; it happened at orders"),
+        ("ended orders", "orders has not ended"),
+        ("consumed-all other", "other has not received 1 of 1 stored messages"),
+        ("over dance", "the random faults of 'dance' are not over"),
+    ],
+)
+def test_a_condition_that_is_not_true_says_what_it_saw(text: str, last_seen: str) -> None:
+    condition = parse_wait(text, NODES, WORKLOADS, ["dance"])
+    assert isinstance(condition, JournalCondition)
+    assert condition.explain(SEEN, SEEN) == last_seen
+
+
 def test_events_and_ends_are_told_by_whom_they_are_about() -> None:
     new = [entry("ha_connected", "broker-a")]
     assert holds("event ha_connected", [], new)

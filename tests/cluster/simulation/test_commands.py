@@ -139,11 +139,11 @@ def test_all_scenarios_can_be_simulated(tmp_path: pathlib.Path, monkeypatch: pyt
     """The option is passed on to each run."""
     options: list[tuple[str, ...]] = []
 
-    async def run_apart(_path: pathlib.Path, _profile: str, more: list[str]) -> dict[str, object]:
+    async def run_subprocess(_path: pathlib.Path, _profile: str, more: list[str]) -> dict[str, object]:
         options.append(tuple(more))
         return {"verdict": "holds", "seconds": 1.0, "rate": 1, "expectations": [], "missing": []}
 
-    monkeypatch.setattr(playall, "run_apart", run_apart)
+    monkeypatch.setattr(playall, "run_subprocess", run_subprocess)
     (tmp_path / "small.toml").write_text(HOLDS)
     result = CliRunner().invoke(app, ["scenarios", "--run", "--simulated", "--dir", os.fspath(tmp_path)])
     assert result.exit_code == 0

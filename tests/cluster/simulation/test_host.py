@@ -33,12 +33,12 @@ def kinds_in(directory: Path, node: str) -> list[str]:
 def test_a_second_sigterm_ends_one_process_and_not_the_simulation(tmp_path: Path) -> None:
     async def play(cluster: Cluster) -> int | None:
         supervisor = cluster.supervisor
-        pid = supervisor.life("broker-a").pid
+        pid = supervisor.process_state("broker-a").pid
         assert pid is not None
         for _ in range(20):  # more than the process keeps
             await supervisor.forks.signal(pid, 15)
-        assert await supervisor.processes.wait_life("broker-a", lambda life: not life.is_alive, 60)
-        return supervisor.life("broker-a").exit_status
+        assert await supervisor.processes.wait_state("broker-a", lambda process: not process.is_alive, 60)
+        return supervisor.process_state("broker-a").exit_status
 
     assert on_cluster(tmp_path, play, SPEC) == 128 + 15
 

@@ -11,7 +11,7 @@ ASKED = attrs.evolve(READY, is_asked_to_stop=True)
 
 
 @pytest.mark.parametrize(
-    ("life", "state"),
+    ("process", "state"),
     [
         (ProcessState(), NodeState.STOPPED),
         (ProcessState(is_alive=True), NodeState.STARTING),
@@ -32,8 +32,8 @@ ASKED = attrs.evolve(READY, is_asked_to_stop=True)
         (attrs.evolve(READY.ended(-signal.SIGKILL), is_powerless=True), NodeState.POWERLESS),
     ],
 )
-def test_the_state_follows_from_the_facts(life: ProcessState, state: NodeState) -> None:
-    assert life.state is state
+def test_the_state_follows_from_the_facts(process: ProcessState, state: NodeState) -> None:
+    assert process.state is state
 
 
 @pytest.mark.parametrize(

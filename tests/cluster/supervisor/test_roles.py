@@ -54,8 +54,8 @@ def test_changes_are_kept_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "message"),
     [
-        ("promote", "broker-a", "broker-a is a master of broker-a already"),
-        ("demote", "broker-b-s", "broker-b-s is a slave of broker-b already"),
+        ("promote", "broker-a", "broker-a is already a master of broker-a"),
+        ("demote", "broker-b-s", "broker-b-s is already a slave of broker-b"),
         ("promote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
         ("demote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
     ],

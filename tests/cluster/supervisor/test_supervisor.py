@@ -50,7 +50,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
             await trio.sleep(8)
             supervisor.processes._event("broker-a", Event(0, "indexing", {"offset": offset}))
         await trio.sleep(8)
-        supervisor.processes.lives["broker-a"] = supervisor.life("broker-a").ended(0)
+        supervisor.processes.states["broker-a"] = supervisor.process_state("broker-a").ended(0)
         supervisor.events.pulse()
 
     async def signalled(_pid: int, number: signal.Signals) -> None:
@@ -60,7 +60,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
 
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
     await supervisor.stop("broker-a")
-    assert supervisor.life("broker-a").state == "stopped"
+    assert supervisor.process_state("broker-a").state == "stopped"
 
 
 @pytest.mark.parametrize("deed", ["kill", "stop", "stop_all"])
@@ -90,7 +90,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
         await its.aclose()
 
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
-    supervisor.processes.lives.clear()  # it does not run yet
+    supervisor.processes.states.clear()  # it does not run yet
     await supervisor.spawn("broker-a")
     nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
     await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
@@ -139,7 +139,7 @@ async def test_of_many_nodes_only_some_start_at_once(
     await supervisor.start(*names)
     assert started == names
     assert most == STARTING_AT_ONCE
-    assert all(supervisor.life(name).ready is not None for name in names)
+    assert all(supervisor.process_state(name).ready is not None for name in names)
 
 
 async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
@@ -227,7 +227,7 @@ async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
     nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
     await its.send_all(CONTROL.encode(Hello(produce, 8)) + CONTROL.encode(Ready({})))
     await wait_all_tasks_blocked()
-    assert supervisor.life(produce).ready is None
+    assert supervisor.process_state(produce).ready is None
 
 
 @pytest.mark.parametrize(("seconds", "is_known"), [(SNAPSHOT_SECONDS, False), (10.0, True)])

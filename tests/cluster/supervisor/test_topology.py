@@ -98,6 +98,12 @@ def test_an_unknown_target_lists_what_exists(target: str) -> None:
     assert "broker-b:slave" in str(caught.value)
 
 
+def test_a_role_that_no_member_has_is_explained_by_the_roles_of_the_members() -> None:
+    nodes = nodes_of(spec := ClusterSpec(slaves=0), place(spec, Placement(subnet=5)))
+    with pytest.raises(UnknownTargetError, match=r"broker-a has no slave: broker-a is a master$"):
+        find_targets("broker-a:slave", nodes)
+
+
 def test_settings_of_a_slave_name_its_group_and_all_nameservers() -> None:
     slave = find_targets("broker-b-s2", NODES)[0]
     settings = tomllib.loads(toml_text(node_settings(SPEC, slave, NODES, Path('/tmp/a "quoted" place'))))

@@ -85,7 +85,7 @@ SETTINGS: Mapping[str, str] = {
 """Settings files with the keys that `nodesettings` writes for every node."""
 
 
-def rehearse(module: ModuleType) -> None:
+def prewarm(module: ModuleType) -> None:
     """Do what a node of this module does first; nothing of it has an effect."""
     faults_of_process(RatedClock(ClockSettings.starting_now()), NO_RULES)
     decoder = CONTROL.decoder()

@@ -33,7 +33,7 @@ class ActionFailedError(Exception):
     """An action of a key failed. The text is one line."""
 
 
-class Subject(Protocol):
+class WatchedCluster(Protocol):
     """What the live view needs of a cluster."""
 
     leaving: str
@@ -68,7 +68,7 @@ _FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
 
 
 @attrs.define(eq=False)
-class OwnCluster:
+class LocalCluster:
     """A cluster of this process. It ends with the view."""
 
     cluster: Cluster
@@ -108,7 +108,7 @@ class OwnCluster:
 
 
 @attrs.define(eq=False)
-class OthersCluster:
+class RemoteCluster:
     """A cluster that another process supervises. It keeps running when the view ends."""
 
     directory: ClusterDirectory

@@ -30,7 +30,7 @@ _BEGINNINGS: Final = (
 )
 
 
-def stranger(data: bytes) -> str | None:
+def detect_protocol(data: bytes) -> str | None:
     """Return the protocol that `data` begins with and a remedy; None if unknown."""
     return next((text for beginning, text in _BEGINNINGS if data.startswith(beginning)), None)
 

@@ -14,7 +14,7 @@ from rmqlab.cluster.supervisor.forklaunch import PRELOADED
 from rmqlab.cluster.supervisor.forkserver import preload
 from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.nodesettings import node_settings
-from rmqlab.cluster.supervisor.rehearsal import BODIES, MESSAGES, SETTINGS, rehearse
+from rmqlab.cluster.supervisor.prewarm import BODIES, MESSAGES, SETTINGS, prewarm
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
 from rmqlab.runtime.control import Message
 from rmqlab.runtime.regularfile import read_regular_text
@@ -29,7 +29,7 @@ def test_each_message_of_the_control_channel_is_rehearsed() -> None:
 
 @pytest.mark.parametrize("body", BODIES)
 def test_each_rehearsed_body_can_be_empty(body: type[typing.Any]) -> None:
-    """Otherwise the encoder would not be rehearsed."""
+    """Otherwise the encoder would not be prewarmed."""
     assert body.decode(b"{}").encode_pretty()
 
 
@@ -38,7 +38,7 @@ def test_a_module_with_settings_reads_an_empty_file() -> None:
     read: list[str] = []
     module = types.ModuleType("fake")
     module.__dict__["load_config"] = lambda path: read.append(read_regular_text(path))
-    rehearse(module)
+    prewarm(module)
     assert read == [""]
 
 
@@ -50,7 +50,7 @@ def test_the_settings_of_nodes_are_loaded(name: str, monkeypatch: pytest.MonkeyP
     loaded: list[object] = []
     load_config = module.load_config
     monkeypatch.setattr(module, "load_config", lambda path: loaded.append(load_config(path)))
-    rehearse(module)
+    prewarm(module)
     assert len(loaded) == 1
 
 
@@ -66,8 +66,8 @@ def test_a_module_whose_settings_have_no_defaults_is_rehearsed_as_well() -> None
 
     module = types.ModuleType("fake")
     module.__dict__["load_config"] = load_config
-    rehearse(module)
-    rehearse(types.ModuleType("without settings"))
+    prewarm(module)
+    prewarm(types.ModuleType("without settings"))
 
 
 @pytest.mark.parametrize("module", PRELOADED)

@@ -185,7 +185,8 @@ def replies_at_once(case: Case) -> bool:
 def when_the_nameserver_is_back(case: Case) -> str | None:
     """Return the last step that starts a nameserver again.
 
-    Both brokers can reach it until the end. None without one, or if the case may end before they have registered: it lasts 25 s after the last move.
+    Both brokers can reach it until the end. None without one, or if the case may end before they have registered: it
+    lasts 25 s after the last move.
     """
     last = max((move.ends_at for move in case.moves), default=0.0)
     starts = [

@@ -77,7 +77,7 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
             await _start(supervisor, added)
         except BaseException:
             with trio.CancelScope(shield=True):
-                await supervisor.kill(*(each for each in grown.names if supervisor.life(each).is_alive))
+                await supervisor.kill(*(each for each in grown.names if supervisor.process_state(each).is_alive))
             _forget(supervisor, *before, grown.names)
             raise
         supervisor.directory.change_nodes(spec, grown.placement)
@@ -96,13 +96,13 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
         nodes = removal(target, [*supervisor.nodes.values()])
         names = tuple(node.name for node in nodes)
         for name in names:
-            if supervisor.life(name).is_paused:
+            if supervisor.process_state(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
         for active in supervisor.faults.active.by_id.values():
             if struck := [name for name in names if any(name in those for those in active.nodes_of.values())]:
                 raise WrongStateError(f"the fault {active.id} is in force at {struck[0]}: heal it first")
         for name in names:
-            if supervisor.life(name).is_alive:
+            if supervisor.process_state(name).is_alive:
                 await supervisor.stop(name)
         spec = without(supervisor.spec, names)
         _forget(supervisor, spec, supervisor.placement, names)
@@ -189,7 +189,7 @@ def _set_nodes(supervisor: Supervisor, spec: ClusterSpec, placement: Placement, 
 def _forget(supervisor: Supervisor, spec: ClusterSpec, placement: Placement, names: Collection[str]) -> None:
     _set_nodes(supervisor, spec, placement, [node for node in supervisor.nodes.values() if node.name not in names])
     for name in names:
-        supervisor.processes.lives.pop(name, None)
+        supervisor.processes.states.pop(name, None)
         supervisor.pending_settings.pop(name, None)
         supervisor.record(name, "node_removed")
 
@@ -211,11 +211,11 @@ async def _inform(supervisor: Supervisor) -> tuple[str, ...]:
     uninformed = []
 
     async def inform(node: Node) -> None:
-        life = supervisor.life(node.name)
-        is_running = life.is_alive and not life.is_paused
+        process = supervisor.process_state(node.name)
+        is_running = process.is_alive and not process.is_paused
         if not is_running or not await _accepts(node, {"namesrvAddr": changes["namesrv_addr"]}):
             supervisor.pending_settings.setdefault(node.name, {}).update(changes)
-            uninformed.extend([node.name] if life.is_alive else [])
+            uninformed.extend([node.name] if process.is_alive else [])
 
     async with trio.open_nursery() as nursery:
         for node in supervisor.nodes.values():
