@@ -1,4 +1,4 @@
-"""The APPENDs of a leader to one peer that have no response yet, counted in entries and bytes."""
+"""APPENDs of a leader to one peer without response, in entries and bytes."""
 
 from typing import Final
 
