@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.tablefile import VersionedTable
+from rmqlab.broker.tablefile import TooManyError, VersionedTable
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.store.configfile import load_config_file
@@ -13,6 +13,10 @@ MAX_NAME_SIZE = 1024
 """Characters of a group's name. 4.9.8 has no limit but the header."""
 MAX_GROUPS = 200_000
 """Groups that clients can make."""
+
+
+MAX_COPIED = MAX_GROUPS + len(names.BUILT_IN_GROUPS)
+"""Groups that a slave copies from its master."""
 
 
 class SubscriptionGroupTable(VersionedTable):
@@ -61,13 +65,15 @@ class SubscriptionGroupTable(VersionedTable):
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
         """Replace the table by a master's if the versions differ (store-ha#60).
 
-        The version is replaced too. Returns True if replaced.
+        The version is replaced too. Returns True if replaced. TooManyError above MAX_COPIED groups.
         """
         if wrapper.data_version == self.data_version:
             return False
+        if len(wrapper.subscription_group_table) > MAX_COPIED:
+            raise TooManyError(f"{len(wrapper.subscription_group_table)} groups, at most {MAX_COPIED}")
         self.data_version = wrapper.data_version
         self.groups = dict(wrapper.subscription_group_table)
-        self.save()
+        self._save_soon()
         return True
 
     def wrapper(self) -> SubscriptionGroupWrapper:

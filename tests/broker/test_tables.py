@@ -215,7 +215,8 @@ def test_offsets_are_encoded_as_their_body_is(tmp_path: pathlib.Path) -> None:
     offsets.clone('g"7', "h", "T\n\u4e2d")
     offsets.remove_group('g"7')
     check()
-    offsets.merge(ConsumerOffsets(offset_table={"T@new": {0: 1}, "T\n\u4e2d@h": {0: -1}}))
+    offsets.merge("T@new", {0: 1}, {})
+    offsets.merge("T\n\u4e2d@h", {0: -1}, {})
     check()
 
 
