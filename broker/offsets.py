@@ -117,9 +117,9 @@ class ConsumerOffsetTable:
             self._replace(f"{topic}@{target}", queues)
 
     def merge(self, key: str, fresh: Mapping[int, int], kept: Mapping[int, int]) -> None:
-        """Replace the offsets of a key by a master's (store-ha#60, #69); without `fresh`, they stay.
+        """Replace the offsets of a key by a master's (store-ha#60, #69).
 
-        The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
+        Without `fresh` they stay. The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
         """
         if fresh and fresh != self.offsets.get(key):
             self._replace(key, fresh)
@@ -130,7 +130,7 @@ class ConsumerOffsetTable:
             self.own.pop(key, None)
 
     def check_room_for(self, fresh: Offsets) -> None:
-        """Raise BodyError if a master's offsets are too many together with those of this table.
+        """Raise BodyError if these and a master's offsets are too many.
 
         A master that sends other keys with each copy would fill the memory.
         """

@@ -97,7 +97,10 @@ class VersionedTable(abc.ABC):
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=counter)
 
     async def save_in_slices(self) -> None:
-        """Write the file as `save_changes`. The entries are encoded in slices, between which other tasks run."""
+        """Write the file as `save_changes`.
+
+        The entries are encoded in slices, between which other tasks run.
+        """
         if self._is_unsaved:
             await self.file.prepare(self.rows())
         self.save_changes()
