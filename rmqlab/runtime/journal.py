@@ -195,7 +195,7 @@ class JournalWriter:
 
 @attrs.define
 class _Waste:
-    """The bytes that a scan has read and that were no entries, where an entry seemed to begin.
+    """Counts the bytes that a scan has read for false entries.
 
     Damaged bytes may look like the begin of a long entry every few bytes: without a limit a file of 1 MB costs a read
     of 16 MB some 50,000 times.
@@ -206,7 +206,7 @@ class _Waste:
     size: int = 0
 
     def limits(self, at: int) -> tuple[int, int]:
-        """Return the maximum bytes of an entry at a place, and the maximum items of a map or list in it."""
+        """Return the maximum bytes of an entry at a place, and the maximum items in it."""
         is_low = self.size <= _FREE_WASTE + 4 * (at - self.begin)
         return (_LONGEST_ENTRY, _MOST_ITEMS) if is_low else (_SHORT_ENTRY, _FEW_ITEMS)
 
