@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.tablefile import TooManyError, VersionedTable
+from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.store.configfile import load_config_file
@@ -22,8 +22,10 @@ MAX_COPIED = MAX_GROUPS + len(names.BUILT_IN_GROUPS)
 class SubscriptionGroupTable(VersionedTable):
     """Groups by name, in subscriptionGroup.json."""
 
-    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        super().__init__("subscriptionGroupTable", path, now_millis)
+    def __init__(
+        self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int], defer: Defer = at_once
+    ) -> None:
+        super().__init__("subscriptionGroupTable", path, now_millis, defer)
         self.config = config
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)

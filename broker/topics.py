@@ -10,7 +10,7 @@ import msgspec
 
 from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
 from rmqlab.broker.subscriptions import MAX_GROUPS
-from rmqlab.broker.tablefile import TooManyError, VersionedTable
+from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.configfile import load_config_file
@@ -29,8 +29,10 @@ MAX_COPIED = MAX_TOPICS + 2 * MAX_GROUPS
 class TopicTable(VersionedTable):
     """Topics by name, in topics.json."""
 
-    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        super().__init__("topicConfigTable", path, now_millis)
+    def __init__(
+        self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int], defer: Defer = at_once
+    ) -> None:
+        super().__init__("topicConfigTable", path, now_millis, defer)
         self.config = config
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
