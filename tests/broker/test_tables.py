@@ -73,7 +73,7 @@ def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypa
 
 
 def test_the_changes_of_a_pass_are_written_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A heartbeat with 1700 new groups wrote 3400 files, for a minute, while all other clients waited."""
+    """A heartbeat with 1700 new groups wrote 3400 files, while all clients waited."""
     written: list[str] = []
     monkeypatch.setattr("rmqlab.broker.tablefile.keep_config_file", lambda path, _content: written.append(path.name))
     deferred: list[Callable[[], None]] = []
