@@ -253,7 +253,10 @@ def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request
 
 
 def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
-    """102: 0 whether or not the key was there (remoting#38). Code 1 if the file cannot be saved."""
+    """102: 0 whether or not the key was there (remoting#38).
+
+    Code 1 if the file cannot be saved.
+    """
     try:
         state.kv.delete(header.namespace, header.key)
     except OSError as exc:

@@ -76,7 +76,10 @@ class KvConfig:
         self.namespaces.setdefault(namespace, {})[key] = value
 
     def delete(self, namespace: str | None, key: str | None) -> None:
-        """Remove a key, if it is there, and write the file in any case. OSError: nothing changed."""
+        """Remove a key, if it is there, and write the file in any case.
+
+        OSError: nothing changed.
+        """
         values = {} if namespace is None else self.namespaces.get(namespace, {})
         left = {name: value for name, value in values.items() if name != key}
         changed = {} if namespace not in self.namespaces else {namespace: left}
