@@ -86,9 +86,11 @@ def assemble(
     ha_address = _ha_address(config) if is_member else _listen_for_slaves(ha_master, config)
     ha_settings = _slave_settings(settings)
     known_master = KnownMaster.from_settings(ha_settings)
-    topics = TopicTable(config, config_dir / "topics.json", wall_millis)
+    topics = TopicTable(config, config_dir / "topics.json", wall_millis, env.reactor.defer)
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
-    subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
+    subscriptions = SubscriptionGroupTable(
+        config, config_dir / "subscriptionGroup.json", wall_millis, env.reactor.defer
+    )
     sync = MetadataSync(
         config.address,
         topics,

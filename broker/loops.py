@@ -314,8 +314,8 @@ async def _save_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
     await trio.sleep(FIRST_SAVE)
     while True:
         keep_unsaved_files()
-        broker.topics.save_changes()
-        broker.subscriptions.save_changes()
+        await broker.topics.save_in_slices()
+        await broker.subscriptions.save_in_slices()
         await broker.offsets.save_in_slices()
         await beat.sleep(broker.config.flush_consumer_offset_interval / 1000)
 

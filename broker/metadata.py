@@ -9,8 +9,8 @@ logged once.
 
 import logging
 import pathlib
-from collections.abc import Callable, Iterable
-from typing import NoReturn
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import NoReturn, TypeVar
 
 import attrs
 import trio
@@ -18,14 +18,15 @@ import trio
 from rmqlab.broker.failure_log import FailureLog, short
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.offset_handback import kept_offsets
-from rmqlab.broker.offsets import MAX_KEYS, ConsumerOffsetTable
+from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tablefile import TooManyError
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
-from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.body import Body, BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.header import TRUE
@@ -33,6 +34,7 @@ from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_config_file
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,16 @@ FIRST_AFTER = 3.0
 PERIOD = 10.0
 TIMEOUT = 3.0
 VIP_PORT_DISTANCE = 2
+_DECODED_AT_ONCE = 512 * 1024
+"""Bytes from which on a body is decoded by a thread: 14 MB of offsets need 0.9 s."""
+_MERGED_AT_ONCE = 500
+"""Pairs of topic and group whose offsets are merged before other tasks have their turn."""
+_MOST_DELAY_BYTES = 64 * 1024
+"""Of delay offsets. A real broker's 18 levels need some 500 bytes."""
+
+B = TypeVar("B", bound=Body)
+Stay = dict[int, tuple[int, int]]
+"""Offsets that stay, and the master's, by queue id."""
 
 
 @attrs.define(eq=False)
@@ -66,7 +78,7 @@ class MetadataSync:
     _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
-    _reported_kept: dict[str, dict[int, tuple[int, int]]] = attrs.field(factory=dict, init=False)
+    _reported_kept: dict[str, Stay] = attrs.field(factory=dict, init=False)
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -106,59 +118,71 @@ class MetadataSync:
             self._has_forgotten = True  # unless its boot time shows that it was not restarted
             await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
         await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
+        await self.topics.save_in_slices()
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
         await self.offsets.save_in_slices()
         await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
         await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._take_groups)
+        await self.subscriptions.save_in_slices()
 
-    async def _copy(self, code: RequestCode, address: str, take: Callable[[bytes], None]) -> None:
+    async def _copy(self, code: RequestCode, address: str, take: Callable[[bytes], Awaitable[None]]) -> None:
         try:
             reply = await self.client.request(address, request(code), TIMEOUT)
             if reply.code == ResponseCode.SUCCESS:
-                take(reply.body)
+                await take(reply.body)
                 self._failures.recovered(code.name)
             else:
                 self._failures.add(code.name, f"{code.name} from {address}: code {reply.code}, {short(reply.remark)}")
         except RemotingError as exc:
             self._failures.add(code.name, f"{code.name}: {exc}")
+        except TooManyError as exc:
+            self._failures.add(code.name, f"{code.name} from {address} is not copied: {exc}")
         except (BodyError, UnicodeError) as exc:
             self._failures.add(code.name, f"{code.name} from {address} does not parse: {short(exc)}")
         except Exception as exc:  # noqa: BLE001 - a boundary: the other kinds are copied all the same
             self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
-    def _take_topics(self, body: bytes) -> None:
-        if self.topics.replace_all(TopicConfigSerializeWrapper.decode(body)):
+    async def _take_topics(self, body: bytes) -> None:
+        if self.topics.replace_all(await _decoded(TopicConfigSerializeWrapper, body)):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
-    def _take_boot(self, body: bytes) -> None:
-        boot = KVTable.decode(body).table.get("bootTimestamp")
+    async def _take_boot(self, body: bytes) -> None:
+        boot = (await _decoded(KVTable, body)).table.get("bootTimestamp")
         self._has_forgotten = boot is None or boot != self._boot
         self._boot = boot
 
-    def _take_offsets(self, body: bytes) -> None:
-        fresh, table = ConsumerOffsets.decode(body), self.offsets
-        _check_range(number for queues in fresh.offset_table.values() for pair in queues.items() for number in pair)
-        if len(table.offsets.keys() | fresh.offset_table.keys()) > MAX_KEYS:
-            raise BodyError(f"offsets of more than {MAX_KEYS} pairs of topic and group, with those held here")
-        kept: dict[str, dict[int, int]] = {}
-        stays: dict[str, dict[int, tuple[int, int]]] = {}
+    async def _take_offsets(self, body: bytes) -> None:
+        fresh = (await _decoded(ConsumerOffsets, body)).offset_table
+        _check_range(number for queues in fresh.values() for pair in queues.items() for number in pair)
+        self.offsets.check_room_for(fresh)
+        reported, self._reported_kept = self._reported_kept, {}
+        keys = [*fresh, *(key for key in self.offsets.own if key not in fresh)]
+        for number, key in enumerate(keys):
+            self._take_offsets_of(key, fresh.get(key, {}), reported.get(key))
+            if number % _MERGED_AT_ONCE == _MERGED_AT_ONCE - 1:
+                await trio.lowlevel.checkpoint()
+
+    def _take_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
+        """Merge one key at once: consumers commit offsets meanwhile."""
+        table = self.offsets
+        ours = table.offsets.get(key, {})
+        kept: Mapping[int, int] = {}
         if self.keeps_newer or self.hands_back:
             forgotten = self.keeps_newer and self._has_forgotten
-            kept = kept_offsets(table.offsets, fresh.offset_table, table.own, has_forgotten=forgotten)
-        for key, queues in fresh.offset_table.items():
-            newer = {
-                queue_id: (offset, queues.get(queue_id, 0))
-                for queue_id, offset in table.offsets.get(key, {}).items()
-                if offset > queues.get(queue_id, 0)
-            }
-            stay = {queue_id: newer.pop(queue_id) for queue_id in kept.get(key, ()) if queue_id in newer}
-            if newer:
-                self.emit("consumer_offsets_overwritten", key=key, queues=newer)
-            if stay and stay != self._reported_kept.get(key):  # once, not every 10 s
-                self.emit("consumer_offsets_kept", key=key, queues=stay)
-            stays[key] = stay
-        self._reported_kept = stays
-        table.merge(fresh, kept)
+            kept = kept_offsets(ours, fresh, table.own.get(key, frozenset()), has_forgotten=forgotten)
+        newer = {
+            queue_id: (offset, fresh.get(queue_id, 0))
+            for queue_id, offset in ours.items()
+            if fresh and offset > fresh.get(queue_id, 0)
+        }
+        stay = {queue_id: newer.pop(queue_id) for queue_id in kept if queue_id in newer}
+        if newer:
+            self.emit("consumer_offsets_overwritten", key=key, queues=newer)
+        if stay and stay != reported:  # once, not every 10 s
+            self.emit("consumer_offsets_kept", key=key, queues=stay)
+        if stay:
+            self._reported_kept[key] = stay
+        table.merge(key, fresh, kept)
 
     async def _hand_back(self, master: str) -> None:
         """Commit kept offsets to the master, as a consumer does (request 15).
@@ -189,16 +213,23 @@ class MetadataSync:
             self._failures.recovered("hand back")
             self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
-    def _take_delay_offsets(self, body: bytes) -> None:
-        table = DelayOffsets.decode(body).offset_table
+    async def _take_delay_offsets(self, body: bytes) -> None:
+        if len(body) > _MOST_DELAY_BYTES:
+            raise BodyError(f"{len(body)} bytes, at most {_MOST_DELAY_BYTES}")
+        table = (await _decoded(DelayOffsets, body)).offset_table
         _check_range(
             number for pair in table.items() for number in pair
         )  # what does not parse would replace a file that does
         keep_config_file(self.delay_offset_path, body)
 
-    def _take_groups(self, body: bytes) -> None:
-        if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):
+    async def _take_groups(self, body: bytes) -> None:
+        if self.subscriptions.replace_all(await _decoded(SubscriptionGroupWrapper, body)):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
+
+
+async def _decoded(kind: type[B], body: bytes) -> B:
+    """Return a body. BodyError as its `decode`, which a thread calls for a large one."""
+    return kind.decode(body) if len(body) < _DECODED_AT_ONCE else await in_thread(kind.decode, body)
 
 
 def _check_range(numbers: Iterable[int]) -> None:

@@ -1,6 +1,6 @@
 """Decides which consumer offsets a slave does not let its master overwrite.
 
-The decision compares two tables, without I/O. 4.9 applies all of the master's offsets (store-ha#69), which is right
+The decision compares the offsets of one group in one topic, without I/O. 4.9 applies all of the master's offsets (store-ha#69), which is right
 while the master lives: a reset moves offsets back on purpose. It is wrong for offsets that consumers committed to the
 slave while the master was away, and for offsets that the master had not yet saved when it died. So the slave records
 the former, and detects the latter by the master's start time, which changes with a restart.
@@ -9,26 +9,18 @@ the former, and detects the latter by the master's start time, which changes wit
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-Offsets = Mapping[str, Mapping[int, int]]
-"""By `topic@group`, then by queue id."""
+Offsets = Mapping[int, int]
+"""By queue id."""
 
 
-def kept_offsets(
-    ours: Offsets, theirs: Offsets, own: Mapping[str, AbstractSet[int]], *, has_forgotten: bool
-) -> dict[str, dict[int, int]]:
+def kept_offsets(ours: Offsets, theirs: Offsets, own: AbstractSet[int], *, has_forgotten: bool) -> dict[int, int]:
     """Return our offsets that stay although the master's are lower.
 
     `own` are the queues whose offsets were committed here: they stay, also where the master has none. If the master
     `has_forgotten`, so does every other that is lower there; one that it does not have at all may have been deleted.
     """
-    kept = {}
-    for key, queues in ours.items():
-        known, noted = theirs.get(key, {}), own.get(key, frozenset())
-        newer = {
-            queue_id: offset
-            for queue_id, offset in queues.items()
-            if offset > known.get(queue_id, -1) and (queue_id in noted or (has_forgotten and queue_id in known))
-        }
-        if newer:
-            kept[key] = newer
-    return kept
+    return {
+        queue_id: offset
+        for queue_id, offset in ours.items()
+        if offset > theirs.get(queue_id, -1) and (queue_id in own or (has_forgotten and queue_id in theirs))
+    }

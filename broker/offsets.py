@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.dispatch import Refusal
 from rmqlab.runtime.worker import in_thread
@@ -27,6 +28,10 @@ _WRITTEN_AT_ONCE = 512 * 1024
 """Bytes; a larger file is written by a thread."""
 _ENCODED_AT_ONCE = 500
 """Keys that are encoded before other tasks have their turn."""
+
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""By `topic@group`, then by queue id."""
 
 
 class ConsumerOffsetTable:
@@ -93,6 +98,7 @@ class ConsumerOffsetTable:
         for topic in self._by_group.pop(group, {}):
             key = f"{topic}@{group}"
             self._count -= len(self.offsets.pop(key))
+            self.own.pop(key, None)
             self._dirty.pop(key, None)
             self._encoded.pop(key, None)
             groups = self._by_topic[topic]
@@ -110,19 +116,31 @@ class ConsumerOffsetTable:
             self._check_room(f"{topic}@{target}")
             self._replace(f"{topic}@{target}", queues)
 
-    def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """Replace our offsets by a master's, key by key (store-ha#60, #69).
+    def merge(self, key: str, fresh: Mapping[int, int], kept: Mapping[int, int]) -> None:
+        """Replace the offsets of a key by a master's (store-ha#60, #69).
 
-        Keys that the master does not have stay. The offsets in `kept` stay as well, and count as committed here from
-        now on. Does not save.
+        Without `fresh` they stay. The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
         """
-        kept = kept or {}
-        for key, queues in fresh.offset_table.items():
-            if queues != self.offsets.get(key):
-                self._replace(key, queues)
-        for key, own in kept.items():
-            self._replace(key, {**self.offsets.get(key, {}), **own})
-        self.own = {key: set(queues) for key, queues in kept.items()}
+        if fresh and fresh != self.offsets.get(key):
+            self._replace(key, fresh)
+        if kept:
+            self._replace(key, {**self.offsets.get(key, {}), **kept})
+            self.own[key] = set(kept)
+        else:
+            self.own.pop(key, None)
+
+    def check_room_for(self, fresh: Offsets) -> None:
+        """Raise BodyError if these and a master's offsets are too many.
+
+        A master that sends other keys with each copy would fill the memory.
+        """
+        if len(self.offsets.keys() | fresh.keys()) > MAX_KEYS:
+            raise BodyError(f"offsets of more than {MAX_KEYS} pairs of topic and group, with those held here")
+        if max(map(len, fresh), default=0) > MAX_NAME_SIZE:
+            raise BodyError(f"a topic and a group with more than {MAX_NAME_SIZE} characters")
+        added = sum(len(queues) - len(self.offsets.get(key, ())) for key, queues in fresh.items())
+        if added > 0 and self._count + added > MAX_OFFSETS:
+            raise BodyError(f"more than {MAX_OFFSETS} offsets, with those held here")
 
     # -- the table as text -----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.tablefile import VersionedTable
+from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.store.configfile import load_config_file
@@ -15,11 +15,17 @@ MAX_GROUPS = 200_000
 """Groups that clients can make."""
 
 
+MAX_COPIED = MAX_GROUPS + len(names.BUILT_IN_GROUPS)
+"""Groups that a slave copies from its master."""
+
+
 class SubscriptionGroupTable(VersionedTable):
     """Groups by name, in subscriptionGroup.json."""
 
-    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        super().__init__("subscriptionGroupTable", path, now_millis)
+    def __init__(
+        self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int], defer: Defer = at_once
+    ) -> None:
+        super().__init__("subscriptionGroupTable", path, now_millis, defer)
         self.config = config
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
@@ -61,13 +67,15 @@ class SubscriptionGroupTable(VersionedTable):
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
         """Replace the table by a master's if the versions differ (store-ha#60).
 
-        The version is replaced too. Returns True if replaced.
+        The version is replaced too. Returns True if replaced. TooManyError above MAX_COPIED groups.
         """
         if wrapper.data_version == self.data_version:
             return False
+        if len(wrapper.subscription_group_table) > MAX_COPIED:
+            raise TooManyError(f"{len(wrapper.subscription_group_table)} groups, at most {MAX_COPIED}")
         self.data_version = wrapper.data_version
         self.groups = dict(wrapper.subscription_group_table)
-        self.save()
+        self._save_soon()
         return True
 
     def wrapper(self) -> SubscriptionGroupWrapper:

@@ -22,6 +22,19 @@ _SPARE = 1000
 """Entries of former keys that are kept before all of them are forgotten."""
 
 
+Defer = Callable[[Callable[[], None]], None]
+"""Calls a function at the end of a pass of the event loop, as `Reactor.defer` does."""
+
+
+def at_once(fn: Callable[[], None]) -> None:
+    """Call a function at once, instead of at the end of a pass."""
+    fn()
+
+
+class TooManyError(Exception):
+    """A master has more topics or groups than its slave keeps."""
+
+
 @attrs.define(eq=False)
 class TableFile:
     """Encodes one kind of body, of which one member is a table of frozen values."""
@@ -67,14 +80,16 @@ class TableFile:
 class VersionedTable(abc.ABC):
     """A table with a data version and a file.
 
-    Every change moves the version and is saved at once (store-ha#63); that of a large table at the next `save_changes`.
+    Every change moves the version and is saved at the end of the pass of the event loop (store-ha#63): a heartbeat may
+    make 2000 groups. That of a large table is saved at the next `save_changes` or `save_in_slices`.
     """
 
-    def __init__(self, member: str, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+    def __init__(self, member: str, path: pathlib.Path, now_millis: Callable[[], int], defer: Defer) -> None:
         self.file = TableFile(member)
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self._path = path
         self._now_millis = now_millis
+        self._defer = defer
         self._is_unsaved = False
 
     @abc.abstractmethod
@@ -91,6 +106,15 @@ class VersionedTable(abc.ABC):
         counter = known + 1 if known < 2**63 - 1 else 0  # a master may have sent a slave the last one
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=counter)
 
+    async def save_in_slices(self) -> None:
+        """Write the file as `save_changes`.
+
+        The entries are encoded in slices, between which other tasks run.
+        """
+        if self._is_unsaved:
+            await self.file.prepare(self.rows())
+        self.save_changes()
+
     def save_changes(self) -> None:
         """Write the file if a change of a large table is not in it yet."""
         if self._is_unsaved:
@@ -103,7 +127,10 @@ class VersionedTable(abc.ABC):
 
     def _changed(self) -> None:
         self.bump_version()
-        if len(self.rows()) <= SAVED_AT_ONCE:
-            self.save()
-        else:
-            self._is_unsaved = True
+        self._save_soon()
+
+    def _save_soon(self) -> None:
+        """Write the file; a small one once for all changes of a pass."""
+        was_unsaved, self._is_unsaved = self._is_unsaved, True
+        if not was_unsaved and len(self.rows()) <= SAVED_AT_ONCE:
+            self._defer(self.save_changes)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
-from rmqlab.broker.tablefile import VersionedTable
+from rmqlab.broker.subscriptions import MAX_GROUPS
+from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.configfile import load_config_file
@@ -21,11 +22,17 @@ MAX_TOPICS = 100_000
 """Topics that clients can make. Those of retries and dead letters follow the number of groups."""
 
 
+MAX_COPIED = MAX_TOPICS + 2 * MAX_GROUPS
+"""Topics that a slave copies from its master, with those of retries and dead letters."""
+
+
 class TopicTable(VersionedTable):
     """Topics by name, in topics.json."""
 
-    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        super().__init__("topicConfigTable", path, now_millis)
+    def __init__(
+        self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int], defer: Defer = at_once
+    ) -> None:
+        super().__init__("topicConfigTable", path, now_millis, defer)
         self.config = config
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
@@ -119,13 +126,15 @@ class TopicTable(VersionedTable):
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
         """Replace the table by a master's if the versions differ (store-ha#60).
 
-        The version is replaced too. Returns True if replaced.
+        The version is replaced too. Returns True if replaced. TooManyError above MAX_COPIED topics.
         """
         if wrapper.data_version == self.data_version:
             return False
+        if len(wrapper.topic_config_table) > MAX_COPIED:
+            raise TooManyError(f"{len(wrapper.topic_config_table)} topics, at most {MAX_COPIED}")
         self.data_version = wrapper.data_version
         self.topics = bounded(wrapper.topic_config_table)
-        self.save()
+        self._save_soon()
         return True
 
     def wrapper(self) -> TopicConfigSerializeWrapper:

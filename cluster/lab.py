@@ -46,13 +46,13 @@ from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
     JournalEntry,
-    JournalTail,
     JournalWriter,
     merge_entries,
     opened,
     read_journal,
     read_journals,
 )
+from rmqlab.runtime.journaltail import JournalTail
 from rmqlab.runtime.process import allow_many_files
 
 R = TypeVar("R")

@@ -234,7 +234,14 @@ def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request
         state.kv.put(header.namespace, header.key, header.value)
     except KvLimitError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    except OSError as exc:
+        return _not_saved(exc)
     return Reply()
+
+
+def _not_saved(problem: OSError) -> Reply:
+    """Return the reply to a change that the disk does not save. Nothing has changed."""
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the change is not saved: {problem.strerror or problem}")
 
 
 def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request: Request) -> Reply:
@@ -247,8 +254,14 @@ def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request
 
 
 def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
-    """102: 0 whether or not the key was there (remoting#38)."""
-    state.kv.delete(header.namespace, header.key)
+    """102: 0 whether or not the key was there (remoting#38).
+
+    Code 1 if the file cannot be saved.
+    """
+    try:
+        state.kv.delete(header.namespace, header.key)
+    except OSError as exc:
+        return _not_saved(exc)
     return Reply()
 
 
@@ -266,7 +279,7 @@ def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader
 def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
     """318: change settings and store all of them (remoting#39).
 
-    Code 1, and nothing changed, for a value out of range.
+    Code 1, and nothing changed, for a value out of range, or if the file cannot be saved.
     """
     if not request.command.body:
         return Reply()
@@ -274,10 +287,13 @@ def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
         properties = parse_change(request.command.body, errors="replace")
         if is_black_listed(state.config, properties):
             return Reply(ResponseCode.NO_PERMISSION, remark="one of these settings is in the black list")
-        state.config = updated_config(state.config, properties)
+        config = updated_config(state.config, properties)
+        save_config_file(pathlib.Path(config.config_store_path), stored_text(config).encode())
     except SettingsError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    save_config_file(pathlib.Path(state.config.config_store_path), stored_text(state.config).encode())
+    except OSError as exc:
+        return _not_saved(exc)
+    state.config = config
     return Reply()
 
 

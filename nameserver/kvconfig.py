@@ -62,7 +62,7 @@ class KvConfig:
     def put(self, namespace: str, key: str, value: str | None) -> None:
         """Set a value and write the file.
 
-        A value of None is kept in memory only. KvLimitError: nothing changed.
+        A value of None is kept in memory only. KvLimitError or OSError: nothing changed.
         """
         if len(namespace) + len(key) > MAX_NAME_SIZE:
             raise KvLimitError(f"a namespace and a key have at most {MAX_NAME_SIZE} characters")
@@ -72,14 +72,19 @@ class KvConfig:
         content = self._content(self.namespaces | {namespace: values | {key: value}})
         if len(content) > MAX_FILE_SIZE:
             raise KvLimitError(f"all values together take more than {MAX_FILE_SIZE} bytes")
-        self.namespaces.setdefault(namespace, {})[key] = value
         save_config_file(pathlib.Path(self.path), content)
+        self.namespaces.setdefault(namespace, {})[key] = value
 
     def delete(self, namespace: str | None, key: str | None) -> None:
-        """Remove a key, if it is there, and write the file in any case."""
-        if namespace is not None and key is not None:
-            self.namespaces.get(namespace, {}).pop(key, None)
-        save_config_file(pathlib.Path(self.path), self._content(self.namespaces))
+        """Remove a key, if it is there, and write the file in any case.
+
+        OSError: nothing changed.
+        """
+        values = {} if namespace is None else self.namespaces.get(namespace, {})
+        left = {name: value for name, value in values.items() if name != key}
+        changed = {} if namespace not in self.namespaces else {namespace: left}
+        save_config_file(pathlib.Path(self.path), self._content(self.namespaces | changed))
+        self.namespaces |= changed
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Return a value, or None."""

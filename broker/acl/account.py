@@ -47,7 +47,7 @@ class Account:
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> "Account":
         """Return the account of an entry in a file. AclDenied if the entry is invalid."""
-        access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
+        access_key, secret_key = text_of(entry.get("accessKey")), text_of(entry.get("secretKey"))
         check_keys(access_key, secret_key)
         assert access_key is not None  # checked by check_keys
         assert secret_key is not None
@@ -56,10 +56,10 @@ class Account:
         return cls(
             access_key,
             secret_key,
-            address_matcher(_text(entry.get("whiteRemoteAddress"))),
-            _text(entry.get("admin")) == "true",
-            permission(_text(entry.get("defaultTopicPerm"))),
-            permission(_text(entry.get("defaultGroupPerm"))),
+            address_matcher(text_of(entry.get("whiteRemoteAddress"))),
+            text_of(entry.get("admin")) == "true",
+            permission(text_of(entry.get("defaultTopicPerm"))),
+            permission(text_of(entry.get("defaultGroupPerm"))),
             {**{RETRY_PREFIX + name: perm for name, perm in groups.items()}, **topics},
         )
 
@@ -127,7 +127,7 @@ def check_resource_perms(perms: Sequence[str] | None) -> None:
 def _resource_perms(entries: object, kind: str) -> dict[str, int]:
     perms = {}
     for entry in entries if isinstance(entries, list) else ():
-        parts = [part for part in str(entry).split("=") if part]
+        parts = [part for part in (text_of(entry) or "").split("=") if part]
         if len(parts) != 2:
             raise AclDenied(f"Parse resource permission failed for {kind}:{entry}")
         perms[parts[0].strip()] = permission(parts[1])
@@ -140,8 +140,13 @@ def _allows(owned: int, needed: int) -> bool:
     return bool(owned & (PUB | SUB) if needed & ANY else owned & needed)
 
 
-def _text(value: object) -> str | None:
-    """Convert a YAML scalar to text as Java does: an unquoted 12345678 is a valid key."""
+def text_of(value: object) -> str | None:
+    """Convert a YAML scalar to text as Java does: an unquoted 12345678 is a valid key.
+
+    AclDenied for a list or a mapping. With aliases of each other, a few lines of them have a text without end.
+    """
+    if isinstance(value, (list, dict, set)):
+        raise AclDenied(f"expected a text, not a {type(value).__name__}")
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from rmqlab.broker.acl.access import Access, access_of
-from rmqlab.broker.acl.account import PUB, check_keys, check_resource_perms
+from rmqlab.broker.acl.account import PUB, check_keys, check_resource_perms, text_of
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.acl.files import (
     AclFile,
@@ -150,7 +150,7 @@ class AccessControl:
         path = self.path_of.get(key, plain_acl_file(self.home))
         document = read_acl_file(path) if path.exists() else {}
         accounts = listed(document, "accounts")
-        known = next((one for one in accounts if str(one.get("accessKey")) == key), None)
+        known = next((one for one in accounts if text_of(one.get("accessKey")) == key), None)
         kept = [one for one in accounts if one is not known]
         changed = {name: value for name, value in entry.items() if value is not None}
         document["accounts"] = [*kept, {**(known or {}), **changed}]
@@ -166,7 +166,7 @@ class AccessControl:
         if not document:
             return True
         accounts = listed(document, "accounts")
-        kept = [one for one in accounts if str(one.get("accessKey")) != access_key]
+        kept = [one for one in accounts if text_of(one.get("accessKey")) != access_key]
         if len(kept) == len(accounts):
             return False
         document["accounts"] = kept

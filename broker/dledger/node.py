@@ -4,7 +4,6 @@ Section 2.1, class DLedgerRpcNettyService. The member itself is `rmqlab.dledger.
 no clock. All its outputs of one pass of the event loop are collected at the end of the pass.
 """
 
-import collections
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn
@@ -18,6 +17,7 @@ from rmqlab.broker.failure_log import FailureLog
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.elector import RoleChange
+from rmqlab.dledger.pending import MOST_PENDING_BYTES
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
 from rmqlab.remoting.command import Command, request
 from rmqlab.runtime.channel import Channel, RemotingError
@@ -31,6 +31,11 @@ OK: Final = 200
 """Header code of every response (dledger#12)."""
 MOST_CALLS: Final = 4096
 """Calls to one member that may wait for their response or for a connection."""
+MOST_CALL_BYTES: Final = 2 * MOST_PENDING_BYTES
+"""Bytes of entries in these calls from which on a call with entries fails at once.
+
+A member counts what it pushes in one comparison of logs (`rmqlab.dledger.pending`); a peer can demand others.
+"""
 
 SHORTEST_NAP: Final = 0.001
 """Seconds between two turns of a member."""
@@ -40,6 +45,8 @@ SHORTEST_NAP: Final = 0.001
 class _Sent:
     call: Call
     deadline: int
+    size: int
+    """Bytes of the call's entries."""
     channel: Channel | None = None
     opaque: int = 0
     is_ended: bool = False
@@ -51,10 +58,30 @@ class _Peer:
 
     id: str
     address: str
-    sent: collections.deque[_Sent] = attrs.field(factory=collections.deque)
-    """Calls without response, in the order of their deadlines."""
-    unsent: list[_Sent] = attrs.field(factory=list)
-    """Calls that wait for a connection."""
+    sent: dict[_Sent, None] = attrs.field(factory=dict)
+    """Calls without response, in the order of their deadlines. Those without a channel wait for a connection."""
+    size: int = 0
+    """Bytes of the entries in these calls."""
+    is_connecting: bool = False
+
+    def add(self, sent: _Sent) -> bool:
+        """Let a call wait for its response. False if there is no room."""
+        if len(self.sent) >= MOST_CALLS or (sent.size and self.size >= MOST_CALL_BYTES):
+            return False
+        self.sent[sent] = None
+        self.size += sent.size
+        return True
+
+    def remove(self, sent: _Sent) -> None:
+        """Forget a call, if it waits."""
+        if sent in self.sent:
+            del self.sent[sent]
+            self.size -= sent.size
+
+    @property
+    def first(self) -> _Sent | None:
+        """The call whose deadline is next."""
+        return next(iter(self.sent), None)
 
 
 @attrs.define(eq=False)
@@ -121,8 +148,8 @@ class GroupNode:
             self._settle()
 
     def _wake_at(self) -> float:
-        deadlines = [peer.sent[0].deadline for peer in self._peers.values() if peer.sent]
-        return min([self.server.wake_at, *deadlines]) / 1000
+        firsts = [first for peer in self._peers.values() if (first := peer.first) is not None]
+        return min([self.server.wake_at, *(first.deadline for first in firsts)]) / 1000
 
     def settle_soon(self) -> None:
         """Send the outputs of the member at the end of this pass."""
@@ -150,17 +177,15 @@ class GroupNode:
 
     def _send(self, call: Call) -> None:
         peer = self._peers[call.peer]
-        sent = _Sent(call, self.log.now() + CALL_TIMEOUT_MS)
-        if len(peer.sent) >= MOST_CALLS:
+        sent = _Sent(call, self.log.now() + CALL_TIMEOUT_MS, call.size)
+        if not peer.add(sent):
             self._end(sent, None)
             return
-        peer.sent.append(sent)  # its head is never one that has ended
         channel = self.client.connected(peer.address)
         if channel is not None:
             self._send_on(channel, sent)
-            return
-        peer.unsent.append(sent)
-        if len(peer.unsent) == 1:
+        elif not peer.is_connecting:
+            peer.is_connecting = True
             self.tasks.start_soon(self._connect, peer)
 
     async def _connect(self, peer: _Peer) -> None:
@@ -168,14 +193,14 @@ class GroupNode:
         try:
             channel = await self.client.channel(peer.address)
         except RemotingError:
-            unsent, peer.unsent = peer.unsent, []
-            for sent in unsent:
+            channel = None
+        finally:
+            peer.is_connecting = False
+        for sent in [sent for sent in peer.sent if sent.channel is None]:
+            if channel is not None:
+                self._send_on(channel, sent)
+            else:
                 self._end(sent, None)
-        else:
-            unsent, peer.unsent = peer.unsent, []
-            for sent in unsent:
-                if not sent.is_ended:
-                    self._send_on(channel, sent)
 
     def _send_on(self, channel: Channel, sent: _Sent) -> None:
         command = request(sent.call.code, body=sent.call.request.encode())
@@ -188,8 +213,7 @@ class GroupNode:
             return
         sent.is_ended = True
         peer = self._peers[sent.call.peer]
-        while peer.sent and peer.sent[0].is_ended:
-            peer.sent.popleft()
+        peer.remove(sent)
         if response is None and sent.channel is not None:
             sent.channel.forget(sent.opaque)
         self.server.receive(sent.call, None if response is None else response.body, self.log.now())
@@ -206,8 +230,8 @@ class GroupNode:
 
     def _expire_calls(self, now: int) -> None:
         for peer in self._peers.values():
-            while peer.sent and peer.sent[0].deadline <= now:
-                self._end(peer.sent[0], None)
+            while (first := peer.first) is not None and first.deadline <= now:
+                self._end(first, None)
 
 
 def _handle(node: GroupNode, _header: None, parked: Request) -> None:

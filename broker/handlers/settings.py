@@ -48,8 +48,8 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
 def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
     """Change settings at once, and in their file. Unknown keys are ignored.
 
-    Code 16 for a key that no request may change, in any spelling. If one value is invalid, nothing changes:
-    RocketMQ would save the text and run without it.
+    Code 16 for a key that no request may change, in any spelling. If one value is invalid, or the file cannot be saved,
+    nothing changes: RocketMQ would run with other settings than those of its file.
     """
     try:
         asked = parse_change(request.command.body)
@@ -58,10 +58,12 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
             raise Refusal(ResponseCode.NO_PERMISSION, f"{names} cannot be changed by a tool")
         changes = {key: value for key, value in asked.items() if key in _KNOWN}
         settings = broker.settings.changed(changes)
+        settings.save()
     except SettingsError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
+    except OSError as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change is not saved: {exc.strerror or exc}") from None
     _apply(broker, settings)
-    settings.save()
     if in_vain := ineffective_settings({snake(key): value for key, value in changes.items()}):
         log.warning("%s set what has no effect here: %s", request.channel.peer, ", ".join(in_vain))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)

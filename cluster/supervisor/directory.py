@@ -28,6 +28,7 @@ from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
 _RECORD_VERSION = 1
+_LONGEST_PID = 20
 _LOCK_SECONDS = 0.01
 _LOCK_ATTEMPTS = 4
 _PATIENT_ATTEMPTS = 1000
@@ -224,7 +225,9 @@ class ClusterDirectory:
         with os.fdopen(descriptor, "r+") as lock:
             check_regular(descriptor, lock_path)
             if not _lock(lock, _PATIENT_ATTEMPTS if patient else _LOCK_ATTEMPTS):
-                raise AlreadyUpError(f"cluster {self.path.name} is already up (supervisor pid {lock.read()})")
+                raise AlreadyUpError(
+                    f"cluster {self.path.name} is already up (supervisor pid {lock.read(_LONGEST_PID)})"
+                )
             lock.truncate()
             lock.write(str(os.getpid()))
             lock.flush()

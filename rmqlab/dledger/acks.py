@@ -26,14 +26,18 @@ Caller = TypeVar("Caller")
 class _Waiting(Generic[Caller]):
     """An append that waits for a quorum.
 
-    After its timeout it stays until it is committed.
+    After its timeout it stays until it is committed, without its caller: a request has megabytes.
     """
 
     index: int
     pos: int
-    caller: Caller
     deadline: int
-    is_finished: bool = False
+    caller: Caller | None
+    """None once it is finished."""
+
+    @property
+    def is_finished(self) -> bool:
+        return self.caller is None
 
 
 @attrs.define
@@ -84,7 +88,7 @@ class Acks(Generic[Caller]):
             entries = [self.store.append(self.term, body, prepare) for body in bodies]
         finally:
             self.member.end_index, self.member.end_term = self.store.end_index, self.store.end_term
-        self._waiting[entries[-1].index] = _Waiting(entries[-1].index, entries[-1].pos, caller, now + MAX_WAIT_ACK_MS)
+        self._waiting[entries[-1].index] = _Waiting(entries[-1].index, entries[-1].pos, now + MAX_WAIT_ACK_MS, caller)
         self.report(self.term, self.member.self_id, entries[-1].index, now)
         return entries
 
@@ -126,9 +130,9 @@ class Acks(Generic[Caller]):
             self._finish(waiting, DLedgerCode.WAIT_QUORUM_ACK_TIMEOUT)
 
     def _finish(self, waiting: _Waiting[Caller], code: DLedgerCode) -> None:
-        if waiting.is_finished:
+        caller, waiting.caller = waiting.caller, None
+        if caller is None:
             return
-        waiting.is_finished = True
         is_known = code is not DLedgerCode.TERM_CHANGED
         response = AppendEntryResponse(
             code=code,
@@ -138,4 +142,4 @@ class Acks(Generic[Caller]):
             pos=waiting.pos if code is DLedgerCode.SUCCESS else -1,
             term=self.term if is_known else -1,
         )
-        self._outcomes.append((waiting.caller, response))
+        self._outcomes.append((caller, response))

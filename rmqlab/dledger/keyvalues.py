@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from rmqlab.store.disk import Disk, StoreCorrupt
+
+MOST_BYTES: Final = 2**16
+"""Size of such a file. It has two lines."""
 
 
 def save(disk: Disk, path: Path, pairs: Mapping[str, str | int]) -> None:
@@ -18,15 +22,18 @@ def save(disk: Disk, path: Path, pairs: Mapping[str, str | int]) -> None:
     disk.make_directory(path.parent)
     disk.write_file(new, "".join(f"{key}={value}\n" for key, value in pairs.items()).encode())
     if disk.exists(path):
-        disk.write_file(path.with_name(f"{path.name}.bak"), disk.read_file(path))
+        disk.write_file(path.with_name(f"{path.name}.bak"), disk.read_file(path, MOST_BYTES))
     disk.rename(new, path)
 
 
 def load(disk: Disk, path: Path) -> dict[str, str]:
-    """Return the pairs of a file, empty if it is missing."""
+    """Return the pairs of a file, empty if it is missing.
+
+    OSError, also for one above `MOST_BYTES`.
+    """
     if not disk.exists(path):
         return {}
-    lines = disk.read_file(path).decode("utf-8", "replace").splitlines()
+    lines = disk.read_file(path, MOST_BYTES).decode("utf-8", "replace").splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith(("#", "!")))
     return {key.strip(): value.strip() for key, _, value in pairs}
 

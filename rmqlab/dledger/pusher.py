@@ -13,10 +13,9 @@ from rmqlab.dledger.codes import DLedgerCode, DLedgerError, PushType
 from rmqlab.dledger.entry import Entry
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member
+from rmqlab.dledger.pending import MOST_PENDING, Pending, Sent
 from rmqlab.dledger.quota import Quota
 
-MOST_PENDING: Final = 1000
-"""APPENDs without response."""
 PUSH_TIMEOUT_MS: Final = 1000
 """The first APPEND without response is repeated after more than this."""
 COMMIT_INTERVAL_MS: Final = 1000
@@ -34,15 +33,6 @@ class Push:
 
     peer: str
     request: PushEntryRequest
-
-
-@attrs.frozen
-class _Sent:
-    """An APPEND without response."""
-
-    at: int
-    count: int
-    """Entries in it."""
 
 
 @attrs.define
@@ -63,8 +53,7 @@ class Pusher:
     """The entry to compare next; -1: the last one."""
     _write_index: int = -1
     """The entry to append next."""
-    _pending: dict[int, _Sent] = attrs.field(factory=dict)
-    """APPENDs without response, by the index of their first entry."""
+    _pending: Pending = attrs.field(factory=Pending)
     _quota: Quota = attrs.Factory(lambda self: Quota(self.member.settings.peer_push_quota), takes_self=True)
     _rests_until: int | None = None
     """While the quota is used up. The next entry is counted already."""
@@ -91,7 +80,7 @@ class Pusher:
             return None if self.store.end_index == -1 else self._paused_until
         if self._rests_until is not None:
             return self._rests_until
-        repeat = self._pending.get(self.acks.watermark(self.peer) + 1)
+        repeat = self._pending.sent.get(self.acks.watermark(self.peer) + 1)
         times = [self._pushed_at + COMMIT_INTERVAL_MS + 1]
         if repeat is not None:
             times.append(repeat.at + PUSH_TIMEOUT_MS + 1)
@@ -197,18 +186,18 @@ class Pusher:
     # ---- appending ----
 
     def _append(self, now: int) -> None:
-        """Send all entries that the peer lacks, without waiting (dledger#34)."""
+        """Send what the peer lacks, until too much is without response (dledger#34)."""
         watermark, push = self.acks.watermark(self.peer), self._push_batch if self._has_batches else self._push_one
         while self._write_index <= self.store.end_index:
-            if len(self._pending) >= MOST_PENDING:
-                self._pending = {first: sent for first, sent in self._pending.items() if first + sent.count > watermark}
-            if len(self._pending) >= MOST_PENDING or not push(self._write_index, now):
+            if self._pending.is_full:
+                self._pending.remove_stored(watermark)
+            if self._pending.is_full or not push(self._write_index, now):
                 break
-            self._write_index += self._pending[self._write_index].count
+            self._write_index += self._pending.sent[self._write_index].count
         else:
             if now - self._pushed_at > COMMIT_INTERVAL_MS:
                 self._send(PushType.COMMIT, now)
-        repeated = self._pending.get(watermark + 1)
+        repeated = self._pending.sent.get(watermark + 1)
         if repeated is not None and now - repeated.at > PUSH_TIMEOUT_MS and self._rests_until is None:
             push(watermark + 1, now, repeated.count)
 
@@ -226,7 +215,7 @@ class Pusher:
             return False
         self._rests_until = None
         self._send(PushType.APPEND, now, entry)
-        self._pending[index] = _Sent(now, 1)
+        self._pending.add(index, Sent(now, 1, entry.size))
         return True
 
     def _is_far_ahead_of(self, entry: Entry) -> bool:
@@ -243,7 +232,7 @@ class Pusher:
             entries.append(self.store.get(first + len(entries)))
             size += entries[-1].size
         self._send(PushType.APPEND, now, *entries, is_batch=True)
-        self._pending[first] = _Sent(now, len(entries))
+        self._pending.add(first, Sent(now, len(entries), size))
         return True
 
     # ---- responses ----
@@ -267,7 +256,7 @@ class Pusher:
     def _appended(self, response: PushEntryResponse | None, now: int) -> None:
         code = response.dledger_code if response else DLedgerCode.NETWORK_ERROR
         if response and response.index is not None and code is DLedgerCode.SUCCESS:
-            self._pending.pop(response.index, None)
+            self._pending.remove(response.index)
             others = max(0, response.count - 1) if self._has_batches else 0
             self.acks.report(response.term, self.peer, response.index + others, now)
         elif code is DLedgerCode.INCONSISTENT_STATE and self.type is PushType.APPEND:

@@ -76,6 +76,11 @@ class Call:
         """The request code of its frame."""
         return _CODES[type(self.request)]
 
+    @property
+    def size(self) -> int:
+        """Bytes of its entries."""
+        return sum(entry.size for entry in self.request.entries) if isinstance(self.request, PushEntryRequest) else 0
+
 
 @attrs.define
 class Server(Generic[Appender, Caller]):

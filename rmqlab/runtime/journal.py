@@ -17,12 +17,11 @@ tail. Readers skip bytes that are no entry, and continue with the next one (`sca
 import contextlib
 import errno
 import heapq
-import io
 import logging
 import operator
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +48,32 @@ OPENED = "journal_opened"
 CLOSED = "journal_closed"
 """Kind of the last entry of a process that stopped regularly."""
 
-_HEAD_KEYS = re.compile(rb"\xa1v[\x00-\x7f]\xa2at")
-"""The first keys of an entry of any version, `v` and `at`. `re` finds a pattern faster if it begins with a literal."""
+_HEAD_KEYS = re.compile(
+    rb"\xa1v[\x00-\x7f]\xa2at(?:[\x00-\x7f\xe0-\xff]|[\xcc\xd0].|[\xcd\xd1]..|[\xce\xd2].{4}|[\xcf\xd3].{8})\xa4node",
+    re.DOTALL,
+)
+"""The begin of an entry of any version: `v`, the number `at`, and the key `node`.
+
+`re` finds a pattern faster if it begins with a literal.
+"""
 _HEAD_MAPS = b"\x85\x86"
 """The byte before these keys: a map of five or six items."""
-_HEAD_BYTES = 7
-_READ_BYTES = 2**20
+_HEAD_BYTES = 21
+"""Its longest."""
+READ_BYTES = 2**20
+_FIRST_READ_BYTES = 4 * 2**10
+"""Bytes of the first read from a place on; each further one is twice as large, up to `READ_BYTES`."""
 _LONGEST_ENTRY = 16 * 2**20
 """Maximum bytes of an entry that readers accept: 64 times the writers' limit. Longer maps are not entries."""
 _MOST_ITEMS = 2**20
-_BROKEN = (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException)
+"""Maximum items of a map or list in an entry."""
+_FREE_WASTE = 64 * 2**20
+_LEAST_WASTE = 2**18
+"""Bytes that a false entry counts for, at least: nested lists that claim many items take long to parse."""
+_SHORT_ENTRY, _FEW_ITEMS = 4 * 2**10, 64
+"""The two maxima in a file of many false entries: see `_Waste`."""
+BROKEN = (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException)
+"""Raised by `whole_entries` for bytes that are no entry."""
 
 
 @attrs.frozen
@@ -178,42 +193,22 @@ class JournalWriter:
             self._file = -1
 
 
-@attrs.define(eq=False)
-class JournalTail:
-    """Reads the files of a directory as they grow.
+@attrs.define
+class _Waste:
+    """Counts the bytes that a scan has read for false entries.
 
-    A missing file is read once it exists.
+    Damaged bytes may look like the begin of a long entry every few bytes: without a limit a file of 1 MB costs a read
+    of 16 MB some 50,000 times.
     """
 
-    directory: Path
-    _unpackers: dict[Path, tuple[io.FileIO, Any]] = attrs.field(factory=dict, init=False)
+    begin: int
+    """Offset in bytes of the scan's begin."""
+    size: int = 0
 
-    def read_new(self) -> list[JournalEntry]:
-        """Return all whole entries since the last call, by time."""
-        # The supervisor's file is read first and yielded last: by the end of a process, all of its own events were yielded.
-        new = [
-            entry
-            for part in reversed([self._new_in(path) for path in reversed(journal_files(self.directory))])
-            for entry in part
-        ]
-        new.sort(key=_at)
-        return new
-
-    def _new_in(self, path: Path) -> list[JournalEntry]:
-        new: list[JournalEntry] = []
-        with contextlib.suppress(FileNotFoundError, *_BROKEN):
-            if path not in self._unpackers:
-                self._unpackers[path] = io.FileIO(path), _unpacker()
-            file, unpacker = self._unpackers[path]
-            while data := file.read(_READ_BYTES):
-                unpacker.feed(data)
-                new += _entries(unpacker)
-        return new
-
-    def close(self) -> None:
-        for file, _ in self._unpackers.values():
-            file.close()
-        self._unpackers.clear()
+    def limits(self, at: int) -> tuple[int, int]:
+        """Return the maximum bytes of an entry at a place, and the maximum items in it."""
+        is_low = self.size <= _FREE_WASTE + 4 * (at - self.begin)
+        return (_LONGEST_ENTRY, _MOST_ITEMS) if is_low else (_SHORT_ENTRY, _FEW_ITEMS)
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
@@ -233,49 +228,64 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
-    at = _next_entry(file, begin, end) if begin else 0
+    waste = _Waste(begin)
+    at = _next_entry(file, begin, end, waste) if begin else 0
     while at < end:
-        for place, after, entry in _entries_from(file, at):
+        for place, after, entry in _entries_from(file, at, waste):
             if place >= end:
                 return
             yield place, entry
             at = after
         if at < size:
-            following = _next_entry(file, at + 1, size)
+            following = _next_entry(file, at + 1, size, waste)
             yield Torn(at, following - at)
             at = following
 
 
-def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntry]]:
+def _entries_from(file: int, begin: int, waste: _Waste) -> Generator[tuple[int, int, JournalEntry], None, None]:
     """Yield consecutive entries from a place on, each with its begin and end."""
-    unpacker, fed, at = _unpacker(), begin, begin
-    with contextlib.suppress(*_BROKEN):
-        while more := os.pread(file, _READ_BYTES, fed):
+    longest, most_items = waste.limits(begin)
+    unpacker, fed, at = new_unpacker(most_items), begin, begin
+    step, least_waste = _FIRST_READ_BYTES, 0
+    try:
+        while fed - at < longest and (more := os.pread(file, step, fed)):
             unpacker.feed(more)
             fed += len(more)
-            for entry in _entries(unpacker):
+            step = min(2 * step, READ_BYTES)
+            for entry in whole_entries(unpacker):
                 after = begin + unpacker.tell()
                 yield at, after, entry
                 at = after
+    except BROKEN:
+        least_waste = _LEAST_WASTE
+    finally:
+        waste.size += max(fed - at, least_waste)
 
 
-def _next_entry(file: int, begin: int, end: int) -> int:
+def _next_entry(file: int, begin: int, end: int, waste: _Waste) -> int:
     """Return the first place from `begin` on where a whole entry begins.
 
     `end` if there is no such place before it. Holes of a sparse file are not read: an entry's first byte is not 0.
     """
+    step = _FIRST_READ_BYTES
     while (begin := _after_hole(file, begin, end)) < end:
-        data = os.pread(file, _READ_BYTES, begin)
+        data = os.pread(file, step, begin)
+        step = min(2 * step, READ_BYTES)
         for keys in _HEAD_KEYS.finditer(data):
             head = keys.start() - 1
             if begin + head >= end:
                 return end
-            if head >= 0 and data[head] in _HEAD_MAPS and next(_entries_from(file, begin + head), None) is not None:
+            if head >= 0 and data[head] in _HEAD_MAPS and _is_entry(file, begin + head, waste):
                 return begin + head
         if len(data) < _HEAD_BYTES:
             break
         begin += len(data) - _HEAD_BYTES + 1
     return end
+
+
+def _is_entry(file: int, at: int, waste: _Waste) -> bool:
+    with contextlib.closing(_entries_from(file, at, waste)) as entries:
+        return next(entries, None) is not None
 
 
 def _after_hole(file: int, begin: int, end: int) -> int:
@@ -338,16 +348,17 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 _at = operator.attrgetter("at_millis")
 
 
-def _unpacker() -> Any:
+def new_unpacker(most_items: int = _MOST_ITEMS) -> Any:
+    """Return a parser of entries, which holds the longest one."""
     return msgpack.Unpacker(
-        strict_map_key=False, max_buffer_size=_LONGEST_ENTRY, max_array_len=_MOST_ITEMS, max_map_len=_MOST_ITEMS
+        strict_map_key=False, max_buffer_size=_LONGEST_ENTRY, max_array_len=most_items, max_map_len=most_items
     )
 
 
-def _entries(unpacker: Any) -> Iterator[JournalEntry]:
+def whole_entries(unpacker: Any) -> Iterator[JournalEntry]:
     """Yield the whole entries that an unpacker holds.
 
-    Raises one of `_BROKEN` for bytes that are not an entry. Of an unknown version, the known fields are read.
+    Raises one of `BROKEN` for bytes that are not an entry. Of an unknown version, the known fields are read.
     """
     for entry in unpacker:
         at_millis, node, kind, fields = entry["at"], entry["node"], entry["kind"], entry["fields"]

@@ -47,7 +47,7 @@ _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBa
 
 
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
-_MOST_BYTES = 2**20
+MOST_BYTES = 2**20
 """Bytes of a settings file."""
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as in Java, without underscores as in 1_000
 
@@ -146,7 +146,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     """
     path = pathlib.Path(path)
     try:
-        text = read_regular_text(path, _MOST_BYTES)
+        text = read_regular_text(path, MOST_BYTES)
     except OSError as exc:
         raise SettingsError(f"{path}: cannot be read: {exc.strerror or exc}") from None
     except UnicodeDecodeError as exc:

@@ -32,7 +32,7 @@ class Checkpoint:
         """
         disk = disk or Disk()
         try:
-            raw = disk.read_file(path)[: _TIMES.size]
+            raw = disk.read_start(path, _TIMES.size)
         except FileNotFoundError:
             raw = b""
         physic, logics, index = _TIMES.unpack(raw.ljust(_TIMES.size, b"\0"))

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rmqlab.runtime.regularfile import MOST_BYTES
 from rmqlab.store.disk import Disk, StoreError
@@ -16,6 +16,9 @@ from rmqlab.store.disk import Disk, StoreError
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+MOST_TABLE_BYTES: Final = 2**30
+"""Size of a table's file. Those of the largest tables that clients can make have some hundred MB."""
 
 _disks: list[Disk] = [Disk()]
 """The last one is in use."""
@@ -63,7 +66,7 @@ def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
     try:
         disk.link(path, linked)
     except PermissionError:  # a file system without hard links
-        disk.write_file(linked, disk.read_file(path))
+        disk.write_file(linked, disk.read_file(path, MOST_TABLE_BYTES))
     disk.rename(linked, backup_path(path))
 
 
@@ -97,8 +100,8 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 
     None if both are (store-ha#62).
 
-    `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it: otherwise
-    its older `.bak` would be saved over it.
+    `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it, or if it
+    has more than `MOST_TABLE_BYTES`: otherwise its older `.bak` would be saved over it.
     """
     return _first_whole((path, backup_path(path)), decode)
 
@@ -106,7 +109,7 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) -> T | None:
     for one in paths:
         try:
-            content = _disks[-1].read_file(one)
+            content = _disks[-1].read_file(one, MOST_TABLE_BYTES)
             if content.strip():
                 return decode(content)
         except FileNotFoundError:

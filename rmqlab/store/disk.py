@@ -5,6 +5,7 @@ the operating system for a file that the store writes: `tests/store/test_failure
 """
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
@@ -98,23 +99,33 @@ class Disk:
         """Return the length of a file in bytes."""
         return path.stat().st_size
 
-    def read_file(self, path: Path) -> bytes:
-        """Return the content of a small file.
+    def read_file(self, path: Path, most: int) -> bytes:
+        """Return the content of a file of at most `most` bytes.
 
-        OSError(EINVAL) for a pipe or a device: reading one may never end.
+        OSError: EINVAL for a pipe or a device, which reading might never end; EFBIG for a larger file, unread.
         """
-        descriptor = self.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
+        with self.opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
             check_regular(descriptor, path)  # for a directory, `fdopen` would name the descriptor
-        except OSError:
-            os.close(descriptor)
-            raise
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read()
+            if os.fstat(descriptor).st_size > most:
+                raise OSError(errno.EFBIG, f"more than {most} bytes", os.fspath(path))
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                return file.read(most)
+
+    def read_start(self, path: Path, size: int) -> bytes:
+        """Return the first bytes of a file. OSError(EINVAL) as in `read_file`."""
+        with self.opened(path, os.O_RDONLY | os.O_NONBLOCK) as descriptor:
+            check_regular(descriptor, path)
+            return self.read(descriptor, size)
 
     def write_file(self, path: Path, content: bytes) -> None:
-        """Write a small file as a whole. After an error it may hold a part of the content."""
-        path.write_bytes(content)
+        """Write a small file as a whole. After an error it may hold a part of the content.
+
+        OSError for a pipe in its place: opening one may wait forever.
+        """
+        with self.opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK) as descriptor:
+            check_regular(descriptor, path)
+            with os.fdopen(descriptor, "wb", closefd=False) as file:
+                file.write(content)
 
     def unlink(self, path: Path) -> None:
         """Delete a file; a missing one is no error."""

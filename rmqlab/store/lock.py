@@ -71,7 +71,7 @@ class AbortFile:
         return self.disk.exists(self.path)
 
     def create(self) -> None:
-        with self.disk.opened(self.path, os.O_WRONLY | os.O_CREAT):
+        with self.disk.opened(self.path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK):  # a pipe would wait
             pass
 
     def remove(self) -> None:

@@ -1,6 +1,7 @@
 """A slave's copies of its master's metadata. No sockets."""
 
 import pathlib
+import threading
 from typing import Any
 
 import pytest
@@ -202,12 +203,101 @@ async def test_offsets_are_taken_by_key_older_ones_too_and_said_so(following: Sl
 
 async def test_the_offsets_of_a_slave_have_a_limit(following: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
     """A master that sends 500,000 new keys every 10 s filled the memory of its slave."""
-    monkeypatch.setattr("rmqlab.broker.metadata.MAX_KEYS", 2)
+    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 2)
+    monkeypatch.setattr("rmqlab.broker.offsets.MAX_OFFSETS", 3)
     sync = following.sync
-    sync._take_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
+    await sync._take_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
     with pytest.raises(BodyError, match="more than 2 pairs"):
-        sync._take_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
-    assert set(sync.offsets.offsets) == {"a@g", "b@g"}
+        await sync._take_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
+    with pytest.raises(BodyError, match="more than 3 offsets"):
+        await sync._take_offsets(b'{"offsetTable":{"a@g":{1:1,2:1,3:1}}}')
+    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 3)
+    with pytest.raises(BodyError, match="more than 1024 characters"):
+        await sync._take_offsets(b'{"offsetTable":{"%s@g":{0:1}}}' % (b"a" * 1024))
+    assert sync.offsets.offsets == {"a@g": {0: 1}, "b@g": {0: 1}}
+    await sync._take_offsets(b'{"offsetTable":{"a@g":{1:1,2:1}}}')
+
+
+async def test_a_slave_copies_so_many_topics_and_groups(
+    following: Slave, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rmqlab.broker.topics.MAX_COPIED", 1)
+    monkeypatch.setattr("rmqlab.broker.subscriptions.MAX_COPIED", 1)
+    topics = {name: TopicConfig(topic_name=name) for name in "ab"}
+    groups = {name: SubscriptionGroupConfig(group_name=name) for name in "ab"}
+    version = DataVersion(counter=9)
+    before = set(following.sync.topics.topics), set(following.sync.subscriptions.groups)
+    following.master_says(
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        TopicConfigSerializeWrapper(data_version=version, topic_config_table=topics).encode(),
+        VIP,
+    )
+    following.master_says(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        SubscriptionGroupWrapper(data_version=version, subscription_group_table=groups).encode(),
+    )
+    await following.sync.sync()
+    assert (set(following.sync.topics.topics), set(following.sync.subscriptions.groups)) == before
+    assert "2 topics, at most 1" in caplog.text
+    assert "2 groups, at most 1" in caplog.text
+
+
+async def test_other_tasks_run_while_large_tables_are_copied(
+    following: Slave, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A master's 500,000 topics kept a slave busy for 4 s, at once."""
+    for name in ("metadata._MERGED_AT_ONCE", "tablefile.SAVED_AT_ONCE", "tablefile._ENCODED_AT_ONCE"):
+        monkeypatch.setattr(f"rmqlab.broker.{name}", 10)
+    monkeypatch.setattr("rmqlab.broker.metadata._DECODED_AT_ONCE", 1000)
+    decoders = set[int]()
+    decode = TopicConfigSerializeWrapper.decode
+
+    def note_thread(body: bytes) -> TopicConfigSerializeWrapper:
+        decoders.add(threading.get_ident())
+        return decode(body)
+
+    monkeypatch.setattr(TopicConfigSerializeWrapper, "decode", note_thread)
+    topics = {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(1000)}
+    following.master_says(
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        TopicConfigSerializeWrapper(data_version=DataVersion(counter=9), topic_config_table=topics).encode(),
+        VIP,
+    )
+    turns: list[int] = []
+
+    async def work() -> None:
+        while True:
+            turns.append(len(following.sync.topics.file._entries))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work)
+        await following.sync.sync()
+        nursery.cancel_scope.cancel()
+    assert len({count for count in turns if 0 < count < 1000}) > 50
+    assert decoders
+    assert threading.get_ident() not in decoders
+    assert (tmp_path / "topics.json").read_bytes() == following.sync.topics.wrapper().encode_pretty()
+    offsets = {f"t{number}@g": {0: 1} for number in range(1000)}
+    merged: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            merged.append(len(following.sync.offsets.offsets))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await following.sync._take_offsets(ConsumerOffsets(offset_table=offsets).encode())
+        nursery.cancel_scope.cancel()
+    assert len({count for count in merged if 0 < count < 1000}) > 50
+
+
+async def test_delay_offsets_of_megabytes_are_not_written(following: Slave) -> None:
+    await following.sync.sync()
+    following.master_says(RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{1:3}}' + b" " * 2**20)
+    await following.sync.sync()
+    assert following.delay_path.read_text() == '{"offsetTable":{1:2}}'
 
 
 @pytest.mark.parametrize("body", [b'{"offsetTable":{"T@g":{0:10}}}', b'{"offsetTable":{"T@g":{"0":10}}}'])

@@ -11,7 +11,7 @@ import pytest
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offset_handback import Offsets, kept_offsets
+from rmqlab.broker.offset_handback import kept_offsets
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
@@ -44,9 +44,7 @@ def test_what_stays(
     forgotten: bool,  # noqa: FBT001 - a column of the table
     kept: dict[int, int],
 ) -> None:
-    of_group: Offsets = {"T@g": theirs} if theirs else {}
-    answer = kept_offsets({"T@g": ours}, of_group, {"T@g": own}, has_forgotten=forgotten)
-    assert answer == ({"T@g": kept} if kept else {})
+    assert kept_offsets(ours, theirs, own, has_forgotten=forgotten) == kept
 
 
 class LivingMaster:

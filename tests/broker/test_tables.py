@@ -2,6 +2,7 @@
 
 import pathlib
 import threading
+from collections.abc import Callable  # noqa: TC003
 
 import pytest
 import trio
@@ -10,9 +11,9 @@ from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
-from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.remoting.bodies.topic import DataVersion, TopicConfigSerializeWrapper
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.body import encode_pretty_entry
 from rmqlab.runtime.dispatch import Refusal
 
@@ -69,6 +70,26 @@ def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypa
     for table in (topics, groups):
         table.save_changes()
     assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == written
+
+
+def test_the_changes_of_a_pass_are_written_once(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat with 1700 new groups wrote 3400 files, while all clients waited."""
+    written: list[str] = []
+    monkeypatch.setattr("rmqlab.broker.tablefile.keep_config_file", lambda path, _content: written.append(path.name))
+    deferred: list[Callable[[], None]] = []
+    config = BrokerConfig()
+    topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000, deferred.append)
+    groups = SubscriptionGroupTable(config, tmp_path / "subscriptionGroup.json", lambda: 1000, deferred.append)
+    for _ in range(2):
+        for number in range(3):
+            groups.put(SubscriptionGroupConfig(group_name=f"g{number}"))
+            topics.put(TopicConfig(topic_name=f"t{number}"))
+        assert written == []
+        for save in deferred:
+            save()
+        assert written == ["subscriptionGroup.json", "topics.json"]
+        deferred.clear()
+        written.clear()
 
 
 @pytest.mark.parametrize(("at_once", "encoded_late"), [(5, 1), (100, 10)])
@@ -215,7 +236,8 @@ def test_offsets_are_encoded_as_their_body_is(tmp_path: pathlib.Path) -> None:
     offsets.clone('g"7', "h", "T\n\u4e2d")
     offsets.remove_group('g"7')
     check()
-    offsets.merge(ConsumerOffsets(offset_table={"T@new": {0: 1}, "T\n\u4e2d@h": {0: -1}}))
+    offsets.merge("T@new", {0: 1}, {})
+    offsets.merge("T\n\u4e2d@h", {0: -1}, {})
     check()
 
 

@@ -10,7 +10,8 @@ from rmqlab.dledger.codes import DLedgerCode, PushType
 from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Ballot, Member
-from rmqlab.dledger.pusher import MOST_PENDING, Push
+from rmqlab.dledger.pending import MOST_PENDING
+from rmqlab.dledger.pusher import Push
 from rmqlab.dledger.quota import Quota
 from rmqlab.dledger.replication import Replication
 from tests.dledger.replicas import Replicas
@@ -106,7 +107,7 @@ def test_a_response_without_a_count_acknowledges_one_entry(tmp_path: Path) -> No
 
 def test_at_most_a_thousand_batches_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """dledger#34, #38"""
-    monkeypatch.setattr("rmqlab.dledger.pusher.MOST_PENDING", 2)
+    monkeypatch.setattr("rmqlab.dledger.pending.MOST_PENDING", 2)
     leader = Leader.open(tmp_path, 1, enable_batch_push=True, max_batch_push_size=1)
     leader.start_appending()
     leader.append(4)

@@ -94,3 +94,10 @@ def test_only_a_candidate_enters_the_next_term() -> None:
     with pytest.raises(DLedgerError, match="ILLEGAL_MEMBER_STATE LEADER"):
         member.next_term()
     assert member.role is Role.LEADER
+
+
+def test_an_endless_term_file_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "currterm").open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(OSError, match="more than 65536 bytes"):
+        load_ballot(Disk(), tmp_path)

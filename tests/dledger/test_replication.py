@@ -317,11 +317,38 @@ def test_a_lost_append_is_repeated_after_a_second(tmp_path: Path) -> None:
 
 def test_at_most_a_thousand_appends_are_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """dledger#34"""
-    monkeypatch.setattr("rmqlab.dledger.pusher.MOST_PENDING", 3)
+    monkeypatch.setattr("rmqlab.dledger.pending.MOST_PENDING", 3)
     leader = appending(tmp_path)
     for number in range(5):
         leader.append([b"x"], f"append {number}", 1)
     assert [index for push_type, index in of_n1(leader) if push_type is PushType.APPEND] == [1, 2, 3]
+
+
+def test_appends_under_way_have_so_many_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated one counts once; one more is sent for each that the peer has stored."""
+    monkeypatch.setattr("rmqlab.dledger.pending.MOST_PENDING_BYTES", 200)
+    leader = appending(tmp_path)
+    for number in range(5):
+        leader.append([bytes(52)], f"append {number}", 1)
+    first, second = (each for each in leader.pushers["n1"].take_pushes() if each.request.type is PushType.APPEND)
+    assert [first.request.first_index, second.request.first_index] == [1, 2]
+    for now in (1500, 3000):
+        leader.work(now)
+        assert [index for push_type, index in of_n1(leader) if push_type is PushType.APPEND] == [1]
+    leader.receive(first, PushEntryResponse(term=3, index=1, count=1), 3001)
+    assert of_n1(leader) == [(PushType.APPEND, 3), (PushType.APPEND, 2)]  # 2 is late by now
+    leader.acks.report(3, "n1", 4, 3002)  # the responses to 2 and 3 were lost
+    leader.work(3003)
+    assert of_n1(leader) == [(PushType.APPEND, 4), (PushType.APPEND, 5)]
+
+
+def test_an_append_that_timed_out_holds_no_caller(tmp_path: Path) -> None:
+    """The caller is a request of megabytes, and 10,000 may wait."""
+    leader = appending(tmp_path)
+    leader.append([b"b"], "two", 0)
+    leader.work(2500)
+    assert [caller for caller, _ in leader.take_outcomes()] == ["two"]
+    assert [waiting.caller for waiting in leader.acks._waiting.values()] == [None]
 
 
 def test_a_commit_is_sent_when_nothing_is_appended(tmp_path: Path) -> None:

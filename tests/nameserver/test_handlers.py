@@ -1,6 +1,8 @@
 """Routes, lists, permissions, keys and values, settings: requests without network."""
 
+import errno
 import json
+import os
 import pathlib
 from typing import Any
 
@@ -10,6 +12,8 @@ from rmqlab.nameserver.handlers import HANDLERS, ROUTES
 from rmqlab.remoting.bodies.route import ClusterInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
+from rmqlab.store.configfile import on_disk
+from rmqlab.store.disk import Disk
 
 
 def test_exactly_the_twenty_requests_of_4_9_are_served() -> None:
@@ -253,6 +257,31 @@ def test_known_settings_are_changed_and_stored_and_unknown_ones_passed_over(benc
     assert "serverWorkerThreads=8" in stored
     assert not any("noSuchKey" in line for line in stored)
     assert path.with_name(path.name + ".bak").exists()
+
+
+class FullDisk(Disk):
+    """Writes nothing."""
+
+    def write_file(self, path: pathlib.Path, content: bytes) -> None:  # noqa: ARG002 - of the base class
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def test_what_a_full_disk_does_not_save_is_1_and_changes_nothing(bench: Any) -> None:
+    bench.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k", value="v")
+    with on_disk(FullDisk()):
+        replies = [
+            bench.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k", value="other"),
+            bench.call(RequestCode.DELETE_KV_CONFIG, namespace="n", key="k"),
+            bench.call(RequestCode.UPDATE_NAMESRV_CONFIG, b"orderMessageEnable=true"),
+        ]
+    for reply in replies:
+        assert (reply.code, reply.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "the change is not saved: No space left on device",
+        )
+    assert bench.call(RequestCode.GET_KV_CONFIG, namespace="n", key="k").ext_fields["value"] == "v"
+    assert not bench.state.config.order_message_enable
+    assert not bench.dispatcher.errors.counts
 
 
 def test_an_empty_update_is_0_and_stores_nothing(bench: Any) -> None:

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.runtime import journal
+from rmqlab.runtime import journaltail
 from rmqlab.runtime.journal import (
     JournalEntry,
-    JournalTail,
     JournalWriter,
     merge_entries,
     pack_entry,
     read_journal,
     read_journals,
 )
+from rmqlab.runtime.journaltail import JournalTail
 
 
 def entry(number: int, node: str = "broker-a") -> JournalEntry:
@@ -121,7 +121,7 @@ def test_a_directory_is_read_as_one_journal(tmp_path: pathlib.Path) -> None:
 
 
 def test_a_tail_gives_what_comes_however_it_is_cut(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "_READ_BYTES", 7)
+    monkeypatch.setattr(journaltail, "READ_BYTES", 7)
     tail = JournalTail(tmp_path)
     assert tail.read_new() == []
     data = b"".join(pack_entry(entry(number)) for number in range(5))

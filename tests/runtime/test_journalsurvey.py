@@ -202,3 +202,25 @@ def test_a_range_without_entries_is_read_to_its_own_end(path: pathlib.Path, read
     with path.open("rb") as file:
         assert list(scan_journal(file.fileno(), step, 2 * step)) == []
     assert sum(read_sizes) < 2 * step
+
+
+FALSE_HEAD = b"\x86\xa1v\x04\xa2at\x01\xa4node\xa1a\xa4kind\xa1k\xa6fields\x81\xa1f\xdb\x00\xf0\x00\x00"
+"""The begin of an entry with a text of 15 MB."""
+
+
+@pytest.mark.parametrize("between", [b"", packed(3)], ids=["false heads", "and entries between"])
+def test_false_heads_of_long_entries_cost_little(path: pathlib.Path, read_sizes: list[int], between: bytes) -> None:
+    """Each cost a read of 16 MB."""
+    count = 2000
+    path.write_bytes((FALSE_HEAD + between) * count + b"\1" * 20 * 2**20 + packed(20))
+    found = survey(path)
+    assert found.entries == (count + 1 if between else 1)
+    assert found.last_seq == 20
+    assert sum(read_sizes) < 500 * 2**20  # not 32 GB
+
+
+def test_long_entries_behind_damage_are_read(path: pathlib.Path) -> None:
+    long = pack_entry(JournalEntry(5, "a", "k", {f"f{number}": "x" * 2000 for number in range(60)}), 1)
+    assert len(long) > 100_000
+    path.write_bytes(b"\1\2" + long)
+    assert survey(path).entries == 1

@@ -74,9 +74,13 @@ class FailingDisk(Disk):
         self._point("file_size")
         return super().file_size(path)
 
-    def read_file(self, path: Path) -> bytes:
+    def read_file(self, path: Path, most: int) -> bytes:
         self._point("read_file")
-        return super().read_file(path)
+        return super().read_file(path, most)
+
+    def read_start(self, path: Path, size: int) -> bytes:
+        self._point("read_start")
+        return super().read_start(path, size)
 
     def write_file(self, path: Path, content: bytes) -> None:
         self._point("write_file")

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from rmqlab.store.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
-from rmqlab.store.disk import StoreError
+from rmqlab.store.disk import Disk, StoreError
 
 
 def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:
@@ -65,12 +65,11 @@ def test_a_write_that_fails_half_way_leaves_file_and_backup_as_they_were(
     save_config_file(path, b"1")
     save_config_file(path, b"2")
 
-    def write_half(self: pathlib.Path, content: bytes) -> int:
-        with self.open("wb") as file:
-            file.write(content[: len(content) // 2])
+    def write_half(_disk: Disk, path: pathlib.Path, content: bytes) -> None:
+        path.write_bytes(content[: len(content) // 2])
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(pathlib.Path, "write_bytes", write_half)
+    monkeypatch.setattr(Disk, "write_file", write_half)
     with pytest.raises(OSError, match="No space left"):
         save_config_file(path, b"a longer text")
     monkeypatch.undo()
@@ -101,4 +100,14 @@ def test_a_file_that_the_disk_does_not_let_be_read_is_named_and_its_older_backup
     path.unlink()
     path.mkdir()
     with pytest.raises(StoreError, match=r"topics\.json cannot be read: Is a directory"):
+        load_config_file(path, json.loads)
+
+
+def test_an_endless_table_is_a_named_reason(tmp_path: pathlib.Path) -> None:
+    """Its backup is not used: it would be saved over the table."""
+    path = tmp_path / "topics.json"
+    save_config_file(path, b"1")
+    save_config_file(path, b"2")
+    os.truncate(path, 2**40)
+    with pytest.raises(StoreError, match=r"topics\.json cannot be read: more than \d+ bytes"):
         load_config_file(path, json.loads)

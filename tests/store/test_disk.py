@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.disk import Disk
+from rmqlab.store.lock import AbortFile
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
@@ -13,5 +15,36 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for name, says in (("pipe", "not a regular file"), ("folder", "Is a directory")):
         with pytest.raises(OSError, match=says) as caught:
-            Disk().read_file(tmp_path / name)
+            Disk().read_file(tmp_path / name, 100)
         assert caught.value.filename == str(tmp_path / name)
+
+
+def sparse(path: Path, size: int) -> Path:
+    """A file of so many zeros that takes no space."""
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def test_a_file_above_its_limit_is_not_read(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "table", 2**40)
+    with pytest.raises(OSError, match="more than 1000 bytes"):
+        Disk().read_file(path, 1000)
+    assert Disk().read_start(path, 24) == bytes(24)
+
+
+def test_a_pipe_in_the_place_of_a_file_to_write_is_an_error(tmp_path: Path) -> None:
+    """It would wait for a reader."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device or address"):
+        Disk().write_file(tmp_path / "pipe", b"1")
+    with pytest.raises(OSError, match="No such device or address"):
+        AbortFile(tmp_path / "pipe").create()
+
+
+def test_a_checkpoint_is_read_at_its_start_only(tmp_path: Path) -> None:
+    """RocketMQ maps 4096 bytes of it, whatever its length."""
+    path = sparse(tmp_path / "checkpoint", 2**40)
+    with path.open("r+b") as file:
+        file.write((5).to_bytes(8, "big"))
+    assert Checkpoint.load(path).physic_msg_timestamp == 5

@@ -375,3 +375,19 @@ def test_white_addresses_are_replaced_in_files_of_ours_only(open_control: Opener
     assert not control.update_white_addresses(["*"], str(outside))
     assert not control.update_white_addresses(["*"], str(tmp_path / "conf" / "missing.yml"))
     assert outside.read_text() == ""
+
+
+def nested(lines: int) -> str:
+    """Return a list whose text doubles with each line, by aliases."""
+    return "\n".join(["a0: &a0 [x]", *(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]" for n in range(lines))])
+
+
+@pytest.mark.parametrize("place", ["globalWhiteRemoteAddresses: [*a40]", "accounts: [{accessKey: *a40}]"])
+def test_lists_that_contain_each_other_are_no_texts(open_control: Opener, place: str) -> None:
+    with pytest.raises(AclDenied, match="expected a text, not a list"):
+        open_control(f"{nested(40)}\n{place}\n")
+
+
+def test_a_large_file_is_not_parsed(open_control: Opener) -> None:
+    with pytest.raises(AclDenied, match="more than 1048576 bytes"):
+        open_control(ACL_FILE + "#" * 2**20)

@@ -1,6 +1,7 @@
 """A broker's settings over the wire (broker-requests sections 6.5, #61)."""
 
 import json
+import pathlib
 from collections.abc import Callable
 
 import attrs
@@ -161,6 +162,15 @@ def test_the_reason_is_one_that_a_person_can_read(talk: TalkingBroker) -> None:
 
 def test_bytes_that_are_no_text_are_a_system_error(talk: TalkingBroker) -> None:
     assert talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"\xff=\xfe").code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_change_that_the_disk_does_not_save_is_none(talk: TalkingBroker) -> None:
+    path = pathlib.Path(talk.broker.settings.source.source)
+    path.with_name(f"{path.name}.tmp").mkdir()
+    reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "the change is not saved: Is a directory")
+    assert talk.broker.config.broker_permission == 6
+    assert not talk.broker.errors.counts
 
 
 def test_an_empty_change_succeeds(talk: TalkingBroker) -> None:

@@ -1,0 +1,104 @@
+"""What a member holds for another one that does not respond. No sockets."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from rmqlab.broker.dledger.node import GroupNode
+from rmqlab.dledger.bodies import EntryBody, HeartBeatRequest, Message, PushEntryRequest
+from rmqlab.dledger.server import Call
+from rmqlab.remoting.command import Command
+
+PEER = "n1"
+
+
+@attrs.define(eq=False)
+class SilentPeer:
+    """A connection that takes requests and responds to none."""
+
+    is_up: bool = True
+    waiting: dict[int, Any] = attrs.field(factory=dict)
+    count: int = 0
+
+    def connected(self, _address: str) -> "SilentPeer | None":
+        return self if self.is_up else None
+
+    def send_request(self, _command: Command, on_reply: Any) -> int:
+        self.count += 1
+        self.waiting[self.count] = on_reply
+        return self.count
+
+    def forget(self, opaque: int) -> None:
+        self.waiting.pop(opaque, None)
+
+
+@attrs.define(eq=False)
+class Member:
+    """A member that notes the outcomes of its calls."""
+
+    peer: SilentPeer = attrs.field(factory=SilentPeer)
+    now: int = 0
+    calls: list[Call] = attrs.field(factory=list)
+    failed: list[Call] = attrs.field(factory=list)
+
+    def node(self) -> GroupNode:
+        settings = SimpleNamespace(peers={PEER: "host:1"}, others=[PEER])
+        server = SimpleNamespace(
+            member=SimpleNamespace(settings=settings),
+            wake_at=2**40,
+            take_calls=self._take_calls,
+            take_responses=list,
+            take_dropped=list,
+            take_outcomes=list,
+            take_role_changes=list,
+            receive=lambda call, _body, _now: self.failed.append(call),
+        )
+        log = SimpleNamespace(server=server, on_append=[], now=lambda: self.now)
+        reactor = SimpleNamespace(defer=lambda _fn: None)
+        tasks = SimpleNamespace(start_soon=lambda *_args: None)
+        return GroupNode(*cast("Any", (log, self.peer, reactor, tasks, list, lambda: None)))
+
+    def _take_calls(self) -> list[Call]:
+        calls, self.calls = self.calls, []
+        return calls
+
+
+def call(request: Message) -> Call:
+    return Call(PEER, request, lambda _body, _now: None)
+
+
+def push(size: int) -> Call:
+    return call(PushEntryRequest(entry=EntryBody(body=b"", size=size)))
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_silent_peer_is_owed_so_many_bytes_of_entries(monkeypatch: pytest.MonkeyPatch, *, is_up: bool) -> None:
+    monkeypatch.setattr("rmqlab.broker.dledger.node.MOST_CALL_BYTES", 1000)
+    member = Member(SilentPeer(is_up=is_up))
+    node = member.node()
+    member.calls = pushes = [push(400) for _ in range(5)]
+    node._settle()
+    assert member.failed == pushes[3:]
+    member.failed.clear()
+    member.calls = [call(HeartBeatRequest())]  # without entries: a leader stays leader
+    node._settle()
+    assert member.failed == []
+
+
+def test_a_call_that_has_ended_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.broker.dledger.node.MOST_CALL_BYTES", 1000)
+    member = Member()
+    node = member.node()
+    member.calls = [push(400) for _ in range(3)]
+    node._settle()
+    peer = node._peers[PEER]
+    member.peer.waiting.pop(2)(None)  # the first one still waits
+    assert (peer.size, len(peer.sent)) == (800, 2)
+    member.now = 3000
+    node._expire_calls(member.now)
+    assert (peer.size, len(peer.sent), member.peer.waiting) == (0, 0, {})
+    member.calls = [push(400)]
+    node._settle()
+    assert len(member.failed) == 3
