@@ -8,8 +8,8 @@ import contextlib
 
 import trio
 
+from rmqlab.broker.flushing import GroupFlush
 from rmqlab.broker.ha.master import HaMaster
-from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 
@@ -22,9 +22,10 @@ TRICKLE = 64 * 1024
 class AppendFollowUp:
     """Collects the appends of a pass and follows them up at its end."""
 
-    def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, flush_waits: PendingAcks) -> None:
+    def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, group_flush: GroupFlush) -> None:
         self.is_flush_wanted = trio.Event()
-        """Set when a send waits for the disk."""
+        """Set when the log of a DLedger group has grown."""
+        self.group_flush = group_flush
         self.is_dispatch_wanted = trio.Event()
         """Set when records from the master, or from before a crash, are not in queues and index yet."""
         self.is_bulk = trio.Event()
@@ -33,7 +34,6 @@ class AppendFollowUp:
         self._reactor = reactor
         self._store = store
         self._ha_master = ha_master
-        self._flush_waits = flush_waits
         self._is_noted = False
         self._is_received = False
         self._unpushed = 0
@@ -73,8 +73,7 @@ class AppendFollowUp:
             self._store.enter_appended()
             if self._store.dispatcher.is_index_behind:  # after a crash; or there was no room for it
                 self.is_dispatch_wanted.set()
-        if len(self._flush_waits):
-            self.is_flush_wanted.set()
+        self.group_flush.begin()
         self._has_grown.set()
 
     def _dispatch_trickle(self) -> None:

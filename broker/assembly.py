@@ -17,6 +17,7 @@ from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
 from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.flushing import GroupFlush, Syncs
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
@@ -33,6 +34,7 @@ from rmqlab.broker.state import Broker
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
+from rmqlab.runtime.callthread import caller
 from rmqlab.runtime.clock import wall_clock, wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.meter import Meter
@@ -104,7 +106,8 @@ def assemble(
     )
     follower = MasterFollower(known_master, sync, tasks, link.emit) if config.is_slave else None
     registration = Registration(config, topics, client, ha_address, link.emit, tasks, follower, errors=link.errors)
-    growth = AppendFollowUp(env.reactor, store, ha_master, flush_waits)
+    group_flush = GroupFlush(Syncs(store), flush_waits, caller(env.reactor, tasks.start_soon), env.reactor.defer)
+    growth = AppendFollowUp(env.reactor, store, ha_master, group_flush)
     identity = Identity(config.broker_cluster_name, config.broker_name)
     now = trio.lowlevel.current_clock().current_time
     ha_slave = HaSlave(

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-import attrs
 import trio
 
 from rmqlab.broker.acl.control import POLL_PERIOD
+from rmqlab.broker.flushing import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.held_pulls import SWEEP_PERIOD
@@ -23,10 +23,8 @@ from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.runtime.beat import Beat
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
-from rmqlab.runtime.worker import each_in_thread, in_thread
+from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_unsaved_files
-from rmqlab.store.flush import FlushJob
-from rmqlab.store.messagestore import MessageStore
 
 if TYPE_CHECKING:  # few brokers are members of a DLedger group
     from rmqlab.broker.dledger.entrylog import EntryLog
@@ -45,39 +43,7 @@ SAMPLE_PERIOD = 1.0
 TRUNCATION_PERIOD = 5.0
 WAIT_SCAN_PERIOD = 0.5
 """Seconds between two checks for overdue sends: RocketMQ reports a time-out of 3 s after 3 to 4 s (store-ha#51)."""
-PAGE_SIZE = 4096
-ENTRIES_PERIOD = 0.01
 ENTRIES_CHECKPOINT_PERIOD = 3.0
-
-
-@attrs.define(eq=False)
-class _Syncs:
-    """Runs flushes in threads.
-
-    Logs once that the disk fails, and once that it works again.
-    """
-
-    store: MessageStore
-    _is_failing: bool = attrs.field(default=False, init=False)
-
-    async def run(self, job: FlushJob) -> bool:
-        """Run a job; True if it succeeded.
-
-        A failed job is dropped: the sends that wait for it time out.
-        """
-        try:
-            with job.noting_failure():
-                await each_in_thread(job.steps)
-        except OSError as exc:
-            if not self._is_failing:
-                log.error("cannot write to disk: %s; retrying", exc)  # noqa: TRY400 - the disk's fault, not the code's
-            self._is_failing = True
-            return False
-        if self._is_failing:
-            log.warning("the disk can be written to again")
-        self._is_failing = False
-        self.store.flushed(job)
-        return True
 
 
 async def run_broker(
@@ -94,19 +60,18 @@ async def run_broker(
     keep, beat = tasks.keep_running, Beat()
     for server in servers:
         keep("idle connections", server.close_idle_forever)
-    syncs = _Syncs(broker.store)
     if group is None:
         keep("registration", broker.registration.register_forever)
         keep("HA master", broker.ha_master.run_forever)
         keep("HA slave", broker.ha_slave.run_forever)
-        keep("log flush", _flush_forever, broker, syncs)
+        keep("log flush", flush_forever, broker)
     else:
         keep("registration", broker.registration.register_forever, group.roles.is_known)
         keep("group member", group.node.work_forever)
         keep("roles", group.follow_roles, broker)
-        keep("log flush", _flush_entries_forever, broker, syncs)
+        keep("log flush", flush_entries_forever, broker)
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
-    keep("queue flush", _flush_queues_forever, broker, syncs)
+    keep("queue flush", flush_queues_forever, broker)
     keep("held pulls", _every, beat, SWEEP_PERIOD, lambda: _sweep_held_pulls(broker))
     keep("waiting sends", _expire_waits_forever, broker)
     keep("silent clients", _every, beat, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
@@ -128,7 +93,10 @@ async def run_broker(
         broker_id=broker.config.broker_id,
         nameservers=sorted(broker.registration.registered),
     )
-    await trio.sleep_forever()
+    try:
+        await trio.sleep_forever()
+    finally:
+        await broker.growth.group_flush.end()
     raise AssertionError("the loops never end")
 
 
@@ -159,86 +127,11 @@ def _sweep_held_pulls(broker: Broker) -> None:
     broker.hold.sweep(broker.now(), broker.store.max_queue_offset)
 
 
-async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Flush the commit log to disk, for waiting sends and by RocketMQ's timers.
-
-    Waiting sends are flushed at once, in groups. One fsync serves every send that was appended before it began
-    (store-and-ha section 3.6).
-    """
-    store, growth = broker.store, broker.growth
-    period = store.config.flush_interval_commit_log / 1000
-    thorough_period = store.config.flush_commit_log_thorough_interval / 1000
-    thorough_at = trio.current_time()
-    least_bytes = store.config.flush_commit_log_least_pages * PAGE_SIZE
-    while True:
-        if store.flushed_offset >= store.max_commit_log_offset:  # then an idle broker is not woken
-            await growth.wait_grown()
-            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
-                thorough_at += thorough_period
-        with trio.move_on_after(period):
-            await growth.is_flush_wanted.wait()
-        is_group = growth.is_flush_wanted.is_set()
-        growth.is_flush_wanted = trio.Event()
-        is_thorough = is_group or trio.current_time() >= thorough_at
-        if is_thorough:
-            thorough_at = trio.current_time() + thorough_period
-        is_due = is_thorough or store.max_commit_log_offset - store.flushed_offset >= least_bytes
-        job = store.flush_job() if is_due else None
-        is_done = job is None or await syncs.run(job)
-        broker.flush_waits.advance(store.flushed_offset)
-        if len(broker.flush_waits) and is_group and is_done:  # a failed flush is retried after the period, not at once
-            growth.is_flush_wanted.set()  # more was appended while the disk was busy
-
-
-async def _flush_entries_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Flush the log of a group every 10 ms while it grows (dledger#51).
-
-    No send waits for it: a quorum's memory counts.
-    """
-    growth = broker.growth
-    while True:
-        await growth.is_flush_wanted.wait()
-        growth.is_flush_wanted = trio.Event()
-        await trio.sleep(ENTRIES_PERIOD)
-        job = broker.store.flush_job()
-        if job is not None and not await syncs.run(job):
-            growth.is_flush_wanted.set()
-
-
 async def _save_entries_checkpoint_forever(log: "EntryLog") -> NoReturn:
     """Write the committed index every 3 s (dledger#51)."""
     while True:
         await trio.sleep(ENTRIES_CHECKPOINT_PERIOD)
         await in_thread(log.entries.save_checkpoint)
-
-
-async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Flush consume queues that are dirty enough, each second.
-
-    At the start and each minute: all of them, and the checkpoint (store-and-ha section 3.6). Only a growing log makes
-    queues dirty, so an idle broker is not woken.
-    """
-    store, growth = broker.store, broker.growth
-    period = store.config.flush_interval_consume_queue / 1000
-    thorough_period = store.config.flush_consume_queue_thorough_interval / 1000
-    thorough_at = trio.current_time()
-    while True:
-        await trio.sleep(period)
-        is_thorough = trio.current_time() >= thorough_at
-        if is_thorough:
-            thorough_at = trio.current_time() + thorough_period
-        job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
-        if job is not None:
-            await syncs.run(job)
-        elif store.dispatch_behind_bytes or store.dispatcher.is_index_behind:
-            continue
-        elif is_thorough:
-            await growth.wait_grown()
-            while thorough_at <= trio.current_time():  # as if the timer had run meanwhile
-                thorough_at += thorough_period
-        else:
-            with trio.move_on_at(thorough_at):
-                await growth.wait_grown()
 
 
 async def _sample_stats_forever(broker: Broker, beat: Beat) -> NoReturn:

@@ -65,6 +65,11 @@ def run_inline(calls: InlineCalls) -> None:
     _INLINE.set(calls)
 
 
+def are_inline() -> bool:
+    """True if the calls of this trio run are made at once, because it is simulated."""
+    return _INLINE.get() is not None
+
+
 def thread_calls() -> ThreadCalls:
     """Return the calls of this trio run.
 

@@ -13,7 +13,7 @@ import contextlib
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -83,7 +83,8 @@ class FlushedMarks:
 class FlushJob:
     """`run` may block, in any thread; OSError if a sync fails.
 
-    Or call its `steps`, one after the other, while `noting_failure`. Afterwards pass the job to `MessageStore.flushed`.
+    Or call its `steps`, one after the other, and pass what they raise to `failed`. Afterwards pass the job to
+    `MessageStore.flushed`.
 
     A failed job is dropped: the next one covers the same range, and rewrites it first.
     """
@@ -104,18 +105,16 @@ class FlushJob:
         return [*self.syncs, *([self.checkpoint.write] if self.checkpoint is not None else [])]
 
     def run(self) -> None:
-        with self.noting_failure():
+        try:
             for step in self.steps:
                 step()
-
-    @contextlib.contextmanager
-    def noting_failure(self) -> Iterator[None]:
-        """Keep why a step fails in the block."""
-        try:
-            yield
         except OSError as exc:
-            self.error = exc.strerror or str(exc)
+            self.failed(exc)
             raise
+
+    def failed(self, exc: OSError) -> None:
+        """Keep why a step failed."""
+        self.error = exc.strerror or str(exc)
 
 
 @attrs.define(eq=False)
@@ -164,7 +163,7 @@ class Flusher:
                 rewritten = flushed
             if rewritten < self._suspect_to:
                 target, stored_at = rewritten, self.checkpoint.physic_msg_timestamp
-        grown = [file.sync for file in self.log.files_grown_beyond(flushed)]
+        grown = [file.sync_again for file in self.log.files_grown_beyond(flushed)]
         if target <= flushed:
             grown = [partial(_refuse, f"the disk lost the log at {flushed}: nothing beyond counts as synced")]
         self._log_job = FlushJob(target, grown, self._epoch, log_stored_at=stored_at)

@@ -59,6 +59,20 @@ def wrong_length(path: Path, found: int, size: int) -> StoreCorrupt:
 
 
 @attrs.define(eq=False)
+class _Descriptor:
+    """Closed with the last reference to it: not while a thread syncs it."""
+
+    number: int
+
+    def close(self) -> None:
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
+
+    __del__ = close
+
+
+@attrs.define(eq=False)
 class LogFile:
     path: Path
     first_offset: int
@@ -72,6 +86,7 @@ class LogFile:
     room: int = 0  # bytes that may be written: they have blocks on the disk, and pages in memory
     _blocks: int = attrs.field(default=0, init=False)  # bytes that have blocks on the disk
     _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
+    _synced: "_Descriptor | None" = attrs.field(default=None, init=False)  # while `sync_again` is used
     _warmed: int = attrs.field(default=0, init=False)  # position that `warm` has reached
 
     @classmethod
@@ -192,6 +207,25 @@ class LogFile:
         with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
             self.disk.sync(descriptor)
 
+    def sync_again(self) -> None:
+        """As `sync`, for a file that is synced often.
+
+        It stays open until it is full, or a sync fails.
+        """
+        descriptor, self._synced = self._synced, None
+        if descriptor is None:
+            try:
+                descriptor = _Descriptor(self.disk.open(self.path))
+            except FileNotFoundError:
+                return
+        try:
+            self.disk.sync(descriptor.number)
+        except OSError:
+            descriptor.close()
+            raise
+        if not self.is_full:
+            self._synced = descriptor
+
     def rewrite(self, start: int, end: int) -> None:
         """Rewrite one byte in each page of a range, so that the next sync writes it.
 
@@ -214,7 +248,11 @@ class LogFile:
             pass
 
     def end_appends(self) -> None:
-        """Close the descriptor of `append`; the next `append` opens it again."""
+        """Close the descriptors of `append` and `sync_again`.
+
+        The next call opens one again.
+        """
+        self._synced = None
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -37,28 +37,30 @@ class Pass:
         while self.deferred:
             self.deferred.pop()()
 
+    def begin(self) -> None:
+        self.calls.append("flush")
 
-def follow_up(of: Pass, waits: list[int]) -> AppendFollowUp:
-    return AppendFollowUp(cast("Any", of), cast("Any", of), cast("Any", of), cast("Any", waits))
+
+def follow_up(of: Pass) -> AppendFollowUp:
+    return AppendFollowUp(cast("Any", of), cast("Any", of), cast("Any", of), cast("Any", of))
 
 
 def test_what_a_pass_appended_is_pushed_once_at_its_end() -> None:
     events = Pass()
-    follow = follow_up(events, [])
+    follow = follow_up(events)
     for _ in range(2):
         follow.appended(100)
         follow.appended(100)
         assert events.calls == []
         events.end()
-        assert events.calls == ["push", "enter"]
-        assert not follow.is_flush_wanted.is_set()
+        assert events.calls == ["push", "enter", "flush"]
         events.calls.clear()
 
 
 def test_many_bytes_are_pushed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.broker.append_followup.PUSH_SIZE", 250)
     events = Pass()
-    follow = follow_up(events, [])
+    follow = follow_up(events)
     for _ in range(3):
         follow.appended(100)
     assert events.calls == ["push"]
@@ -66,19 +68,18 @@ def test_many_bytes_are_pushed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert events.calls == ["push"]
 
 
-def test_sends_that_wait_for_the_disk_and_an_index_that_is_behind_wake_their_tasks() -> None:
+def test_an_index_that_is_behind_wakes_its_task() -> None:
     events = Pass()
     events.dispatcher.is_index_behind = True
-    follow = follow_up(events, [1])
+    follow = follow_up(events)
     follow.appended(100)
     events.end()
-    assert follow.is_flush_wanted.is_set()
     assert follow.is_dispatch_wanted.is_set()
 
 
 async def test_what_waits_for_growth_continues_after_each_pass_that_appends() -> None:
     events, grown = Pass(), 0
-    follow = follow_up(events, [])
+    follow = follow_up(events)
 
     async def count() -> None:
         nonlocal grown

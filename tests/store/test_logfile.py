@@ -1,7 +1,9 @@
 """One mapped file: space ahead of the write position, growth steps, full disks."""
 
 import ctypes
+import errno
 import mmap
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,3 +145,90 @@ def in_memory(file: LogFile) -> list[bool]:
     begin = ctypes.c_char.from_buffer(file.map)
     assert ctypes.CDLL(None).mincore(ctypes.byref(begin), ctypes.c_size_t(file.size), found) == 0
     return [bool(page & 1) for page in found[:: MB // mmap.PAGESIZE]]
+
+
+def opened(directory: Path, disk: Disk) -> LogFile:
+    return LogFile.open(directory / offset_name(0), 2**16, disk, create=True)
+
+
+def open_files() -> int:
+    """Count the descriptors of this process."""
+    return sum(1 for _ in Path("/dev/fd").iterdir())
+
+
+@attrs.define(eq=False)
+class SyncedFiles(Disk):
+    """Notes the inodes that are synced, and counts the files that are opened."""
+
+    inodes: list[int] = attrs.field(factory=list)
+    opens: int = 0
+
+    def open(self, path: Path, flags: int = os.O_RDWR) -> int:
+        self.opens += 1
+        return Disk.open(self, path, flags)
+
+    def sync(self, descriptor: int) -> None:
+        self.inodes.append(os.fstat(descriptor).st_ino)
+        Disk.sync(self, descriptor)
+
+
+def test_a_file_that_is_synced_often_stays_open_until_it_is_full(tmp_path: Path) -> None:
+    disk = SyncedFiles()
+    file = opened(tmp_path, disk)
+    file.append(b"x")
+    opens = disk.opens
+    for _ in range(3):
+        file.sync_again()
+    assert disk.opens == opens + 1
+    descriptors = open_files()
+    file.append(bytes(file.size - 1))
+    file.sync_again()
+    assert open_files() == descriptors - 2, "that of `append`, too"
+    file.sync_again()
+    assert open_files() == descriptors - 2
+    assert set(disk.inodes) == {(file.path).stat().st_ino}
+    file.close()
+
+
+def test_a_file_that_replaces_a_deleted_one_is_synced_itself(tmp_path: Path) -> None:
+    disk = SyncedFiles()
+    former = opened(tmp_path, disk)
+    former.sync_again()
+    descriptors = open_files()
+    former.discard()
+    assert open_files() < descriptors, "an open file keeps its blocks on the disk"
+    (tmp_path / "another").touch()  # takes the inode
+    file = opened(tmp_path, disk)
+    file.sync_again()
+    assert disk.inodes[-1] == file.path.stat().st_ino != disk.inodes[0]
+    file.close()
+
+
+def test_a_file_is_not_closed_while_a_thread_syncs_it(tmp_path: Path) -> None:
+    """Its number could be that of another file by then."""
+    valid: list[bool] = []
+
+    class Closing(Disk):
+        def sync(self, descriptor: int) -> None:
+            file.close()
+            valid.append(os.fstat(descriptor).st_ino == file.path.stat().st_ino)
+
+    file = opened(tmp_path, Closing())
+    file.sync_again()
+    assert valid == [True]
+
+
+def test_after_a_failed_sync_the_file_is_opened_again(tmp_path: Path) -> None:
+    class Failing(SyncedFiles):
+        def sync(self, descriptor: int) -> NoReturn:
+            del descriptor
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    disk = Failing()
+    file = opened(tmp_path, disk)
+    opens = disk.opens
+    for _ in range(2):
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync_again()
+    assert disk.opens == opens + 2
+    file.close()
