@@ -127,7 +127,10 @@ class Relations:
         return [() if content is None else rows_of(content) for content in returned]
 
     def _compute(self, queries: Sequence[Query], written: Sequence[Query]) -> dict[Query, pa.Table]:
-        """Compute queries while those of `written` are written, which they do not use. Returns what was collected."""
+        """Compute queries while those of `written` are written, which they do not use.
+
+        Returns what was collected.
+        """
         self._give([query.text for query in (*queries, *written)])
         cached = [query for query in queries if not self._is_collected(query)] if self.scale is Scale.MEDIUM else []
         for query in cached:
