@@ -6,13 +6,13 @@ view.
 
 The queries of a batch are collected together: each is a scalar subquery of one row, with its rows as an array. Spark
 plans subqueries one by one, so the time to plan a batch is the sum of theirs. In a union it grows with their square.
-In a small run two executions with half of the queries each are planned at the same time.
+Below the large size, two executions with half of the queries each are planned at the same time.
 """
 
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -31,7 +31,7 @@ _SHORT = 500
 _AT_ONCE = 2
 """Queries to analyze at once, tables to write at once, and executions that collect a batch."""
 _WORTH_SPLITTING = 6
-"""Queries of a small run's batch from which on several executions collect it: each plans its queries one by one."""
+"""Queries of a batch from which on several executions collect it: each plans its queries one by one."""
 
 ONLY_FILE = "all.parquet"
 """The file of a table that this process has written."""
@@ -139,9 +139,11 @@ class Relations:
         collected = [query for query in queries if self._is_collected(query)]
         asked = [*collected, *first_rows.values()]
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
-            tables = self._collect(asked, threads)
+            collecting = [(share, threads.submit(self._collect, share)) for share in self._shares(asked)]
             frames = [threads.submit(self._write, query) for query in written]
-            contents = dict(zip(asked, tables(), strict=True))
+        contents = {
+            query: table for share, tables in collecting for query, table in zip(share, tables.result(), strict=True)
+        }
         for query, frame in zip(written, frames, strict=True):
             self._hold_short(query.name, frame.result())
         for name, query in first_rows.items():
@@ -207,27 +209,17 @@ class Relations:
         one.createOrReplaceTempView(name)
         self._texts.pop(name, None)
 
-    def _collect(self, queries: Sequence[Query], threads: ThreadPoolExecutor) -> Callable[[], list[pa.Table]]:
-        """Start to compute queries; the function that is returned waits for a table for each.
+    def _shares(self, queries: Sequence[Query]) -> list[list[Query]]:
+        """Divide queries among one or two executions.
 
-        Of one execution, which reads once what several of them use, or of two.
+        One reads once what several queries use; two are planned at the same time, and take about equally long.
         """
-        parts = _AT_ONCE if len(queries) >= _WORTH_SPLITTING and self.scale is not Scale.LARGE else 1
-        by_length = sorted(range(len(queries)), key=lambda place: len(queries[place].text))
-        shares = [share for nth in range(parts) if (share := by_length[nth::parts])]  # about equally long to plan
-        found = [threads.submit(self._collect_arrays, [queries[place] for place in share]) for share in shares]
+        is_divided = len(queries) >= _WORTH_SPLITTING and self.scale is not Scale.LARGE
+        parts = _AT_ONCE if is_divided else 1
+        by_length = sorted(queries, key=lambda query: len(query.text))
+        return [share for nth in range(parts) if (share := by_length[nth::parts])]
 
-        def wait() -> list[pa.Table]:
-            tables = {
-                place: table
-                for share, part in zip(shares, found, strict=True)
-                for place, table in zip(share, part.result(), strict=True)
-            }
-            return [tables[place] for place in range(len(queries))]
-
-        return wait
-
-    def _collect_arrays(self, queries: Sequence[Query]) -> list[pa.Table]:
+    def _collect(self, queries: Sequence[Query]) -> list[pa.Table]:
         """Return a table for each query, from one execution."""
         arrays = [self._sql(f"select collect_list(struct(*)) from ({query.text})") for query in queries]
         columns = [
