@@ -115,6 +115,16 @@ def set_delay_offset_back(site: Site, nodes: Nodes) -> Change:
     return _write(site, nodes[0], path, changed, says)
 
 
+def set_delay_offset_forward(site: Site, nodes: Nodes) -> Change:
+    """Raise the offset of a delay level beyond the end of its queue."""
+    path = _path(site, nodes[0], "delayOffset.json")
+    table = _read(path, DelayOffsets)
+    level = site.choose(sorted(table.offset_table), f"delay level with deliveries at {nodes[0]}")
+    before = table.offset_table[level]
+    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: before + _BEYOND})
+    return _write(site, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
+
+
 TABLES = (
     Kind(
         name="offsets-back",
@@ -151,6 +161,13 @@ TABLES = (
         where=any_master,
         change=set_delay_offset_back,
         expects=(Expected(metric="delay_offset_behind NODE"),),
+    ),
+    Kind(
+        name="delay-offset-forward",
+        does="the offset of a delay level is set beyond its queue's end in delayOffset.json",
+        where=any_broker,
+        change=set_delay_offset_forward,
+        expects=(Expected(metric="delay_offset_ahead NODE"),),
     ),
     Kind(
         name="group-gone",
