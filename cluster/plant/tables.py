@@ -12,6 +12,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.body import Body, BodyError
+from rmqlab.runtime.regularfile import read_regular
 
 B = TypeVar("B", bound=Body)
 
@@ -26,7 +27,7 @@ def _path(site: Site, node: str, name: str) -> Path:
 def _read(path: Path, kind: type[B]) -> B:
     """Read a table. NothingToPlantError where it is missing or invalid."""
     try:
-        return kind.decode(path.read_bytes())
+        return kind.decode(read_regular(path))
     except (FileNotFoundError, BodyError) as exc:
         raise NothingToPlantError(f"no table to change: {exc}") from exc
 

@@ -95,7 +95,7 @@ def stray_tail(root: Path, end: int) -> StrayBytes | None:
     for path in files_in(log_directory(root)):
         begin = int(path.name)
         with _mapped(path) as view:
-            if begin + len(view) <= end:
+            if not len(view) or begin + len(view) <= end:
                 continue
             start = max(end - begin, 0)
             at = _reach(view, begin, start)
@@ -135,7 +135,7 @@ def _begun_size(view: memoryview, at: int, lead: int) -> int:
 def _written(path: Path, view: memoryview, at: int) -> tuple[int, int] | None:
     """Return the range of bytes from `at` on that are not zero; None without any."""
     first, last = None, 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for low, high in data_ranges(file.fileno(), at, len(view)):
             for start in range(low, high, _BLOCK):
                 block = bytes(view[start : min(start + _BLOCK, high)])

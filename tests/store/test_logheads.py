@@ -1,5 +1,6 @@
 """What log files state of themselves, and what follows the last record."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,11 @@ def test_bytes_behind_the_last_record_are_stray(root: Path, end: int, away: int)
     write(root, end + away, b"\xa5\x5a" * 50)
     name, begin = f"store/commitlog/{FILE:020d}", end + away
     assert stray_tail(root, end) == StrayBytes(name, at=begin - FILE, begin=begin, end=begin + 100)
+
+
+def test_a_pipe_in_the_place_of_the_next_file_is_not_opened(root: Path, end: int) -> None:
+    os.mkfifo(root / "commitlog" / f"{2 * FILE:020d}")
+    assert stray_tail(root, end) is None
 
 
 def test_bytes_in_a_file_that_is_not_in_use_yet_are_stray(root: Path, end: int) -> None:
