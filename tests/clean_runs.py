@@ -39,6 +39,7 @@ ZERO = (
     "groups_missing",
     "offset_file_ahead",
     "delay_offset_behind",
+    "delay_offset_ahead",
 )
 """Metrics that no fault of the scenario may move: it takes no disk, no record and no clock away."""
 MAY_BE_UNKNOWN = (

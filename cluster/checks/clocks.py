@@ -5,11 +5,12 @@ journal, or a `clock` fault. `clock_disagreement NODE` is the largest difference
   - a delivery dated before the begin of its send, or before the broker stored the message;
   - a message stored before the begin of its send, or after the acknowledgement of the send that it belongs to;
   - an event that a node dated before the supervisor started the cluster, or after the node's end.
-Of two nodes that disagree, the one that disagrees with more nodes is reported; if equal, the one that is not a broker.
+Of two nodes that disagree, the one whose clock a fault set wrong is reported, else the one that disagrees with more
+nodes; if equal, the one that is not a broker.
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
@@ -17,6 +18,7 @@ from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Evidence, Finding
 
 TOLERANCE = 1000
@@ -49,7 +51,9 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         if pair not in worst or worst[pair].millis < bound.millis:
             worst[pair] = bound
     wrong = [bound for bound in worst.values() if bound.millis > TOLERANCE]
-    named = _named(wrong, {member.name for member in history.members.values() if member.is_broker})
+    brokers = {member.name for member in history.members.values() if member.is_broker}
+    faults = ((entry.at_millis, entry.fields) for entry in history.of_kind("fault_applied"))
+    named = _named(wrong, brokers, faulted_clocks(faults, history.roles))
     for node in sorted({node for pair in worst for node in pair} - {_SUPERVISOR}):
         found = sorted(named.get(node, ()), key=lambda bound: -bound.millis)
         yield Finding(
@@ -62,7 +66,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         )
 
 
-def _named(wrong: Iterable[Bound], brokers: set[str]) -> Mapping[str, list[Bound]]:
+def _named(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Bound]]:
     """Assign each contradiction to one of its two nodes."""
     left, named = list(wrong), dict[str, list[Bound]]()
     while left:
@@ -71,7 +75,7 @@ def _named(wrong: Iterable[Bound], brokers: set[str]) -> Mapping[str, list[Bound
             partners[bound.behind].add(bound.ahead)
             partners[bound.ahead].add(bound.behind)
         partners.pop(_SUPERVISOR, None)
-        node = min(partners, key=lambda name: (-len(partners[name]), name in brokers, name))
+        node = min(partners, key=lambda name: (name not in faulted, -len(partners[name]), name in brokers, name))
         named[node] = [bound for bound in left if node in (bound.behind, bound.ahead)]
         left = [bound for bound in left if node not in (bound.behind, bound.ahead)]
     return named

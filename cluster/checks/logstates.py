@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rmqlab.cluster.checks.history import History
-from rmqlab.store.logheads import lost_tail, read_heads
+from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
 from rmqlab.store.logplaces import log_directory, log_extents
 from rmqlab.verdict.logcover import LIFE_KINDS, LogState, Samples, last_lives, log_state
 from rmqlab.verdict.misplaced import SETTING_KINDS, misplaced_files, setting_of
@@ -36,6 +36,7 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
             lives.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, ends[node], samples.highest) if samples else None,
+            stray=stray_tail(root, ends[node]),
             has_recorded=node in setting.first_ends,
         )
     return states

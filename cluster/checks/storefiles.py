@@ -1,6 +1,6 @@
 """Compares the small files of a store with its log.
 
-The files are the index files, topics.json and consumerOffset.json. A broker that starts after a crash deletes index
+The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash deletes index
 files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from its master
 every 10 s, so topics whose first message is younger than 30 s do not count.
 """
@@ -12,15 +12,17 @@ from pathlib import Path
 from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.records import ended_in_good_order
+from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.readableend import EVERYTHING, readable_end
-from rmqlab.verdict.catalogue import MESSAGES, TOPICS
+from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _INDEX_HEAD = struct.Struct(">16xqq")
+_LOST = "the node lost power, or its store"
 _SETTLED = 30_000
 """Milliseconds after which a slave must have a topic."""
 
@@ -31,6 +33,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         yield _judge_index(store, history)
         yield _judge_topics(store, history)
         yield _judge_offsets(store, history, stores)
+        yield _judge_delays(store, history, stores)
 
 
 def _judge_index(store: NodeStore, history: History) -> Finding:
@@ -74,9 +77,8 @@ def _index_ranges(root: Path | None) -> list[tuple[int, int]]:
 
 def _judge_topics(store: NodeStore, history: History) -> Finding:
     metric = f"topics_missing {store.node}"
-    last = [entry.kind for entry in history.of_node(store.node, "node_ready", "power_lost", "store_wiped")][-1:]
-    if last != ["node_ready"]:
-        return unknown(metric, TOPICS, "the node lost power, or its store")
+    if not _has_started_since_loss(store.node, history):
+        return unknown(metric, TOPICS, _LOST)
     table = (
         read_config_file(store.root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
         if store.root
@@ -124,6 +126,43 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
             for _, group, queue, offset in ahead
         ),
     )
+
+
+def _judge_delays(store: NodeStore, history: History, stores: Stores) -> Finding:
+    metric = f"{DELAY_OFFSET_AHEAD.name} {store.node}"
+    if missing := stores.missing_of([store.broker], history):
+        return unknown(metric, MESSAGES, "; ".join(missing))
+    if not _has_started_since_loss(store.node, history):
+        return unknown(metric, MESSAGES, _LOST)
+    members = stores.of_broker(store.broker)
+    ends = {queue.queue_id + 1: end for queue, end in _queue_ends(members).items() if queue.topic == SCHEDULE_TOPIC}
+    table = read_config_file(store.root / "config" / "delayOffset.json", DelayOffsets.decode) if store.root else None
+    if table is None and ends:
+        return unknown(metric, MESSAGES, "delayOffset.json could not be read")
+    are_whole = not any(member.begin for member in members)
+    ahead = [
+        (offset - end, level, offset, end)
+        for level, offset in (table.offset_table if table else {}).items()
+        if (end := ends.get(level, 0 if are_whole else offset)) < offset
+    ]
+    ahead.sort(reverse=True)
+    return Finding(
+        metric=metric,
+        unit=MESSAGES,
+        value=ahead[0][0] if ahead else 0,
+        evidence=tuple(
+            Evidence(
+                says=f"{store.node}, level {level}: offset {offset} in delayOffset.json, and its queue ends at {end}"
+            )
+            for _, level, offset, end in ahead
+        ),
+    )
+
+
+def _has_started_since_loss(node: str, history: History) -> bool:
+    """Return True if a node lost neither power nor its store since it was ready."""
+    last = [entry.kind for entry in history.of_node(node, "node_ready", "power_lost", "store_wiped")][-1:]
+    return last == ["node_ready"]
 
 
 def _queue_ends(members: list[NodeStore]) -> Mapping[Queue, int]:

@@ -3,6 +3,7 @@
 Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid.
 """
 
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -56,7 +57,11 @@ def directory_of(name: str) -> ClusterDirectory:
     Clusters of runs have no name.
     """
     if "/" in name:
-        return ClusterDirectory.at(Path(name).expanduser().resolve())
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError:  # ~somebody
+            misused(f"{name}: no user of this machine has such a home directory")
+        return ClusterDirectory.at(Path(os.path.realpath(path)))  # `resolve` fails at a loop of links
     try:
         ClusterSpec(name=name)
     except ValueError as exc:

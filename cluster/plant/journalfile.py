@@ -5,10 +5,15 @@ Entries are handled as the maps that the file holds, so that all members stay as
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgpack
+
+from rmqlab.runtime.regularfile import read_regular
+
+_MOST_BYTES: Final = 2**34
+"""Bytes of a journal."""
 
 
 @attrs.frozen
@@ -40,7 +45,7 @@ class PlacedEntry:
 def placed_entries(path: Path) -> list[PlacedEntry]:
     """All entries of an intact journal, in the order of the file."""
     unpacker = msgpack.Unpacker(strict_map_key=False)
-    unpacker.feed(path.read_bytes())
+    unpacker.feed(read_regular(path, _MOST_BYTES))
     found, start = [], 0
     for members in unpacker:
         found.append(PlacedEntry(start, unpacker.tell(), members))

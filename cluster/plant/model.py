@@ -83,6 +83,10 @@ GAP = Expected(metric="gap NODE")
 """Incomplete evidence: the verdict is `unknown` or worse, and one of its lines names the process."""
 
 
+WARNING = Expected(metric="warning NODE")
+"""A warning that no metric makes: a line of the verdict names the process, whatever the verdict is."""
+
+
 @attrs.frozen(kw_only=True)
 class Kind:
     """One kind of violation."""
@@ -105,7 +109,7 @@ class Report:
     """One thing that a judge must report of a planted run."""
 
     metric: str
-    """With its target; `gap NODE` for incomplete evidence."""
+    """With its target; `gap NODE` for incomplete evidence, `warning NODE` for a line of the verdict."""
     message_ids: tuple[str, ...] = ()
     """All of these must be named."""
     also_allowed: tuple[str, ...] = ()

@@ -3,8 +3,8 @@
 import attrs
 
 from rmqlab.cluster.plant.logs import unique_id, with_body, with_foreign_id, write_record
-from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
+from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_broker, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import StoredMessage, encode_message
 
 _MISSING = Expected(metric="missing NODE", names_victims=True)
@@ -18,10 +18,13 @@ _OF_LOSS = (
     "delivered_unstored",
     "dangling",
     "offset_file_ahead",
+    "delay_offset_ahead",
     "replication_lag_left",
 )
 _OF_STRANGERS = ("gap", *_OF_LOSS)
 """Messages without a send in the journals are also a gap in the evidence."""
+_STRAY = 200
+"""Bytes behind the end of a log, and as many zeros before them."""
 _TAIL = 5
 """Acknowledged messages in a tail that is cut."""
 
@@ -94,6 +97,21 @@ def zero_record(site: Site, nodes: Nodes) -> Change:
         )
         log.write(victim.physical_offset, bytes(victim.store_size))
     return site.change(nodes, [victim], edits)
+
+
+def litter_tail(site: Site, nodes: Nodes) -> Change:
+    """Write random bytes behind the last record."""
+    (log,) = site.logs(nodes)
+    records = log.records()
+    if not records:
+        raise NothingToPlantError(f"{nodes[0]} has no message")
+    start = records[-1].physical_offset + records[-1].store_size + site.random.choice((0, _STRAY))
+    path, at = log.place(start)
+    if at + _STRAY > path.stat().st_size:
+        raise NothingToPlantError(f"{path.name} of {log.node} has no room behind its last record")
+    edit = site.edit_log(log, start, f"{_STRAY} random bytes")
+    log.write(start, site.random.randbytes(_STRAY))
+    return site.change(nodes, [], [edit])
 
 
 def _altered(body: bytes) -> bytes:
@@ -183,5 +201,12 @@ RECORDS = (
         change=zero_record,
         expects=(_LOST, _MISSING, _CORRUPT),
         consequences=("unreadable", *_OF_LOSS),
+    ),
+    Kind(
+        name="tail-littered",
+        does="random bytes follow the last record of a log",
+        where=any_broker,
+        change=litter_tail,
+        expects=(WARNING,),
     ),
 )

@@ -12,6 +12,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.body import Body, BodyError
+from rmqlab.runtime.regularfile import read_regular
 
 B = TypeVar("B", bound=Body)
 
@@ -26,7 +27,7 @@ def _path(site: Site, node: str, name: str) -> Path:
 def _read(path: Path, kind: type[B]) -> B:
     """Read a table. NothingToPlantError where it is missing or invalid."""
     try:
-        return kind.decode(path.read_bytes())
+        return kind.decode(read_regular(path))
     except (FileNotFoundError, BodyError) as exc:
         raise NothingToPlantError(f"no table to change: {exc}") from exc
 
@@ -115,6 +116,16 @@ def set_delay_offset_back(site: Site, nodes: Nodes) -> Change:
     return _write(site, nodes[0], path, changed, says)
 
 
+def set_delay_offset_forward(site: Site, nodes: Nodes) -> Change:
+    """Raise the offset of a delay level beyond the end of its queue."""
+    path = _path(site, nodes[0], "delayOffset.json")
+    table = _read(path, DelayOffsets)
+    level = site.choose(sorted(table.offset_table), f"delay level with deliveries at {nodes[0]}")
+    before = table.offset_table[level]
+    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: before + _BEYOND})
+    return _write(site, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
+
+
 TABLES = (
     Kind(
         name="offsets-back",
@@ -151,6 +162,13 @@ TABLES = (
         where=any_master,
         change=set_delay_offset_back,
         expects=(Expected(metric="delay_offset_behind NODE"),),
+    ),
+    Kind(
+        name="delay-offset-forward",
+        does="the offset of a delay level is set beyond its queue's end in delayOffset.json",
+        where=any_broker,
+        change=set_delay_offset_forward,
+        expects=(Expected(metric="delay_offset_ahead NODE"),),
     ),
     Kind(
         name="group-gone",

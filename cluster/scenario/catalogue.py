@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from rmqlab.cluster.scenario.binding import near
-from rmqlab.cluster.scenario.load import load_scenario
+from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 from rmqlab.cluster.scenario.model import Scenario
 
 SUFFIX = ".toml"
@@ -45,9 +45,14 @@ def large_dir() -> Path:
 def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
     """Return the scenarios of a directory, sorted by file name.
 
-    ScenarioError for an invalid one.
+    ScenarioError for an invalid one, or for a directory without any.
     """
-    for path in sorted((directory or catalogue_dir()).glob(f"*{SUFFIX}")):
+    place = directory or catalogue_dir()
+    paths = sorted(place.glob(f"*{SUFFIX}"))
+    if not paths:
+        what = "has no scenario files" if place.is_dir() else "is no directory"
+        raise ScenarioError(f"{place} {what}: expected a directory with files *{SUFFIX}")
+    for path in paths:
         yield Listed(path, load_scenario(path))
 
 

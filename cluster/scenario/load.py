@@ -13,6 +13,7 @@ from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.runtime.settings import why_no_toml
 
 MOST_BYTES = 2**20
 """Bytes of a scenario."""
@@ -43,7 +44,7 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:  # also for numbers of thousands of digits, and deep lists
-        raise ScenarioError(f"{name}: {exc}") from None
+        raise ScenarioError(f"{name}: {why_no_toml(exc)}") from None
     try:
         scenario = bind_scenario(values)
         review(scenario, is_single=not has_loopback_network())

@@ -4,6 +4,7 @@ Sources accept plain paths, `file:` URIs and glob patterns. The only I/O is list
 """
 
 import glob
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -26,7 +27,7 @@ def local_paths(text: str) -> list[Path]:
     matches = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))), key=Path.is_symlink, reverse=True)
     if not matches:
         raise NoPathError(f"nothing matches {text}")
-    unique = {match.resolve(): match for match in matches}
+    unique = {os.path.realpath(match): match for match in matches}  # `resolve` fails at a loop of links
     return sorted(unique.values())
 
 

@@ -157,7 +157,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as exc:
-        raise SettingsError(f"{path}: not TOML: {exc}") from None
+        raise SettingsError(f"{path}: not TOML: {why_no_toml(exc)}") from None
     known = _names_in(*kinds)
     for key in values:
         if key not in known:
@@ -165,6 +165,13 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
             hint = f"; did you mean {near[0]}?" if near else "; expected RocketMQ's keys in this form: listen_port"
             raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}{hint}")
     return Settings(str(path), values, {})
+
+
+def why_no_toml(exc: ValueError | RecursionError) -> str:
+    """Return what is wrong with a text that `tomllib` rejects."""
+    if isinstance(exc, RecursionError):
+        return "values are nested too deeply"
+    return str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "a number has too many digits"
 
 
 def _from_properties(

@@ -15,9 +15,11 @@ import attrs
 
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC, RecordError, StoredMessage, decode_message
 from rmqlab.runtime.regularfile import open_regular
-from rmqlab.store.logplaces import files_in, is_unused, lead_at, log_directory
+from rmqlab.store.logplaces import ENTRY_HEADER, ENTRY_MAGIC, files_in, is_unused, lead_at, log_directory
+from rmqlab.store.sparse import data_ranges
 
 _PREFIX: Final = struct.Struct(">ii")
+_BLOCK: Final = 1 << 20
 
 
 @attrs.frozen
@@ -66,6 +68,82 @@ def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
             elif _may_be_unfinished(view, begin, end - begin, recorded - begin):
                 return None
     return (end, recorded) if recorded - end > BLANK_SIZE else None
+
+
+@attrs.frozen
+class StrayBytes:
+    """Bytes of one log file behind the log's end that are not zero."""
+
+    file: str
+    """The file's path in its store."""
+    at: int
+    """Place of the first byte in the file."""
+    begin: int
+    """Commit log offset of the first byte."""
+    end: int
+    """Commit log offset behind the last byte that is not zero."""
+
+
+def stray_tail(root: Path, end: int) -> StrayBytes | None:
+    """Return bytes behind the end of a log that no broker wrote there.
+
+    None without any. `end` is where the last record ends. Brokers fill new files with zeros, and zero what they cut off. What may follow
+    the last record is the begin of another one, which a slave had not received to its end, or whose broker was killed,
+    and a file's rest that is declared empty. The broker may go on writing: what follows by then is not stray. Only the
+    first file with such bytes is returned. Raises OSError.
+    """
+    for path in files_in(log_directory(root)):
+        begin = int(path.name)
+        with _mapped(path) as view:
+            if not len(view) or begin + len(view) <= end:
+                continue
+            start = max(end - begin, 0)
+            at = _reach(view, begin, start)
+            found = _written(path, view, at)
+            if found is not None and _reach(view, begin, start) == at:
+                first, last = found
+                return StrayBytes(f"{root.name}/{path.relative_to(root)}", first, begin + first, begin + last)
+    return None
+
+
+def _reach(view: memoryview, begin: int, at: int) -> int:
+    """Return the end of the records that follow one another from `at` on.
+
+    The last one may be unfinished.
+    """
+    while at < len(view) and not is_unused(view, at):
+        lead = lead_at(view, at, begin)
+        if at + lead + _PREFIX.size > len(view):
+            break
+        size, magic = _PREFIX.unpack_from(view, at + lead)
+        if magic != MESSAGE_MAGIC or size < FIXED_SIZE:
+            return at + _begun_size(view, at, lead)
+        at += lead + size
+    return len(view)
+
+
+def _begun_size(view: memoryview, at: int, lead: int) -> int:
+    """Return the size of the begin of a record that has no valid prefix yet.
+
+    0 if the bytes are no such begin.
+    """
+    if lead or _PREFIX.unpack_from(view, at)[0] == ENTRY_MAGIC:
+        return ENTRY_HEADER.size + _PREFIX.size
+    return 0 if any(view[at + _PREFIX.size : at + FIXED_SIZE]) else _PREFIX.size
+
+
+def _written(path: Path, view: memoryview, at: int) -> tuple[int, int] | None:
+    """Return the range of bytes from `at` on that are not zero; None without any."""
+    first, last = None, 0
+    with open_regular(path) as file:
+        for low, high in data_ranges(file.fileno(), at, len(view)):
+            for start in range(low, high, _BLOCK):
+                block = bytes(view[start : min(start + _BLOCK, high)])
+                kept = len(block.rstrip(b"\0"))
+                if kept and first is None:
+                    first = start + len(block) - len(block.lstrip(b"\0"))
+                last = start + kept if kept else last
+    return None if first is None else (first, last)
 
 
 def _may_be_unfinished(view: memoryview, begin: int, at: int, end: int) -> bool:

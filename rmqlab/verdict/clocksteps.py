@@ -6,15 +6,25 @@ for that, so it also shows the steps of consumers, nameservers and slaves, whose
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
 from rmqlab.verdict.findings import Evidence, Finding
+from rmqlab.verdict.roles import Roles
 
 TOLERANCE: Final = 1000
 """Milliseconds, as for the clocks of two nodes."""
 _METRIC: Final = "clock_disagreement"
+
+
+def faulted_clocks(faults: Iterable[tuple[int, Mapping[str, Any]]], roles: Roles) -> frozenset[str]:
+    """Return the nodes whose clocks a fault set wrong.
+
+    `faults` are time and fields of `fault_applied`. If such a node disagrees with another one, it is the wrong one.
+    """
+    clocks = ((at, str(fields.get("target"))) for at, fields in faults if fields.get("fault") == "clock")
+    return frozenset(node for at, target in clocks for node in roles.nodes_meant(target, at))
 
 
 def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) -> Iterator[Finding]:

@@ -191,6 +191,12 @@ GROUNDS: Final = (
         source="store-and-ha section 5.4",
     ),
     Ground(
+        metric="delay_offset_ahead",
+        effect=Effect.WARNS,
+        because="A broker that starts sets it to the queue's end, and skips delayed messages that it has not delivered.",
+        source="store-and-ha section 7.2",
+    ),
+    Ground(
         metric="stored_twice",
         effect=Effect.WARNS,
         because="A client that retries stores a message twice if only the response was lost.",

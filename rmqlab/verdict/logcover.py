@@ -7,7 +7,7 @@ absence of a record in it. Both judges ask `log_trouble`, and `weaken_by_stores`
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -38,6 +38,8 @@ class Life:
     """Milliseconds of the cluster's clock."""
     has_removed_files: bool
     """True if the broker removed files of its log by itself: then nothing is known about the log's begin."""
+    is_in_fragments: bool = False
+    """True between a power loss and the next start: any part of what was last written may be on disk."""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,7 +67,7 @@ def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
         elif kind == "file_deleted":
             lives[node] = Life(since=before.since if before else at, has_removed_files=True)
         elif kind in REMOVING_KINDS:
-            lives[node] = Life(since=at, has_removed_files=True)
+            lives[node] = Life(since=at, has_removed_files=True, is_in_fragments=kind == "power_lost")
     return lives
 
 
@@ -106,6 +108,19 @@ def _inner(extents: Sequence[Extent]) -> Iterator[Extent]:
             yield end, begin
 
 
+class Stray(Protocol):
+    """Bytes behind the end of a log; see `rmqlab.store.logheads.StrayBytes`."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def at(self) -> int: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
 @attrs.frozen(kw_only=True)
 class LogState:
     """What is wrong with the files of a log."""
@@ -115,7 +130,8 @@ class LogState:
     is_misplaced: bool = False
     """True if the log has files of others."""
     remark: str = ""
-    """Bytes that are no record although the broker wrote them. The messages in them count as lost."""
+    """Bytes that are no record although the broker wrote them: the messages in them count as lost. And bytes behind the
+    end of the log that it did not write."""
 
 
 def log_state(
@@ -126,22 +142,28 @@ def log_state(
     *,
     misplaced: str = "",
     tail: Extent | None = None,
+    stray: Stray | None = None,
     has_recorded: bool = True,
 ) -> LogState:
     """Return the state of a log.
 
     `misplaced` is what `rmqlab.verdict.misplaced` says of its files, `tail` are bytes up to the highest sample that are
-    no record. See `log_trouble` for the others.
+    no record, `stray` are bytes behind the last record. See `log_trouble` for the others.
     """
     missing = log_trouble(directory, extents, samples, life, has_recorded=has_recorded)
-    remark = ""
+    remarks = []
     if tail is not None and life is not None and not missing:
-        remark = (
+        remarks.append(
             f"{directory}: bytes {tail[0]} to {tail[1]} are no record, although the broker recorded that its log ends"
             f" at {tail[1]}, and no event removed them: they were zeroed, overwritten, or never reached the file"
         )
+    if stray is not None and life is not None and not life.is_in_fragments:
+        remarks.append(
+            f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last record,"
+            " and neither a record nor zero: no broker wrote them there"
+        )
     trouble = "; ".join(filter(None, (missing, misplaced)))
-    return LogState(trouble=trouble, is_misplaced=bool(misplaced), remark=remark)
+    return LogState(trouble=trouble, is_misplaced=bool(misplaced), remark="; ".join(remarks))
 
 
 def weaken_by_stores(

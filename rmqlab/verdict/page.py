@@ -92,7 +92,8 @@ another time than the run (without `clock` faults) is named, and metrics that it
 
 Other bytes of a file count as what the broker left: what was zeroed or overwritten is damage, not missing evidence.
 `corrupt NODE` counts damaged records with others behind them. Where a log ends before the last end that its broker
-recorded, and no event removed the rest, a warning names the bytes.
+recorded, and no event removed the rest, a warning names the bytes. So does a warning for bytes behind the end of a log
+that are neither zero nor the begin of a record: no broker writes them.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TRIED = ("queue-entry-wrong", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
-         "group-gone", "delay-offset-back")  # fmt: skip
+         "group-gone", "delay-offset-back", "delay-offset-forward")  # fmt: skip
 """A kind for each metric of the files derived from a log."""
 
 

@@ -58,6 +58,8 @@ def _is_reported(report: Report, judged: Judged, clean: Judged) -> bool:
     name, _, target = report.metric.partition(" ")
     if name == "gap":
         return judged.verdict is not Verdict.HOLDS and len(judged.lines_about(target)) > len(clean.lines_about(target))
+    if name == "warning":
+        return len(judged.lines_about(target)) > len(clean.lines_about(target))
     if report.is_unknown:
         return judged.is_unknown(report.metric) and not clean.is_unknown(report.metric)
     return _rose(report.metric, judged, clean)
@@ -88,7 +90,7 @@ def _extra(planted: Planted, judged: Judged, clean: Judged) -> Iterator[str]:
             yield f"{name} {judged.value(name):g}"
         elif judged.is_unknown(name) and not clean.is_unknown(name) and "gap" not in allowed:
             yield f"{name} unknown"
-    if "gap" not in allowed:
+    if not {"gap", "warning"} & set(allowed):
         yield from (line for line in judged.lines if line not in clean.lines and not _metric_of(line))
 
 

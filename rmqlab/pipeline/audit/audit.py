@@ -144,7 +144,9 @@ def audit_run(
         tables=str(out),
     )
     out.mkdir(parents=True, exist_ok=True)
-    (out / SUMMARY).write_text(json.dumps(summary.as_json(), indent=1))
+    written = out / f"{SUMMARY}.new"
+    written.write_text(json.dumps(summary.as_json(), indent=1))
+    written.replace(out / SUMMARY)
     return summary
 
 

@@ -6,13 +6,14 @@ process receives only one row per pair of nodes.
 """
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.relations import in_memory
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Finding, seen
 
 _TOLERANCE = 1000
@@ -79,7 +80,9 @@ def judge(run: Run) -> Iterator[Finding]:
     run.relations.define_rows("clock_lives", list(_outside_lives(run)), **names, millis="bigint", how="string")
     rows = sorted(run.table("clock_bounds", _BOUNDS, is_bounded=True), key=lambda row: (row.behind, row.ahead))
     blamed = _blame(
-        [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
+        [row for row in rows if row.millis > _TOLERANCE],
+        {one.name for one in run.members.values() if one.broker},
+        faulted_clocks(((one.at, one.fields) for one in run.happenings if one.kind == "fault_applied"), run.roles),
     )
     for node in sorted({name for row in rows for name in (row.behind, row.ahead)} - {_NOBODY}):
         worst = sorted(blamed.get(node, ()), key=lambda row: -row.millis)
@@ -117,18 +120,20 @@ def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:
+def _blame(wrong: Sequence[Any], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Any]]:
     """Return the disagreements by node.
 
-    The node that disagrees with most others is wrong; its disagreements are not counted against the others.
+    A node whose clock a fault set wrong is wrong, else the one that disagrees with most others; its disagreements are
+    not counted against the others.
     """
     blamed: dict[str, list[Any]] = {}
     open_rows = list(wrong)
     while open_rows:
         edges = {frozenset((row.behind, row.ahead)) for row in open_rows}
         degree = collections.Counter(node for edge in edges for node in edge if node != _NOBODY)
-        most = max(degree.values())
-        candidates = sorted(node for node, count in degree.items() if count == most)
+        known = {node: count for node, count in degree.items() if node in faulted} or degree
+        most = max(known.values())
+        candidates = sorted(node for node, count in known.items() if count == most)
         worst = next((node for node in candidates if node not in brokers), candidates[0])
         blamed[worst] = [row for row in open_rows if worst in (row.behind, row.ahead)]
         open_rows = [row for row in open_rows if worst not in (row.behind, row.ahead)]

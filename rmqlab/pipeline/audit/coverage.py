@@ -16,7 +16,7 @@ from pyspark.sql import Row
 from rmqlab.pipeline.audit.relations import Relations, literal
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.store.logheads import lost_tail, read_heads
+from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
 from rmqlab.store.logplaces import log_begin, log_directory, log_extents
 from rmqlab.verdict.logcover import Life, LogState, Samples, log_state
 from rmqlab.verdict.misplaced import SETTING_KINDS, Setting, misplaced_files, setting_of
@@ -138,6 +138,7 @@ def log_states(
             lives.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
+            stray=stray_tail(root, record_end),
             has_recorded=own.first is not None,
         )
     return states

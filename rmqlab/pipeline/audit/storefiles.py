@@ -1,6 +1,6 @@
 """Compare the small files of stores with their logs.
 
-Metrics: unindexed NODE, topics_missing NODE, offset_file_ahead NODE; the rules are those of
+Metrics: unindexed NODE, topics_missing NODE, offset_file_ahead NODE, delay_offset_ahead NODE; the rules are those of
 cluster/checks/storefiles.py. This process reads the files; Spark reads the records.
 """
 
@@ -12,15 +12,16 @@ from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Group, Head
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
-from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
-from rmqlab.verdict.catalogue import MESSAGES, TOPICS
+from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
+_LOST = "the node lost power, or its store"
 _INDEX_HEAD_SIZE = 32
 
 _UNINDEXED = """
@@ -52,6 +53,7 @@ def judge(run: Run) -> Iterator[Finding]:
         yield _judge_index(run, node, unindexed[node])
         yield _judge_topics(run, node, {row.topic: row.first_stored for row in topics if row.node == node})
         yield _judge_offsets(run, node, ends)
+        yield _judge_delays(run, node, ends)
 
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
@@ -74,10 +76,9 @@ def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
 
 
 def _judge_topics(run: Run, node: str, firsts: Mapping[str, int]) -> Finding:
-    metric, changes = f"topics_missing {node}", ("node_ready", "power_lost", "store_wiped")
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in changes]
-    if kinds[-1:] != ["node_ready"]:
-        return unknown(metric, TOPICS, "the node lost power, or its store")
+    metric = f"topics_missing {node}"
+    if _is_without_store(run, node):
+        return unknown(metric, TOPICS, _LOST)
     table = _read(run, node, "topics.json", TopicConfigSerializeWrapper.decode)
     if table is None:
         return unknown(metric, TOPICS, "topics.json could not be read")
@@ -112,6 +113,38 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
     ahead.sort(key=lambda found: -found[0])
     told = seen(says for _, says in ahead)
     return Finding(metric=metric, unit=MESSAGES, value=ahead[0][0] if ahead else 0, evidence=told)
+
+
+def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
+    metric = f"{DELAY_OFFSET_AHEAD.name} {node}"
+    broker = run.members[node].broker if node in run.members else node
+    if missing := run.unread_of(broker):
+        return unknown(metric, MESSAGES, "; ".join(missing))
+    if _is_without_store(run, node):
+        return unknown(metric, MESSAGES, _LOST)
+    levels = {queue + 1: end for (name, topic, queue), end in ends.items() if (name, topic) == (broker, SCHEDULE_TOPIC)}
+    table = _read(run, node, "delayOffset.json", DelayOffsets.decode)
+    if table is None:
+        missing_file = unknown(metric, MESSAGES, "delayOffset.json could not be read")
+        return missing_file if levels else Finding(metric=metric, unit=MESSAGES, value=0)
+    begins = [
+        run.log_begin(other) for other in run.stores if other in run.members and run.members[other].broker == broker
+    ]
+    known = {level: levels.get(level, None if any(begins) else 0) for level in table.offset_table}
+    ahead = {level: table.offset_table[level] - end for level, end in known.items() if end is not None}
+    worst = sorted((level for level, by in ahead.items() if by > 0), key=lambda level: (-ahead[level], -level))
+    told = seen(
+        f"{node}, level {level}: offset {table.offset_table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
+        for level in worst
+    )
+    return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=told)
+
+
+def _is_without_store(run: Run, node: str) -> bool:
+    """Return True if a node lost power or its store since it was ready, or never was."""
+    changes = ("node_ready", "power_lost", "store_wiped")
+    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in changes]
+    return kinds[-1:] != ["node_ready"]
 
 
 def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:

@@ -10,6 +10,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.verdict.roles import Roles
 
 SUMMARY = "audit.json"
@@ -19,6 +20,8 @@ _REPORTED_KINDS = (
     "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
 )  # fmt: skip
 _MOST_EVENTS = 2000
+_MOST_BYTES = 2**30
+"""Bytes of a summary."""
 
 
 class NoAuditError(Exception):
@@ -125,7 +128,7 @@ def read_run(directory: Path) -> RunData:
     """Read the results of a run's audit. Raises NoAuditError."""
     path = directory / FOLDER / SUMMARY
     try:
-        summary = json.loads(path.read_text())
+        summary = json.loads(read_regular_text(path, _MOST_BYTES))
         tables = Path(summary["tables"])
     except FileNotFoundError:
         raise NoAuditError(f"{directory} was not audited: run `rmqlab audit {directory}` first") from None
@@ -164,7 +167,7 @@ def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(read_regular_text(path))
     except (OSError, ValueError, RecursionError):  # missing or damaged
         return {}
     return _mapping(document)
@@ -181,7 +184,7 @@ def _count(value: Any) -> int:
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
         table = pq.read_table(path, columns=["at", "node", "kind", "fields"], filters=[("kind", "in", _REPORTED_KINDS)])
-    except (FileNotFoundError, pa.ArrowInvalid) as exc:
+    except (OSError, pa.ArrowInvalid) as exc:
         raise NoAuditError(f"{path} cannot be read: {exc}; audit the run again") from None
     rows: list[dict[str, Any]] = table.sort_by("at").slice(0, _MOST_EVENTS).to_pylist()
     return [row | {"fields": json.loads(row["fields"])} for row in rows]

@@ -22,6 +22,7 @@ from rmqlab.verdict.catalogue.shared import (
     TOPICS,
 )
 from rmqlab.verdict.catalogue.stores import (
+    DELAY_OFFSET_AHEAD,
     DELAY_OFFSET_BEHIND,
     DIVERGENCE,
     GROUPS_MISSING,
@@ -35,6 +36,7 @@ from rmqlab.verdict.catalogue.stores import (
 __all__ = [
     "BYTES",
     "CLOCKS",
+    "DELAY_OFFSET_AHEAD",
     "DELAY_OFFSET_BEHIND",
     "DELIVERED_UNSTORED",
     "DELIVERIES",

@@ -114,6 +114,18 @@ RECORDS_AND_QUEUES: Final = (
     ),
 )
 
+DELAY_OFFSET_AHEAD: Final = Metric(
+    name="delay_offset_ahead",
+    target="NODE",
+    unit=MESSAGES,
+    says="largest distance of a saved offset of a delay level beyond its queue's end",
+    definition="delayOffset.json of the node, against the end of the level's queue in all stores of its broker name. The"
+    " queue of a level without messages ends at 0 if each of these logs begins at 0.",
+    blind_to="offsets that skip messages without leaving the queue, and levels whose messages all expired",
+    unknown_when="the file cannot be read, a store of the broker name is missing, or the node lost power or its store"
+    " and was not started again",
+)
+
 STORE_FILES: Final = (
     Metric(
         name="unindexed",
@@ -144,6 +156,7 @@ STORE_FILES: Final = (
         blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
         unknown_when="the file cannot be read, or a store of the broker name is missing",
     ),
+    DELAY_OFFSET_AHEAD,
 )
 
 GROUPS_MISSING: Final = Metric(

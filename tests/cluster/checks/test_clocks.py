@@ -126,6 +126,19 @@ def move_own(run: MadeUpRun, node: str, millis: int) -> None:
     ]
 
 
+def test_the_clock_that_a_fault_set_back_is_named_and_not_the_producer() -> None:
+    run = MadeUpRun()
+    run.add("", "fault_applied", id="f1", fault="clock", fault_kind="step", target="broker-a:master", millis=-60_000.0)
+    for number in range(3):
+        run.send(number)
+    run.logs = {
+        node: [attrs.evolve(copy, stored_at=copy.stored_at - 60_000) for copy in log] for node, log in run.logs.items()
+    }
+    findings = run.judge()
+    assert findings["clock_disagreement broker-a"].value == pytest.approx(60, abs=0.1)
+    assert findings["clock_disagreement produce-1"].value == 0
+
+
 def test_differences_within_the_tolerance_are_none() -> None:
     run = busy_run()
     move(run, "consume-1", -990)

@@ -3,6 +3,7 @@
 That planted violations are found: tests/cluster/plant.
 """
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,40 @@ def test_a_table_that_cannot_be_read_is_unknown(directory: Path) -> None:
     findings = judge_directory(directory)
     for metric in TABLE_FILES:
         assert findings[f"{metric.name} broker-a"].missing.endswith(".json could not be read")
+
+
+AHEAD = "delay_offset_ahead"
+
+
+def test_a_delay_offset_is_ahead_by_what_its_queue_lacks(directory: Path) -> None:
+    write_run(made_up_run(), directory)
+    save(directory, "broker-a-s", "delayOffset.json", DelayOffsets(offset_table={1: DELAYED_SENDS + 7, 4: 2}))
+    findings = judge_directory(directory)
+    assert findings[f"{AHEAD} broker-a"].value == 0
+    found = findings[f"{AHEAD} broker-a-s"]
+    assert found.value == 7
+    assert [piece.says for piece in found.evidence] == [
+        "broker-a-s, level 1: offset 10 in delayOffset.json, and its queue ends at 3",
+        "broker-a-s, level 4: offset 2 in delayOffset.json, and its queue ends at 0",
+    ]
+
+
+def test_a_delay_offset_is_unknown_without_the_file_if_messages_were_delayed(directory: Path) -> None:
+    write_run(made_up_run(), directory)
+    for path in directory.glob("*/store/config/delayOffset.json"):
+        path.unlink()
+    assert judge_directory(directory)[f"{AHEAD} broker-a"].missing == "delayOffset.json could not be read"
+
+
+def test_no_delay_offset_is_needed_without_delayed_messages(directory: Path) -> None:
+    write_run(short_run(), directory)
+    for path in directory.glob("*/store/config/delayOffset.json"):
+        path.unlink()
+    assert judge_directory(directory)[f"{AHEAD} broker-a"].value == 0
+
+
+def test_a_delay_offset_is_unknown_without_a_store_of_the_broker_name(directory: Path) -> None:
+    write_run(made_up_run(), directory)
+    shutil.rmtree(directory / "broker-a-s" / "store")
+    finding = judge_directory(directory)[f"{AHEAD} broker-a"]
+    assert finding.missing == "broker-a-s: its store was not given"

@@ -176,7 +176,7 @@ def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> 
         parse_scenario("name = ", "x.toml")
     with pytest.raises(ScenarioError, match=r"x\.toml: .*(deep|recursion)"):
         parse_scenario("name = " + "[" * 100_000, "x.toml")
-    with pytest.raises(ScenarioError, match=r"x\.toml: Exceeds the limit"):
+    with pytest.raises(ScenarioError, match=r"x\.toml: a number has too many digits"):
         parse_scenario("name = " + "9" * 6000, "x.toml")
     with pytest.raises(ScenarioError, match=r"none\.toml: No such file"):
         load_scenario(tmp_path / "none.toml")

@@ -1,0 +1,104 @@
+"""Odd things in the place of a user's input: one line that names it."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rmqlab.cluster.__main__ import app
+from tests.cluster.cli.test_damaged_places import CONTENTS, ODD
+from tests.cluster.plant.smallrun import made_up_run, write_run
+
+MORE: Mapping[str, Callable[[Path], object]] = {
+    "missing": lambda _: None,
+    "below a file": lambda path: path.symlink_to("/etc/passwd/x"),
+    "zeros": lambda path: path.write_bytes(bytes(100)),
+    "deep TOML": lambda path: path.write_bytes(b"a = " + b"[" * 200_000),
+    "many digits": lambda path: path.write_bytes(b"rate = " + b"9" * 6000),
+    "byte order mark": lambda path: path.write_bytes(b'\xef\xbb\xbfname = "x"\n'),
+}
+EVERY = {**ODD, **CONTENTS, **MORE}
+each = pytest.mark.parametrize("kind", EVERY)
+
+
+def error_of(*arguments: str) -> str:
+    """Return the only line on stderr of a command that fails.
+
+    The program itself makes such a line of an OSError.
+    """
+    done = CliRunner().invoke(app, arguments, prog_name="rmqlab")
+    if isinstance(done.exception, OSError):
+        return str(done.exception.filename)
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.exit_code != 0
+    (line,) = done.stderr.splitlines()
+    assert "recursion" not in line
+    assert "sys." not in line
+    return line
+
+
+@each
+@pytest.mark.parametrize("command", ["run", "run --simulated", "compare", "hunt --seeds 1"])
+def test_a_scenario(tmp_path: Path, kind: str, command: str) -> None:
+    path = tmp_path / "odd.toml"
+    EVERY[kind](path)
+    assert str(path) in error_of(*command.split(), str(path))
+
+
+@each
+def test_a_file_in_a_directory_of_scenarios(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "odd.toml"
+    EVERY[kind](path)
+    named = tmp_path if kind == "missing" else path
+    assert str(named) in error_of("scenarios", "--dir", str(tmp_path))
+
+
+@each
+@pytest.mark.parametrize("more", [[], ["--run"]])
+def test_a_directory_of_scenarios(tmp_path: Path, kind: str, more: list[str]) -> None:
+    path = tmp_path / "odd"
+    EVERY[kind](path)
+    assert str(path) in error_of("scenarios", "--dir", str(path), *more)
+
+
+@each
+@pytest.mark.parametrize("command", ["check", "plant", "events -n", "down -n", "up --detach -n", "logs broker-a -n"])
+def test_a_run(tmp_path: Path, kind: str, command: str) -> None:
+    path = tmp_path / "odd"
+    EVERY[kind](path)
+    more = ["tail-cut-slave"] if command == "plant" else []
+    error = error_of(*command.split(), str(path), *more)
+    assert path.is_symlink() or path.name in error
+
+
+def test_a_run_of_a_user_that_does_not_exist() -> None:
+    assert error_of("down", "-n", "~nobody-at-all/run").startswith("rmqlab: ~nobody-at-all/run: no user")
+
+
+@pytest.fixture(scope="module")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(made_up_run(), tmp_path_factory.mktemp("small") / "run")
+
+
+@each
+@pytest.mark.parametrize(
+    ("below", "words"),
+    [
+        ("journal", "journal-torn"),
+        ("journal/produce-1.msgpack", "journal-torn --at produce-1"),
+        ("broker-a-s/store/commitlog/00000000000000000000", "tail-cut-slave"),
+        ("broker-a/store/config/topics.json", "topic-gone --at broker-a"),
+    ],
+)
+def test_a_file_of_a_run_to_plant_in(small_run: Path, tmp_path: Path, kind: str, below: str, words: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(small_run, run)
+    path = run / below
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    EVERY[kind](path)
+    copy = tmp_path / "copy"
+    done = CliRunner().invoke(app, ["plant", str(run), *words.split(), "--out", str(copy)], prog_name="rmqlab")
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    assert len(done.stderr.splitlines()) == (1 if done.exit_code else 0)
