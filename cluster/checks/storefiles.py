@@ -79,11 +79,8 @@ def _judge_topics(store: NodeStore, history: History) -> Finding:
     metric = f"topics_missing {store.node}"
     if not _has_started_since_loss(store.node, history):
         return unknown(metric, TOPICS, _LOST)
-    table = (
-        read_config_file(store.root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
-        if store.root
-        else None
-    )
+    path, empty = store.root / "config" / "topics.json" if store.root else None, TopicConfigSerializeWrapper()
+    table = read_config_file(path, TopicConfigSerializeWrapper.decode, empty) if path else None
     if table is None:
         return unknown(metric, TOPICS, "topics.json could not be read")
     firsts: dict[str, int] = {}

@@ -40,13 +40,13 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             yield _judge_delays(member, store, history)
 
 
-def _read(store: NodeStore, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return read_config_file(store.root / "config" / name, decode) if store.root else None
+def _read(store: NodeStore, name: str, decode: Callable[[bytes], T], never_written: T | None = None) -> T | None:
+    return read_config_file(store.root / "config" / name, decode, never_written) if store.root else None
 
 
 def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding:
     metric, unit = f"{GROUPS_MISSING.name} {member.name}", GROUPS_MISSING.unit
-    table = _read(store, _GROUPS, SubscriptionGroupWrapper.decode)
+    table = _read(store, _GROUPS, SubscriptionGroupWrapper.decode, SubscriptionGroupWrapper())
     if table is None:
         return unknown(metric, unit, f"{_GROUPS} could not be read")
     if member.broker in history.roles.contested:

@@ -121,13 +121,16 @@ def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) ->
     return None
 
 
-def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
+def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T], never_written: T | None = None) -> T | None:
     """Read X for a judge; None if X is missing, empty, broken or unreadable.
 
-    `X.bak` is not read: it is older, and does not prove what the broker saved last.
+    `X.bak` is not read: it is older, and does not prove what the broker saved last. `never_written` is returned if the
+    directory of X has neither of them: a broker writes X when it has something to save.
     """
     try:
         disk = _disks[-1]
+        if disk.exists(path.parent) and not disk.exists(path) and not disk.exists(backup_path(path)):
+            return never_written
         if disk.exists(path) and disk.file_size(path) > MOST_BYTES:
             logger.warning("%s is not used: more than %s bytes", path, MOST_BYTES)
             return None

@@ -14,3 +14,8 @@ DUPLICATE_CAUSES: Final[Mapping[str, str]] = {
 
 REMOVING_KINDS: Final = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
 """Kinds of events that remove records from a node's store."""
+
+STALE_INDEX_KINDS: Final = (
+    "node_killed", "node_crashed", "power_lost", "store_wiped", "log_truncated", "log_dropped",
+)  # fmt: skip
+"""Kinds of events after which a node's index may have entries of records that its log no longer has."""

@@ -16,11 +16,14 @@ from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.sidefiles import side_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
+from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
+_UNCLEAN = ("node_killed", "node_crashed", "power_lost", "store_wiped")
 _LOST = "the node lost power, or its store"
 _INDEX_HEAD_SIZE = 32
 
@@ -56,9 +59,21 @@ def judge(run: Run) -> Iterator[Finding]:
         yield _judge_delays(run, node, ends)
 
 
+def remarks(run: Run) -> Iterator[str]:
+    """Yield a line for each file that cannot be what its broker wrote.
+
+    Of tables and index files. Raises OSError.
+    """
+    roots = {node: run.directory / node / "store" for node in run.stores if node not in run.wiped}
+    losses = {one.node for one in run.happenings if one.kind == "power_lost"}
+    ends = {one.node for one in run.happenings if one.kind in STALE_INDEX_KINDS}
+    unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
+    return side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+
+
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
-    metric, ends = f"unindexed {node}", ("node_killed", "node_crashed", "power_lost", "store_wiped")
-    is_unclean = any(one.node == node and one.kind in ends for one in run.happenings)
+    metric = f"unindexed {node}"
+    is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.happenings)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
     told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
@@ -79,7 +94,7 @@ def _judge_topics(run: Run, node: str, firsts: Mapping[str, int]) -> Finding:
     metric = f"topics_missing {node}"
     if _is_without_store(run, node):
         return unknown(metric, TOPICS, _LOST)
-    table = _read(run, node, "topics.json", TopicConfigSerializeWrapper.decode)
+    table = _read(run, node, "topics.json", TopicConfigSerializeWrapper.decode, TopicConfigSerializeWrapper())
     if table is None:
         return unknown(metric, TOPICS, "topics.json could not be read")
     missing = [
@@ -147,5 +162,5 @@ def _is_without_store(run: Run, node: str) -> bool:
     return kinds[-1:] != ["node_ready"]
 
 
-def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return read_config_file(run.directory / node / "store" / "config" / name, decode)
+def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T], never_written: T | None = None) -> T | None:
+    return read_config_file(run.directory / node / "store" / "config" / name, decode, never_written)

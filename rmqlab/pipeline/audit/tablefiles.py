@@ -72,13 +72,14 @@ def _why_unknown(run: Run, node: str) -> str:
     return "" if last == ["node_ready"] else "the node lost power, or its store"
 
 
-def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
-    return read_config_file(run.directory / node / "store" / "config" / name, decode)
+def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T], never_written: T | None = None) -> T | None:
+    return read_config_file(run.directory / node / "store" / "config" / name, decode, never_written)
 
 
 def _judge_groups(run: Run, member: Member, groups: set[str]) -> Finding:
     metric, unit = f"{GROUPS_MISSING.name} {member.name}", GROUPS_MISSING.unit
-    table = _read(run, member.name, "subscriptionGroup.json", SubscriptionGroupWrapper.decode)
+    empty = SubscriptionGroupWrapper()
+    table = _read(run, member.name, "subscriptionGroup.json", SubscriptionGroupWrapper.decode, empty)
     if table is None:
         return unknown(metric, unit, "subscriptionGroup.json could not be read")
     if member.broker in run.roles.contested:

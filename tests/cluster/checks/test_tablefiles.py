@@ -119,3 +119,21 @@ def test_a_delay_offset_is_unknown_without_a_store_of_the_broker_name(directory:
     shutil.rmtree(directory / "broker-a-s" / "store")
     finding = judge_directory(directory)[f"{AHEAD} broker-a"]
     assert finding.missing == "broker-a-s: its store was not given"
+
+
+@pytest.mark.parametrize(("is_consumed", "missing"), [(False, 0), (True, 1)])
+def test_a_table_that_was_never_written_is_empty(directory: Path, *, is_consumed: bool, missing: int) -> None:
+    """A broker writes subscriptionGroup.json at its first consumer group."""
+    run = MadeUpRun()
+    run.send(1)
+    if is_consumed:
+        run.deliver(1, 0)
+    write_run(run, directory)
+    (directory / "broker-a" / "store" / "config" / "subscriptionGroup.json").unlink(missing_ok=True)
+    assert judge_directory(directory)["groups_missing broker-a"].value == missing
+
+
+def test_a_table_is_unknown_without_the_directory_of_tables(directory: Path) -> None:
+    write_run(short_run(), directory)
+    shutil.rmtree(directory / "broker-a" / "store" / "config")
+    assert judge_directory(directory)["groups_missing broker-a"].missing == "subscriptionGroup.json could not be read"
