@@ -21,6 +21,7 @@ from rmqlab.cluster.checks import (
     replication,
     rollbacks,
     routes,
+    sidefiles,
     storefiles,
     tablefiles,
     unavailability,
@@ -104,7 +105,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     clocks_judged = with_clock_steps(measured, conditions.went_back)
     doubtless = withdraw_doubtful(clocks_judged, _clocked(history))
     earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
-    return conclude(earned, METRICS, conditions, stores.remarks)
+    return conclude(earned, METRICS, conditions, (*stores.remarks, *sidefiles.remarks(history, stores)))
 
 
 def _clocked(history: History) -> Clocked:

@@ -2,7 +2,7 @@
 
 from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat, rewrite
 from rmqlab.cluster.plant.logs import overwrite
-from rmqlab.cluster.plant.model import GAP, Change, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
 from rmqlab.runtime.journal import OPENED
 
@@ -69,6 +69,30 @@ def _of_another_run(site: Site, placed: PlacedEntry) -> dict[str, str]:
     return {"message_id": ",".join(site.stranger_id(message_id) for message_id in message_ids.split(","))}
 
 
+def thin_journal(site: Site, nodes: Nodes) -> Change:
+    """Remove an entry from the middle of a journal; the others keep their numbers."""
+    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    if "seq" not in placed.members:
+        raise NothingToPlantError("the run is older than journals with numbered entries")
+    content = path.read_bytes()
+    path.write_bytes(content[: placed.start] + content[placed.end :])
+    return Change(edits=(site.edit(nodes[0], path, placed.start, f"an entry removed: {placed.kind}"),))
+
+
+def replace_sends(site: Site, nodes: Nodes) -> Change:
+    """Replace a producer's journal by that of another cluster with the same run id.
+
+    The other cluster did the same: only the ids of its messages are different.
+    """
+    path = site.journal(nodes[0])
+    own = placed_entries(path)
+    other = [{} if one.kind == OPENED else _of_another_run(site, one) for one in own]
+    rewrite(path, [placed.changed(changes) for placed, changes in zip(own, other, strict=True)])
+    ids = tuple(key for one in own if one.kind == "sent" for key in str(one.fields.get("message_id")).split(","))
+    strangers = tuple(key for one in other for key in one.get("message_id", "").split(",") if key)
+    return Change(edits=(site.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, strangers=strangers)
+
+
 def repeat_send(site: Site, nodes: Nodes) -> Change:
     """Write a send into the journal a second time."""
     path = site.journal(nodes[0])
@@ -129,5 +153,21 @@ JOURNALS = (
         where=any_producer,
         change=repeat_send,
         expects=(GAP,),
+    ),
+    Kind(
+        name="journal-thinned",
+        does="an entry is removed from the middle of a journal",
+        where=any_process,
+        change=thin_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="sends-exchanged",
+        does="a producer's journal is that of another cluster with the same id of the run",
+        where=any_producer,
+        change=replace_sends,
+        expects=(Expected(metric="lost", names_strangers=True), Expected(metric="unclaimed", names_victims=True)),
+        consequences=("lost.*", "missing", "unreplicated", "gap"),
     ),
 )

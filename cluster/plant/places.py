@@ -205,6 +205,14 @@ PLACES = (
         consequences=("gap",),
     ),
     Kind(
+        name="extra-record-slave",
+        does="a message that no producer sent is properly stored at a slave, and not at its master",
+        where=any_slave,
+        change=append_stranger,
+        expects=(_UNCLAIMED, Expected(metric="ahead SLAVE")),
+        consequences=("gap",),
+    ),
+    Kind(
         name="diverged-tail",
         does="a slave's log ends in messages that its master does not have",
         where=any_slave,

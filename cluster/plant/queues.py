@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from rmqlab.cluster.plant.logs import overwrite, unique_id
-from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_broker
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
@@ -15,6 +15,8 @@ from rmqlab.store.consumequeue import ENTRY
 
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
+_INDEX_HEAD = 40
+"""Bytes of the head of an index file."""
 _NOWHERE = 10**9
 """Bytes beyond its place that an entry astray points."""
 
@@ -100,6 +102,15 @@ def point_to_neighbour(site: Site, nodes: Nodes) -> Change:
     return _change_entry(site, nodes, victim, (other.physical_offset, other.store_size, entry[2]), says)
 
 
+def point_inside(site: Site, nodes: Nodes) -> Change:
+    """Let an entry point into the middle of its record."""
+    victim = site.victim(nodes)
+    offset, size, tags_code = _entry(site, nodes[0], victim)
+    by = size // 2
+    says = f"the entry of {unique_id(victim)} points {by} bytes behind the begin of its record"
+    return _change_entry(site, nodes, victim, (offset + by, size - by, tags_code), says)
+
+
 def zero_entry(site: Site, nodes: Nodes) -> Change:
     """Zero an entry in the middle of a queue."""
     victim = site.victim(nodes)
@@ -130,6 +141,14 @@ def delete_index(site: Site, nodes: Nodes) -> Change:
         raise NothingToPlantError(f"{nodes[0]} has no index files")
     paths[-1].unlink()
     return site.change(nodes, [], [site.edit(nodes[0], paths[-1], None, "deleted")])
+
+
+def zero_index(site: Site, nodes: Nodes) -> Change:
+    """Zero all of an index file but its head."""
+    paths = sorted(path for path in (site.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    path = site.choose(paths, f"index file of {nodes[0]}")
+    overwrite(path, _INDEX_HEAD, bytes(path.stat().st_size - _INDEX_HEAD))
+    return site.change(nodes, [], [site.edit(nodes[0], path, _INDEX_HEAD, "zeroed from here on")])
 
 
 QUEUES = (
@@ -176,5 +195,19 @@ QUEUES = (
         where=any_broker,
         change=delete_index,
         expects=(Expected(metric="unindexed NODE"),),
+    ),
+    Kind(
+        name="queue-entry-inside",
+        does="a consume queue entry points into the middle of its record",
+        where=any_broker,
+        change=point_inside,
+        expects=(_DANGLING, _UNQUEUED),
+    ),
+    Kind(
+        name="index-zeroed",
+        does="an index file is zeroed behind its head",
+        where=any_broker,
+        change=zero_index,
+        expects=(WARNING,),
     ),
 )

@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from rmqlab.cluster.checks.history import Queue
-from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_broker, any_master
+from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_broker, any_master, one_of_pair
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
@@ -126,6 +126,28 @@ def set_delay_offset_forward(site: Site, nodes: Nodes) -> Change:
     return _write(site, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
 
 
+def shrink_topic(site: Site, nodes: Nodes) -> Change:
+    """Take a queue from a topic in topics.json; the table keeps its version."""
+    path = _path(site, nodes[0], "topics.json")
+    table, topic = _read(path, TopicConfigSerializeWrapper), site.victim(nodes).topic
+    config = table.topic_config_table[topic]
+    queues = max(0, config.read_queue_nums - 1)
+    shrunk = msgspec.structs.replace(config, read_queue_nums=queues, write_queue_nums=queues)
+    changed = msgspec.structs.replace(table, topic_config_table=table.topic_config_table | {topic: shrunk})
+    return _write(site, nodes[0], path, changed, f"topic {topic}: {config.read_queue_nums} queues set to {queues}")
+
+
+def garble_table(site: Site, nodes: Nodes) -> Change:
+    """Cut a table in its middle."""
+    path = _path(site, nodes[0], site.random.choice(("topics.json", "subscriptionGroup.json")))
+    content = path.read_bytes() if path.is_file() else b""
+    at = len(content) // 2
+    if not at:
+        raise NothingToPlantError(f"{nodes[0]} has no {path.name}")
+    path.write_bytes(content[:at])
+    return Change(edits=(site.edit(nodes[0], path, at, "cut here"),), broker=site.broker_of(nodes[0]))
+
+
 TABLES = (
     Kind(
         name="offsets-back",
@@ -176,5 +198,20 @@ TABLES = (
         where=any_master,
         change=drop_group,
         expects=(Expected(metric="groups_missing NODE"),),
+    ),
+    Kind(
+        name="topic-shrunk",
+        does="a topic that has messages has a queue less in topics.json",
+        where=one_of_pair,
+        change=shrink_topic,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="table-cut",
+        does="topics.json or subscriptionGroup.json ends in its middle",
+        where=any_broker,
+        change=garble_table,
+        expects=(WARNING,),
+        consequences=("topics_missing", "groups_missing"),
     ),
 )

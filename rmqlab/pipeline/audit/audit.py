@@ -134,6 +134,7 @@ def audit_run(
     doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), clocked)
     misplaced = [node for node, state in run.log_states.items() if state.is_misplaced]
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
+    remarks += storefiles.remarks(run)
     judgement = conclude(weaken_by_stores(doubtless, run.incomplete, misplaced), METRICS, run.conditions, remarks)
     summary = Summary(
         judgement=judgement,

@@ -16,11 +16,13 @@ from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.sidefiles import side_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
+_UNCLEAN = ("node_killed", "node_crashed", "power_lost", "store_wiped")
 _LOST = "the node lost power, or its store"
 _INDEX_HEAD_SIZE = 32
 
@@ -56,9 +58,21 @@ def judge(run: Run) -> Iterator[Finding]:
         yield _judge_delays(run, node, ends)
 
 
+def remarks(run: Run) -> Iterator[str]:
+    """Yield a line for each table or index file that its broker cannot have written.
+
+    Raises OSError.
+    """
+    roots = {node: run.directory / node / "store" for node in run.stores if node not in run.wiped}
+    losses = {one.node for one in run.happenings if one.kind == "power_lost"}
+    ends = {one.node for one in run.happenings if one.kind in _UNCLEAN}
+    unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
+    return side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+
+
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
-    metric, ends = f"unindexed {node}", ("node_killed", "node_crashed", "power_lost", "store_wiped")
-    is_unclean = any(one.node == node and one.kind in ends for one in run.happenings)
+    metric = f"unindexed {node}"
+    is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.happenings)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
     told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)

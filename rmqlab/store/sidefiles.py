@@ -1,0 +1,183 @@
+"""Tables and index files of a store that cannot be what its broker wrote.
+
+Both judges warn of them. Metrics compare these files with logs and journals only where they can be read.
+"""
+
+import contextlib
+import struct
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.body import Body
+from rmqlab.remoting.message import (
+    FIXED_SIZE,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQ_KEY,
+    RecordError,
+    StoredMessage,
+    decode_message,
+)
+from rmqlab.runtime.regularfile import open_regular, read_regular
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.index import key_hash
+from rmqlab.store.logplaces import files_in, log_directory
+
+_TOPICS: Final = "topics.json"
+_GROUPS: Final = "subscriptionGroup.json"
+_TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
+    _TOPICS: TopicConfigSerializeWrapper.decode,
+    _GROUPS: SubscriptionGroupWrapper.decode,
+    "consumerOffset.json": ConsumerOffsets.decode,
+    "delayOffset.json": DelayOffsets.decode,
+}
+_HEAD: Final = struct.Struct(">qqqqii")
+_ENTRY: Final = struct.Struct(">iqii")
+_SLOT_SIZE: Final = 4
+_TRIED: Final = 60
+"""Entries of an index file that are compared with their records."""
+_FEW: Final = 9
+"""Entries that may be wrong because their records are damaged."""
+
+
+def side_remarks(
+    roots: Mapping[str, Path],
+    followers: Mapping[str, str],
+    *,
+    after_power_loss: Collection[str],
+    unclean: Collection[str],
+) -> Iterator[str]:
+    """Yield what is wrong with tables and index files, each line with its node.
+
+    `roots` are stores by node, `followers` masters by slave. A power loss may leave unreadable tables, and a node that
+    did not always end in good order an index with entries of records that it cut off. Raises OSError.
+    """
+    for node, root in sorted(roots.items()):
+        lines = [] if node in after_power_loss else list(unreadable_tables(root))
+        lines += [] if node in unclean else foreign_indexes(root)
+        yield from (f"{node}: {line}" for line in lines)
+    for slave, master in sorted(followers.items()):
+        if {slave, master} <= roots.keys():
+            yield from (f"{slave}, {master}: {line}" for line in differing_tables(roots[slave], roots[master]))
+
+
+def unreadable_tables(root: Path) -> Iterator[str]:
+    """Yield the tables in `config` that exist and cannot be read, with the reason."""
+    for name, decode in _TABLES.items():
+        try:
+            decode(read_regular(root / "config" / name))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as exc:
+            why = exc.strerror if isinstance(exc, OSError) else "it is no such table"
+            yield f"{root.name}/config/{name} cannot be read: {why}"
+
+
+def differing_tables(root: Path, other: Path) -> Iterator[str]:
+    """Yield topics and groups that differ in two stores, at one version of the table.
+
+    Every change of a table changes its version, and a slave copies tables with their version. So one of the files was
+    changed by something else than a broker.
+    """
+    for name, what in ((_TOPICS, "topic_config_table"), (_GROUPS, "subscription_group_table")):
+        tables = [_table(place, name) for place in (root, other)]
+        versions = [getattr(table, "data_version", None) for table in tables]
+        if None in versions or versions[0] != versions[1]:
+            continue
+        one, two = (getattr(table, what) for table in tables)
+        differing = sorted(key for key in one.keys() & two.keys() if one[key] != two[key])
+        if differing:
+            yield f"config/{name}: {', '.join(differing[:5])} differ, at the same version of the table"
+
+
+def _table(root: Path, name: str) -> Body | None:
+    with contextlib.suppress(OSError, ValueError):
+        return _TABLES[name](read_regular(root / "config" / name))
+    return None
+
+
+def foreign_indexes(root: Path) -> Iterator[str]:
+    """Yield index files with many entries that do not lead to their records.
+
+    Entries of expired records prove nothing; a few wrong ones show a damaged log. Raises OSError if a file cannot be read.
+    """
+    slots, most = _index_sizes(root.parent / "config.toml")
+    logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
+    for path in sorted(one for one in (root / "index").glob("*") if one.name.isdigit() and one.is_file()):
+        entries_at = _HEAD.size + _SLOT_SIZE * slots
+        if path.stat().st_size != entries_at + _ENTRY.size * most:
+            continue  # the sizes are of other settings
+        tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
+        known = [is_right for is_right in tried if is_right is not None]
+        wrong = known.count(False)
+        if not tried and _last_offset(path):
+            yield f"{root.name}/index/{path.name}: it states messages up to {_last_offset(path)}, and has no entries"
+        if known and (wrong == len(known) or wrong > max(_FEW, len(known) // 5)):
+            yield (
+                f"{root.name}/index/{path.name}: {wrong} of {len(known)} entries that were tried do not lead to a record"
+                " with such a key: it is damaged, or the index of another broker"
+            )
+
+
+def _index_sizes(config: Path) -> tuple[int, int]:
+    """Return the slots and entries of a node's index files, as its settings say."""
+    settings = {}
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        settings = tomllib.loads(read_regular(config).decode())
+    given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if isinstance(settings.get(key), int)}
+    store = StoreConfig(**given)
+    return store.max_hash_slot_num, store.max_index_num
+
+
+def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield key hash and commit log offset of some entries, evenly spread.
+
+    RocketMQ never uses the first one.
+    """
+    with open_regular(path) as file:
+        *_, count = _HEAD.unpack(file.read(_HEAD.size))
+        count = min(max(count, 1), most)
+        for number in range(1, count, max(1, (count - 1) // _TRIED)):
+            file.seek(entries_at + _ENTRY.size * number)
+            hashed, offset, _, _ = _ENTRY.unpack(file.read(_ENTRY.size))
+            yield hashed, offset
+
+
+def _last_offset(path: Path) -> int:
+    """Return the commit log offset up to which an index file states messages."""
+    with open_regular(path) as file:
+        return int(_HEAD.unpack(file.read(_HEAD.size))[3])
+
+
+def _is_key_of(logs: Sequence[tuple[int, int, Path]], hashed: int, offset: int) -> bool | None:
+    """Return whether the record at a commit log offset has a key with this hash.
+
+    None for a record in a file that is expired or missing. `logs` are begin, size and path of the log's files.
+    """
+    if logs and not 0 <= offset < logs[-1][0] + logs[-1][1]:
+        return False
+    for begin, size, path in logs:
+        if begin <= offset < begin + size:
+            record = _record(path, offset - begin)
+            return record is not None and hashed in {key_hash(key) for key in _keys(record)}
+    return None
+
+
+def _record(path: Path, at: int) -> StoredMessage | None:
+    with open_regular(path) as file:
+        file.seek(at)
+        size = int.from_bytes(file.read(4), "big")
+        file.seek(at)
+        data = file.read(size) if size >= FIXED_SIZE else b""
+    with contextlib.suppress(RecordError, struct.error, UnicodeDecodeError):
+        return decode_message(memoryview(data), 0)
+    return None
+
+
+def _keys(record: StoredMessage) -> Iterator[bytes]:
+    words = [record.properties.get(PROPERTY_UNIQ_KEY, ""), *record.properties.get(PROPERTY_KEYS, "").split(" ")]
+    return (f"{record.topic}#{word}".encode() for word in words if word)

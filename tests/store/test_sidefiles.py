@@ -1,0 +1,113 @@
+"""Tables and index files that cannot be what their broker wrote."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.sidefiles import differing_tables, foreign_indexes, side_remarks, unreadable_tables
+from rmqlab.store.testing import ManualClock, new_message, small_config
+
+
+def make_store(root: Path, prefix: str, count: int = 30) -> Path:
+    """Write a store with an index file; return its root."""
+    store = MessageStore.open(small_config(root / "store"), now_millis=ManualClock())
+    for number in range(count):
+        store.put(new_message(unique_key=f"{prefix}{number:04}", keys=f"k{number} l{number}"))
+    store.dispatch()
+    store.close()
+    (root / "config.toml").write_text("max_hash_slot_num = 100\nmax_index_num = 400\n")
+    return root / "store"
+
+
+def index_of(root: Path) -> Path:
+    (path,) = (root / "index").iterdir()
+    return path
+
+
+def save_topics(root: Path, queues: int, counter: int = 1) -> None:
+    table = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=counter, timestamp=5),
+        topic_config_table={
+            "orders": TopicConfig(topic_name="orders", read_queue_nums=queues, write_queue_nums=queues)
+        },
+    )
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_bytes(table.encode())
+
+
+def test_an_index_of_these_records_is_not_foreign(tmp_path: Path) -> None:
+    assert list(foreign_indexes(make_store(tmp_path / "a", "A"))) == []
+
+
+def test_an_index_of_another_broker_is(tmp_path: Path) -> None:
+    root, other = make_store(tmp_path / "a", "A"), make_store(tmp_path / "b", "B")
+    shutil.copy(index_of(other), index_of(root))
+    (line,) = foreign_indexes(root)
+    assert line.startswith(f"store/index/{index_of(root).name}: ")
+    assert "the index of another broker" in line
+
+
+@pytest.mark.parametrize("damage", [bytes, os.urandom])
+def test_an_index_with_other_bytes_behind_its_head_is(tmp_path: Path, damage: type[bytes]) -> None:
+    root = make_store(tmp_path / "a", "A")
+    content = index_of(root).read_bytes()
+    index_of(root).write_bytes(content[:40] + damage(len(content) - 40))
+    assert len(list(foreign_indexes(root))) == 1
+
+
+def test_a_head_without_entries_is(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    content = index_of(root).read_bytes()
+    index_of(root).write_bytes(content[:32] + bytes(len(content) - 32))
+    (line,) = foreign_indexes(root)
+    assert line.endswith("and has no entries")
+
+
+def test_a_few_records_that_are_gone_do_not_make_an_index_foreign(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    (log,) = (root / "commitlog").iterdir()
+    with log.open("r+b") as file:
+        file.write(bytes(400))
+    assert list(foreign_indexes(root)) == []
+
+
+def test_an_index_of_other_sizes_proves_nothing(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    (root.parent / "config.toml").write_text("max_hash_slot_num = 'many'\n")
+    index_of(root).write_bytes(bytes(index_of(root).stat().st_size))
+    assert list(foreign_indexes(root)) == []
+
+
+def test_tables_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    save_topics(root, 4)
+    (root / "config" / "delayOffset.json").write_bytes(b'{"offsetTable"')
+    (root / "config" / "consumerOffset.json").mkdir()
+    assert list(unreadable_tables(root)) == [
+        "store/config/consumerOffset.json cannot be read: Is a directory",
+        "store/config/delayOffset.json cannot be read: it is no such table",
+    ]
+
+
+@pytest.mark.parametrize(("queues", "counter", "is_found"), [(4, 1, False), (3, 1, True), (3, 2, False)])
+def test_tables_of_one_version_are_equal(tmp_path: Path, queues: int, counter: int, *, is_found: bool) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    save_topics(tmp_path / "a", 4)
+    save_topics(tmp_path / "b", queues, counter)
+    found = list(differing_tables(tmp_path / "a", tmp_path / "b"))
+    assert found == ["config/topics.json: orders differ, at the same version of the table"] * is_found
+
+
+def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_bytes(b"{")
+    index_of(root).write_bytes(index_of(root).read_bytes()[:40].ljust(index_of(root).stat().st_size, b"\0"))
+    lines = list(side_remarks({"a": root}, {}, after_power_loss=(), unclean=()))
+    assert [line.partition(" ")[0] for line in lines] == ["a:", "a:"]
+    assert list(side_remarks({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []
