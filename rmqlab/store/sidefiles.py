@@ -6,7 +6,7 @@ Both judges warn of them. Metrics compare these files with logs and journals onl
 import contextlib
 import struct
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from rmqlab.remoting.message import (
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.index import key_hash
-from rmqlab.store.logplaces import files_in, log_directory, log_extents
+from rmqlab.store.logplaces import files_in, log_directory
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
@@ -38,7 +38,7 @@ _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _SLOT_SIZE: Final = 4
-_TRIED: Final = 200
+_TRIED: Final = 60
 """Entries of an index file that are compared with their records."""
 _FEW: Final = 9
 """Entries that may be wrong because their records are damaged."""
@@ -51,7 +51,7 @@ def side_remarks(
     after_power_loss: Collection[str],
     unclean: Collection[str],
 ) -> Iterator[str]:
-    """Yield what is wrong with tables and index files of stores, by node.
+    """Yield what is wrong with tables and index files, each line with its node.
 
     `roots` are stores by node, `followers` masters by slave. A power loss may leave unreadable tables, and a node that
     did not always end in good order an index with entries of records that it cut off. Raises OSError.
@@ -66,7 +66,7 @@ def side_remarks(
 
 
 def unreadable_tables(root: Path) -> Iterator[str]:
-    """Yield the tables in `config` that cannot be read, with the reason."""
+    """Yield the tables in `config` that exist and cannot be read, with the reason."""
     for name, decode in _TABLES.items():
         try:
             decode(read_regular(root / "config" / name))
@@ -78,9 +78,7 @@ def unreadable_tables(root: Path) -> Iterator[str]:
 
 
 def differing_tables(root: Path, other: Path) -> Iterator[str]:
-    """Yield topics and groups that differ in two stores at one table version.
-
-    The stores are of one broker name.
+    """Yield topics and groups that differ in two stores, at one version of the table.
 
     Every change of a table changes its version, and a slave copies tables with their version. So one of the files was
     changed by something else than a broker.
@@ -103,16 +101,17 @@ def _table(root: Path, name: str) -> Body | None:
 
 
 def foreign_indexes(root: Path) -> Iterator[str]:
-    """Yield index files whose entries do not lead to records with their keys.
+    """Yield index files with many entries that do not lead to their records.
 
     Entries of expired records prove nothing; a few wrong ones show a damaged log. Raises OSError if a file cannot be read.
     """
     slots, most = _index_sizes(root.parent / "config.toml")
+    logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
     for path in sorted(one for one in (root / "index").glob("*") if one.name.isdigit() and one.is_file()):
         entries_at = _HEAD.size + _SLOT_SIZE * slots
         if path.stat().st_size != entries_at + _ENTRY.size * most:
             continue  # the sizes are of other settings
-        tried = [_is_key_of(root, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
+        tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
         wrong = known.count(False)
         if not tried and _last_offset(path):
@@ -137,7 +136,7 @@ def _index_sizes(config: Path) -> tuple[int, int]:
 def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]]:
     """Yield key hash and commit log offset of some entries, evenly spread.
 
-    The first place of an index file is never used.
+    RocketMQ never uses the first one.
     """
     with open_regular(path) as file:
         *_, count = _HEAD.unpack(file.read(_HEAD.size))
@@ -149,21 +148,19 @@ def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]
 
 
 def _last_offset(path: Path) -> int:
-    """Return the commit log offset of the last message that a head states."""
+    """Return the commit log offset up to which an index file states messages."""
     with open_regular(path) as file:
         return int(_HEAD.unpack(file.read(_HEAD.size))[3])
 
 
-def _is_key_of(root: Path, hashed: int, offset: int) -> bool | None:
+def _is_key_of(logs: Sequence[tuple[int, int, Path]], hashed: int, offset: int) -> bool | None:
     """Return whether the record at a commit log offset has a key with this hash.
 
-    None for a record in a file that is expired or missing.
+    None for a record in a file that is expired or missing. `logs` are begin, size and path of the log's files.
     """
-    extents = log_extents(root)
-    if extents and not 0 <= offset < extents[-1][1]:
+    if logs and not 0 <= offset < logs[-1][0] + logs[-1][1]:
         return False
-    for path in files_in(log_directory(root)):
-        begin, size = int(path.name), path.stat().st_size
+    for begin, size, path in logs:
         if begin <= offset < begin + size:
             record = _record(path, offset - begin)
             return record is not None and hashed in {key_hash(key) for key in _keys(record)}

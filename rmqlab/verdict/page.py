@@ -95,6 +95,11 @@ Other bytes of a file count as what the broker left: what was zeroed or overwrit
 recorded, and no event removed the rest, a warning names the bytes. So does a warning for bytes behind the end of a log
 that are neither zero nor the begin of a record: no broker writes them.
 
+Three other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless
+its node lost power); topics and groups that a master and its slave configure differently although both tables have the
+same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
+with such a key.
+
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of
 a group that a request reset (`offset_reset`) only warn if they move back.

@@ -60,9 +60,9 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def remarks(run: Run) -> Iterator[str]:
-    """Yield a line for each file that cannot be what its broker wrote.
+    """Yield a line for each table or index file that its broker cannot have written.
 
-    Of tables and index files. Raises OSError.
+    Raises OSError.
     """
     roots = {node: run.directory / node / "store" for node in run.stores if node not in run.wiped}
     losses = {one.node for one in run.happenings if one.kind == "power_lost"}
