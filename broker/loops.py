@@ -109,6 +109,7 @@ async def _run_services_forever(broker: Broker, beat: Beat) -> NoReturn:
             if broker.is_slave:
                 keep("read-ahead", warm_forever, broker.store, broker.growth)
                 keep("metadata sync", broker.sync.sync_forever)
+                keep("offset hand-back", broker.sync.hand_back_forever)
             else:  # only a master makes messages of its own (store-ha#76)
                 keep("delayed delivery", broker.delay.deliver_forever)
                 keep("delay offset file", _save_delay_offsets_forever, broker, beat)

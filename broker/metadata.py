@@ -9,7 +9,7 @@ logged once.
 
 import logging
 import pathlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NoReturn, TypeVar
 
 import attrs
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 FIRST_AFTER = 3.0
 PERIOD = 10.0
 TIMEOUT = 3.0
+HAND_BACK_AFTER = 0.1
+"""Seconds in which the slave collects offsets before it hands them back: a consumer commits those of all its queues."""
 VIP_PORT_DISTANCE = 2
 _DECODED_AT_ONCE = 512 * 1024
 """Bytes from which on a body is decoded by a thread: 14 MB of offsets need 0.9 s."""
@@ -79,6 +81,8 @@ class MetadataSync:
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
     _reported_kept: dict[str, Stay] = attrs.field(factory=dict, init=False)
+    _committed: set[str] = attrs.field(factory=set, init=False)  # keys to hand back before the next sync
+    _has_committed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -87,6 +91,28 @@ class MetadataSync:
             await trio.sleep_until(due_at)
             await self.sync()
             due_at = max(due_at + PERIOD, trio.current_time())
+
+    def committed_here(self, key: str) -> None:
+        """Note that a consumer has committed an offset of `topic@group` to this slave.
+
+        It does so for up to 30 s after its master has returned. If it ends then, the next consumer asks the master.
+        """
+        if self.hands_back and self.known_master.address not in (None, self.own_address):
+            self._committed.add(key)
+            self._has_committed.set()
+
+    async def hand_back_forever(self) -> NoReturn:
+        """Hand back what consumers commit here, without waiting for the next sync.
+
+        What fails is handed back by that.
+        """
+        while True:
+            await self._has_committed.wait()
+            await trio.sleep(HAND_BACK_AFTER)
+            keys, self._committed, self._has_committed = self._committed, set(), trio.Event()
+            master = self.known_master.address
+            if master is not None and not self._is_syncing:  # a sync hands back all
+                await self._hand_back(master, sorted(keys & self.offsets.own.keys()))
 
     def forget_master(self) -> None:
         """Copy nothing until a registration names the master.
@@ -109,7 +135,7 @@ class MetadataSync:
         try:
             await self._copy_all(master)
             if self.hands_back:
-                await self._hand_back(master)
+                await self._hand_back(master, list(self.offsets.own))
         finally:
             self._is_syncing = False
 
@@ -184,14 +210,14 @@ class MetadataSync:
             self._reported_kept[key] = stay
         table.merge(key, fresh, kept)
 
-    async def _hand_back(self, master: str) -> None:
+    async def _hand_back(self, master: str, keys: Sequence[str]) -> None:
         """Commit kept offsets to the master, as a consumer does (request 15).
 
-        Every master serves that request. One of ours takes no offset that is older than its own.
+        `keys` are topics and groups. Every master serves that request. One of ours takes no offset that is older than its own.
         """
-        for key, queues in list(self.offsets.own.items()):
+        for key in keys:
             topic, _, group = key.partition("@")
-            table = self.offsets.offsets.get(key, {})
+            table, queues = self.offsets.offsets.get(key, {}), self.offsets.own.get(key, ())
             offsets = {queue_id: table[queue_id] for queue_id in sorted(queues) if queue_id in table}
             for queue_id, offset in offsets.items():
                 header = UpdateConsumerOffsetRequestHeader(

@@ -60,6 +60,8 @@ def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer
     """
     group, topic, queue_id = place
     before = broker.offsets.commit(group, topic, queue_id, offset)
+    if broker.is_slave:
+        broker.sync.committed_here(f"{topic}@{group}")
     if before is not None and offset < before:
         broker.emit(
             "offset_moved_back",

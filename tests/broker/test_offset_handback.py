@@ -7,10 +7,12 @@ import pathlib
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.ha.known_master import KnownMaster
-from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.metadata import HAND_BACK_AFTER, MetadataSync
 from rmqlab.broker.offset_handback import kept_offsets
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
@@ -197,3 +199,44 @@ async def test_a_failed_hand_back_after_a_successful_one_is_logged_again(
         master.refuses_commits = refuses
         await slave.sync.sync()
     assert caplog.text.count("not handed back") == 2
+
+
+async def test_what_is_committed_to_a_slave_is_handed_back_before_the_next_sync(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A consumer of the slave commits and ends, and the next asks the master."""
+    master = LivingMaster({"T@g": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slave.sync.hand_back_forever)
+        for queue_id in (0, 1):
+            slave.offsets.commit("g", "T", queue_id, 15)
+            slave.sync.committed_here("T@g")
+        await trio.sleep(2 * HAND_BACK_AFTER)
+        assert master.offsets == {"T@g": {0: 15, 1: 15}}
+        await trio.sleep(60)
+        assert len(master.commits) == 2
+        slave.offsets.commit("g", "T", 0, 16)
+        slave.sync.committed_here("T@g")
+        await trio.sleep(2 * HAND_BACK_AFTER)
+        assert master.offsets["T@g"][0] == 16
+        nursery.cancel_scope.cancel()
+    assert autojump_clock.current_time() > 60
+
+
+@pytest.mark.parametrize(("hands_back", "address"), [(False, MASTER), (True, None)])
+async def test_nothing_is_noted_without_the_switch_or_a_master(
+    tmp_path: pathlib.Path,
+    autojump_clock: trio.testing.MockClock,  # noqa: ARG001 - the time passes at once
+    hands_back: bool,  # noqa: FBT001 - a column of the table
+    address: str | None,
+) -> None:
+    master = LivingMaster({"T@g": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=hands_back)
+    slave.sync.known_master.address = address
+    with trio.move_on_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(slave.sync.hand_back_forever)
+            slave.offsets.commit("g", "T", 0, 15)
+            slave.sync.committed_here("T@g")
+    assert master.commits == []

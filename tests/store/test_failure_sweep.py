@@ -150,6 +150,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "queuefile.py",
         "readableend.py",
         "scan.py",
+        "sidefiles.py",
     }
     paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [

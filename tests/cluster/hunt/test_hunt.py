@@ -83,6 +83,7 @@ def test_a_load_reaches_the_end_of_its_case(load: str) -> None:
         ("corrupt-properties", 1, "divergence broker-a-s"),
         ("last-commits-lost", 4841, "offset_rollbacks"),
         ("delayed-copy-lost", 12472, "all is consumed: reached"),
+        ("commits-at-slave", 33818, "duplicates.offset_rollback"),
     ],
 )
 def test_a_limit_of_the_hardened_profile_is_as_documented(name: str, seed: int, broken: str) -> None:
@@ -94,6 +95,15 @@ def test_a_limit_of_the_hardened_profile_is_as_documented(name: str, seed: int, 
 
     trial = run_in_child(lambda: try_seed(limit, "hardened", seed))
     assert list(trial.broken) == [broken]
+
+
+def test_offsets_of_a_consumer_that_ends_at_the_slave_are_with_the_master_soon() -> None:
+    """Seed 41232: the next consumer asks the master one second later."""
+    moves = (Move("kill", "broker-a", FIRST_MOVE, 3.0), Move("consumer", "shop", FIRST_MOVE + 13.0, 1.0))
+    case = Case(seed=41232, profile="hardened", flush="SYNC_FLUSH", moves=moves)
+
+    trial = run_in_child(lambda: try_case(case, ("progress-kept", "offsets-advance")))
+    assert trial.broken == {}
 
 
 def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
