@@ -28,6 +28,7 @@ from rmqlab.cluster.hunt.preconditions import (
     commits_in_time,
     copies_offsets,
     has_bytes_in_common,
+    has_time_to_follow,
     is_started_again,
     is_undone,
     keeps_disks,
@@ -133,7 +134,9 @@ CLAIMS: Mapping[str, Claim] = {
             name="same-log",
             says="the slave's log is byte for byte its master's",
             expectations=(_is_metric(f"divergence {SLAVE}", "bytes"),),
-            applies=lambda case: can_find_the_common_part(case) and has_bytes_in_common(case),
+            applies=lambda case: (
+                can_find_the_common_part(case) and has_bytes_in_common(case) and has_time_to_follow(case)
+            ),
         ),
         Claim(
             name="slave-complete",

@@ -132,6 +132,22 @@ def can_find_the_common_part(case: Case) -> bool:
     )
 
 
+def has_time_to_follow(case: Case) -> bool:
+    """False if the run may end before the slave follows its master again.
+
+    The master lost the end of its log. Until the slave reconnects, it has what the master lost, and the master has
+    written other records at these offsets.
+    """
+    if case.cut_at is None:
+        return True
+    returns = [move.ends_at for move in case.moves if move.target == MASTER and KINDS[move.kind].loses_data]
+    return not any(
+        returned_at < case.cut_at
+        and (case.cut_at - returned_at < RECONNECT_SECONDS or any(move.ends_at > returned_at for move in case.moves))
+        for returned_at in returns
+    )
+
+
 def leaves_the_slave_to_read(case: Case) -> bool:
     """True if nothing happens but that the master ends, and everyone can see it.
 

@@ -155,6 +155,28 @@ def test_offsets_may_go_back_if_no_broker_has_the_last_commits(
     assert bool(claims) is is_promised
 
 
+@pytest.mark.parametrize(
+    ("seconds", "other", "cut_at", "is_promised"),
+    [
+        (12.0, None, None, True),
+        (12.0, None, 37.0, False),  # the slave has not reconnected yet
+        (12.0, None, 60.0, True),
+        (12.0, Move("isolate", "broker-a-s", 30.0, 60.0), 60.0, False),  # and it cannot
+        (60.0, None, 40.0, True),  # the master is still without power: it has written nothing else
+    ],
+)
+def test_a_run_may_end_before_the_slave_follows_a_master_that_lost_records(
+    seconds: float,
+    other: Move | None,
+    cut_at: float | None,
+    is_promised: bool,  # noqa: FBT001
+) -> None:
+    lost = Move("power-loss", "broker-a", 20.0, seconds)
+    case = Case(seed=1, profile="hardened", moves=(lost, other) if other else (lost,), cut_at=cut_at)
+
+    assert bool(claims_for(case, ["same-log"])) is is_promised
+
+
 def test_no_broker_starts_while_its_nameserver_is_away() -> None:
     away = Move("kill", "namesrv-1", 20, 20)
 
