@@ -47,7 +47,7 @@ class MasterDiesTest {
     @Test
     void whatIsImpossibleNamesWhatIsPossible(Cluster cluster) {
         AssertionError wrongState = assertThrows(AssertionError.class, () -> cluster.start("broker-a:master"));
-        assertTrue(wrongState.getMessage().contains("409: broker-a is ready"), wrongState.getMessage());
+        assertTrue(wrongState.getMessage().contains("409: broker-a is already ready"), wrongState.getMessage());
         AssertionError unknown = assertThrows(AssertionError.class, () -> cluster.kill("broker-b"));
         assertTrue(unknown.getMessage().contains("did you mean broker-a?"), unknown.getMessage());
     }
