@@ -92,8 +92,12 @@ class GroupFlush:
         if job is None:
             self.waits.advance(self.syncs.store.flushed_offset)
             return
-        self._caller.start(job.steps, functools.partial(self._ended, job))
-        self.is_busy = True
+        try:
+            self._caller.start(job.steps, functools.partial(self._ended, job))
+        except (OSError, RuntimeError) as exc:  # no descriptor or thread is left: as if the disk had failed
+            self.syncs.ended(job, OSError(str(exc)))
+        else:
+            self.is_busy = True
 
     def _ended(self, job: FlushJob, error: BaseException | None) -> None:
         self.is_busy = False

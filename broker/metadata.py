@@ -83,6 +83,8 @@ class MetadataSync:
     _reported_kept: dict[str, Stay] = attrs.field(factory=dict, init=False)
     _committed: set[str] = attrs.field(factory=set, init=False)  # keys to hand back before the next sync
     _has_committed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _handing_back: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Two hand-backs at a time could send an older offset last."""
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -111,7 +113,7 @@ class MetadataSync:
             await trio.sleep(HAND_BACK_AFTER)
             keys, self._committed, self._has_committed = self._committed, set(), trio.Event()
             master = self.known_master.address
-            if master is not None and not self._is_syncing:  # a sync hands back all
+            if master is not None:
                 await self._hand_back(master, sorted(keys & self.offsets.own.keys()))
 
     def forget_master(self) -> None:
@@ -213,8 +215,13 @@ class MetadataSync:
     async def _hand_back(self, master: str, keys: Sequence[str]) -> None:
         """Commit kept offsets to the master, as a consumer does (request 15).
 
-        `keys` are topics and groups. Every master serves that request. One of ours takes no offset that is older than its own.
+        `keys` are topics and groups. Every master serves that request. One of ours takes no offset that is older than
+        its own.
         """
+        async with self._handing_back:
+            await self._commit_to(master, keys)
+
+    async def _commit_to(self, master: str, keys: Sequence[str]) -> None:
         for key in keys:
             topic, _, group = key.partition("@")
             table, queues = self.offsets.offsets.get(key, {}), self.offsets.own.get(key, ())

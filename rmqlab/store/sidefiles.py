@@ -38,6 +38,8 @@ _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _SLOT_SIZE: Final = 4
+_LARGEST_RECORD: Final = 16 * 2**20
+"""Bytes: a wrong entry may point at any four bytes, and a record has at most 4 MB of body by default."""
 _TRIED: Final = 60
 """Entries of an index file that are compared with their records."""
 _FEW: Final = 9
@@ -124,12 +126,15 @@ def foreign_indexes(root: Path) -> Iterator[str]:
 
 
 def _index_sizes(config: Path) -> tuple[int, int]:
-    """Return the slots and entries of a node's index files, as its settings say."""
-    settings = {}
+    """Return the slots and entries of a node's index files.
+
+    As its settings say; without valid ones, RocketMQ's defaults.
+    """
+    store = StoreConfig()
     with contextlib.suppress(OSError, ValueError, RecursionError):
         settings = tomllib.loads(read_regular(config).decode())
-    given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if isinstance(settings.get(key), int)}
-    store = StoreConfig(**given)
+        keys = ("max_hash_slot_num", "max_index_num")
+        store = StoreConfig(**{key: settings[key] for key in keys if isinstance(settings.get(key), int)})
     return store.max_hash_slot_num, store.max_index_num
 
 
@@ -172,7 +177,7 @@ def _record(path: Path, at: int) -> StoredMessage | None:
         file.seek(at)
         size = int.from_bytes(file.read(4), "big")
         file.seek(at)
-        data = file.read(size) if size >= FIXED_SIZE else b""
+        data = file.read(size) if FIXED_SIZE <= size <= _LARGEST_RECORD else b""
     with contextlib.suppress(RecordError, struct.error, UnicodeDecodeError):
         return decode_message(memoryview(data), 0)
     return None

@@ -63,9 +63,12 @@ class ScriptedCaller:
     job: tuple[Calls, Done] | None = None
     starts: int = 0
     is_closed: bool = False
+    refusal: Exception | None = None
 
     def start(self, calls: Calls, done: Done) -> None:
         assert self.job is None
+        if self.refusal is not None:
+            raise self.refusal
         self.starts += 1
         self.job = calls, done
 
@@ -200,6 +203,25 @@ def test_an_error_that_is_not_the_disks_is_raised_and_the_next_sync_can_begin(st
     (_, done), caller.job = caller.job, None
     with pytest.raises(ZeroDivisionError):
         done(ZeroDivisionError())
+    group.begin()
+    caller.finish()
+    assert sends.statuses == [PutStatus.PUT_OK]
+
+
+def test_without_a_thread_or_a_descriptor_a_sync_counts_as_failed(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The sends wait for the next try."""
+    sends, caller = Sends(store), ScriptedCaller()
+    group = flush_by(sends, caller)
+    sends.put()
+    for refusal in (OSError(24, "Too many open files"), RuntimeError("can't start new thread")):
+        caller.refusal = refusal
+        group.begin()
+        assert (caller.job, group.is_busy, sends.statuses) == (None, False, [])
+    assert store.flush_error == "can't start new thread"
+    assert caplog.text.count("cannot write to disk") == 1
+    caller.refusal = None
     group.begin()
     caller.finish()
     assert sends.statuses == [PutStatus.PUT_OK]

@@ -75,6 +75,16 @@ class LivingMaster:
         return Command(ResponseCode.SYSTEM_ERROR, remark="not now")
 
 
+class SlowMaster(LivingMaster):
+    """Replies after a second."""
+
+    SECONDS = 1.0
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - as a client
+        await trio.sleep(self.SECONDS)
+        return await super().request(address, command, timeout)
+
+
 class Slave:
     """A slave's tables and their sync."""
 
@@ -240,3 +250,22 @@ async def test_nothing_is_noted_without_the_switch_or_a_master(
             slave.offsets.commit("g", "T", 0, 15)
             slave.sync.committed_here("T@g")
     assert master.commits == []
+
+
+async def test_hand_backs_follow_one_another(tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock) -> None:
+    """A sync hands back an older offset first, never last."""
+    master = SlowMaster({"T@g": {0: 10, 1: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slave.sync.hand_back_forever)
+        for queue_id in (0, 1):
+            slave.offsets.commit("g", "T", queue_id, 15)
+        nursery.start_soon(slave.sync.sync)
+        await trio.sleep(5.5 * SlowMaster.SECONDS)  # the sync has copied, and hands back the first queue
+        slave.offsets.commit("g", "T", 1, 20)
+        slave.sync.committed_here("T@g")
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert master.commits[:2] == [("T@g", 0, 15), ("T@g", 1, 15)]
+    assert master.offsets["T@g"] == {0: 15, 1: 20}
+    assert autojump_clock.current_time() > 30

@@ -111,3 +111,14 @@ def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
     lines = list(side_remarks({"a": root}, {}, after_power_loss=(), unclean=()))
     assert [line.partition(" ")[0] for line in lines] == ["a:", "a:"]
     assert list(side_remarks({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []
+
+
+@pytest.mark.parametrize(
+    "settings", ["max_index_num = -5", "max_hash_slot_num = 99999999999", "max_index_num = [", "x = 1"]
+)
+def test_settings_that_are_invalid_leave_an_index_unjudged(tmp_path: Path, settings: str) -> None:
+    """Its sizes are not those of RocketMQ's defaults."""
+    root = make_store(tmp_path / "a", "A")
+    index_of(root).write_bytes(bytes(index_of(root).stat().st_size))
+    (root.parent / "config.toml").write_text(settings)
+    assert list(foreign_indexes(root)) == []
