@@ -6,7 +6,10 @@ RocketMQ's order, because the first that fails decides the reply (broker-request
 
 import functools
 import random
-from typing import cast
+from collections.abc import Mapping
+from typing import Final, Self, cast
+
+import attrs
 
 from rmqlab.broker.handlers.copies import (
     copies_demanded_by_batch,
@@ -55,6 +58,8 @@ NOT_STORED = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
+_MAX_KNOWN: Final = 256
+"""Characters of a batch's properties up to which they are remembered."""
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 """Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
 
@@ -252,15 +257,16 @@ def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command
 
 
 def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
-    properties = parse_properties(header.properties or "")
+    properties = header.properties or ""
+    read = _known_batch_properties if len(properties) <= _MAX_KNOWN else BatchProperties.of
+    asked = read(properties, broker.config.broker_cluster_name)
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
     _check_store(broker)
     if not request.command.body:
         raise HeaderError("a batch without messages")
-    if header.sys_flag & TRANSACTION_MASK or java_number(properties.get(PROPERTY_DELAY, "0")) > 0:
+    if header.sys_flag & TRANSACTION_MASK or asked.delay_level > 0:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
-    properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     shared = NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -271,17 +277,40 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         born_host=peer_address(request),
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
-        properties=format_properties(properties),
+        properties=asked.stored,
     )
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = ReceivedBatch(request.command.body)
-    min_copies = copies_demanded_by_batch(broker, properties, batch)
+    min_copies = copies_demanded_by_batch(broker, asked.parsed, batch)
     began = stopwatch.wall()
     result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(stopwatch.wall() - began)
-    waits = waits_for_store(properties)
-    return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
+    return finish_send(broker, request, result, header.topic, queue_id, waits=asked.waits, min_copies=min_copies)
+
+
+@attrs.frozen
+class BatchProperties:
+    """Properties of a batch's header, which become those of each message."""
+
+    parsed: Mapping[str, str]
+    stored: str
+    """As each record ends with them, with the name of the cluster."""
+    delay_level: int
+    waits: bool
+    """False if the sender waits for the master's log only."""
+
+    @classmethod
+    def of(cls, text: str, cluster: str) -> Self:
+        """Parse the properties. ValueError if the delay level is not a number."""
+        parsed = parse_properties(text)
+        delay_level, waits = java_number(parsed.get(PROPERTY_DELAY, "0")), waits_for_store(parsed)
+        stored = format_properties(parsed | {PROPERTY_CLUSTER: cluster})
+        return cls(parsed, stored, delay_level, waits)
+
+
+# Producers send the same few properties with each batch; those of a message are in the body.
+_known_batch_properties = functools.lru_cache(256)(BatchProperties.of)
 
 
 def finish_send(

@@ -16,6 +16,7 @@ GET_ROUTE_INFO_BY_TOPIC = 105
 SEND_MESSAGE = 10
 PULL_MESSAGE = 11
 QUERY_MESSAGE = 12
+UPDATE_AND_CREATE_TOPIC = 17
 VIEW_MESSAGE_BY_ID = 33
 GET_ALL_TOPIC_CONFIG = 21
 GET_BROKER_RUNTIME_INFO = 28
@@ -103,6 +104,21 @@ def send(
         "unitMode": "false",
     }
     return ask(broker, SEND_MESSAGE, fields, body, timeout)
+
+
+def create_topic(broker: str, topic: str, queues: int = 4) -> None:
+    """Create a topic at a master."""
+    fields = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    _answered(broker, UPDATE_AND_CREATE_TOPIC, fields)
 
 
 def max_offset(broker: str, topic: str, queue_id: int) -> int:
