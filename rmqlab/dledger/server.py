@@ -267,7 +267,7 @@ class Server(Generic[Appender, Caller]):
             if isinstance(ballots, VoteRound):
                 self.elector.receive_vote(ballots, _decoded(VoteResponse, body), now)
             else:
-                self.elector.receive_beat(ballots, outgoing.peer, _decoded(HeartBeatResponse, body), now)
+                self.elector.receive_heartbeat(ballots, outgoing.peer, _decoded(HeartBeatResponse, body), now)
 
         return Call(outgoing.peer, outgoing.request, receive)
 
