@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 import attrs
 
-from rmqlab.simulation.machine import Belonging, Node
+from rmqlab.simulation.machine import Node, ProcessResource
 from rmqlab.simulation.medium import Medium
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -33,7 +33,7 @@ class Watcher(Protocol):
         """A socket may have become ready."""
 
 
-class SimulatedSocket(socket.socket, Belonging):
+class SimulatedSocket(socket.socket, ProcessResource):
     """A `socket.socket` without a descriptor: of a simulated network."""
 
     medium: Medium
@@ -52,7 +52,7 @@ class SimulatedSocket(socket.socket, Belonging):
         self.is_closed = False
         self.is_aborting = False
         self.window = WINDOW
-        node.belongings[self] = None
+        node.resources[self] = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} of {self.node.name} at {self.own}>"
@@ -108,7 +108,7 @@ class SimulatedSocket(socket.socket, Belonging):
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self.node.belongings.pop(self, None)
+            self.node.resources.pop(self, None)
             self.closed()
 
     def abandon(self) -> None:

@@ -71,7 +71,7 @@ class Guest:
             raise RuntimeError(f"{self.name} has not ended")
         return self.result.unwrap()
 
-    def tell(self, fn: Callable[[], object]) -> None:
+    def call_soon(self, fn: Callable[[], object]) -> None:
         """Call `fn` inside the guest when it runs next."""
         self._inbox.append(fn)
 

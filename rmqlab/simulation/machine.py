@@ -32,7 +32,7 @@ class Node:
     is_paused: bool = False
     is_gone: bool = False
     """It ended or was killed: its guest never runs again."""
-    belongings: dict["Belonging", None] = attrs.field(factory=dict)
+    resources: dict["ProcessResource", None] = attrs.field(factory=dict)
     """What the kernel closes when the process ends, in the order in which it was opened."""
     _wakes_at: float = attrs.field(default=math.inf, init=False)
 
@@ -41,8 +41,8 @@ class Node:
         return self.guest.name
 
 
-class Belonging:
-    """Something that ends with its process."""
+class ProcessResource:
+    """A resource that the kernel closes when its process ends."""
 
     def abandon(self) -> None:
         """The process has ended without closing this."""
@@ -76,20 +76,20 @@ class Machine:
     def start(self, name: str, main: Callable[[], Awaitable[object]], on_end: Callable[[Node], object]) -> Node:
         """Start a process. `on_end` is called when it ends by itself.
 
-        Its belongings are closed by then.
+        Its resources are closed by then.
         """
         guest = Guest(name, VirtualClock(lambda: self.now, EPOCH))
         node = Node(guest, lambda: on_end(node))
         self.after(0.0, lambda: self._begin(node, main))
         return node
 
-    def tell(self, node: Node, fn: Event) -> None:
+    def call_in(self, node: Node, fn: Event) -> None:
         """Call `fn` inside a node, soon, or when it is resumed.
 
         Nothing happens in one that is gone.
         """
         if not node.is_gone:
-            node.guest.tell(fn)
+            node.guest.call_soon(fn)
             if node is not self.current:  # a node that runs empties its inbox before it waits
                 self._wake(node, self.now)
 
@@ -140,9 +140,9 @@ class Machine:
 
     def _bury(self, node: Node) -> None:
         node.is_gone = True
-        belongings, node.belongings = node.belongings, {}
-        for belonging in belongings:
-            belonging.abandon()
+        resources, node.resources = node.resources, {}
+        for resource in resources:
+            resource.abandon()
 
     # ---- time ----
 

@@ -38,7 +38,7 @@ class Fabric(Medium):
         )
         return listener
 
-    def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
+    def connect(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
         """Return the near end of a new connection.
 
         Raises ConnectionRefusedError if nothing listens there.
@@ -71,14 +71,14 @@ class SimulatedNetwork:
         return contextlib.nullcontext()  # a simulated selector cannot block
 
     def call_soon(self, fn: Callable[[], None]) -> None:
-        self.fabric.machine.tell(self.node, fn)
+        self.fabric.machine.call_in(self.node, fn)
 
     def listen(self, host: str, port: int, backlog: int) -> socket.socket:
         return self.fabric.listen(self.node, (host, port), backlog)
 
     async def connect(self, host: str, port: int, source_ip: str | None) -> socket.socket:
         await trio.sleep(self.fabric.latency())
-        near = self.fabric.knock(self.node, source_ip or self.host, (host, port))
+        near = self.fabric.connect(self.node, source_ip or self.host, (host, port))
         try:
             await trio.sleep(self.fabric.latency())
         except trio.Cancelled:
@@ -107,7 +107,7 @@ class SimulatedSelector(selectors.BaseSelector):
         if key is not None:
             self._noted[sock.number] = None
             if self._waiting is not None and sock.readiness() & key.events:
-                self._machine.tell(self._node, self._wake)
+                self._machine.call_in(self._node, self._wake)
 
     def _wake(self) -> None:
         if self._waiting is not None:

@@ -88,7 +88,7 @@ class Life:
             self.cleaned_up = True
 
     def tell(self) -> None:
-        self.machine.tell(self.node, lambda: self.told.append(trio.current_time()))
+        self.machine.call_in(self.node, lambda: self.told.append(trio.current_time()))
 
 
 def test_on_end_is_called_when_a_node_ends_by_itself() -> None:
