@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 if TYPE_CHECKING:
-    from rmqlab.cluster.plant.site import Site
+    from rmqlab.cluster.plant.runcopy import RunCopy
 
 Nodes = tuple[str, ...]
 
@@ -93,9 +93,9 @@ class Kind:
 
     name: str
     does: str
-    where: Callable[["Site"], Nodes]
+    where: Callable[["RunCopy"], Nodes]
     """Chooses the nodes whose files are changed."""
-    change: Callable[["Site", Nodes], Change]
+    change: Callable[["RunCopy", Nodes], Change]
     expects: tuple[Expected, ...]
     consequences: tuple[str, ...] = ()
     """Metrics, without targets, that may change as well; `*` stands for any text.

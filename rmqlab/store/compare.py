@@ -68,7 +68,7 @@ class Record:
 
 
 @attrs.frozen
-class Stretch:
+class RecordRange:
     """Some records of one log, in their order."""
 
     offset: int
@@ -88,9 +88,9 @@ class Side:
     file_count: int
     min_offset: int
     max_offset: int
-    differing: Stretch | None
+    differing: RecordRange | None
     """Records with a byte that differs from the other log's byte at the same offset."""
-    beyond: Stretch | None
+    beyond: RecordRange | None
     """Records from the other log's end on."""
 
 
@@ -244,7 +244,7 @@ class LogImage:
             is_intact=message.is_intact,
         )
 
-    def stretch(self, extents: Iterator[tuple[int, int]], shown: int) -> Stretch | None:
+    def record_range(self, extents: Iterator[tuple[int, int]], shown: int) -> RecordRange | None:
         """Some of this log's records; None without one."""
         begin, byte_count, record_count = 0, 0, 0
         first: list[Record] = []
@@ -254,7 +254,7 @@ class LogImage:
             record_count += 1
             if len(first) < shown:
                 first.append(self.record(start))
-        return Stretch(begin, byte_count, record_count, tuple(first)) if record_count else None
+        return RecordRange(begin, byte_count, record_count, tuple(first)) if record_count else None
 
     def last_before(self, offset: int) -> Record | None:
         """The last record that ends at or before `offset`."""
@@ -353,8 +353,8 @@ def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
         file_count=len(image.views),
         min_offset=image.min_offset,
         max_offset=image.max_offset,
-        differing=image.stretch(differing, shown) if unequal else None,
-        beyond=image.stretch(image.extents(max(other.max_offset, image.min_offset)), shown),
+        differing=image.record_range(differing, shown) if unequal else None,
+        beyond=image.record_range(image.extents(max(other.max_offset, image.min_offset)), shown),
     )
 
 
