@@ -140,8 +140,8 @@ def count_of(
     )
 
 
-def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
-    """Evidence that is said in one line each; what exceeds EVIDENCE_LIMIT is left out."""
+def line_evidence(lines: Iterable[str]) -> tuple[Evidence, ...]:
+    """Return evidence of one line each; at most EVIDENCE_LIMIT of them."""
     return tuple(Evidence(says=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 

@@ -34,7 +34,7 @@ _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
 _CONTRADICTIONS: Final = ("clock_disagreement",)
 """Metrics that show a journal of another run, rather than suffer from it."""
 _FOREIGN_SLACK: Final = 10_000
-"""Milliseconds between the life of a process and the events of another run, at least."""
+"""Milliseconds between the lifetime of a process and the events of another run, at least."""
 _SHOWN = 3
 """Places named for one file."""
 
@@ -66,25 +66,27 @@ def find_gaps(
     """
     known = {survey.process: survey for survey in surveys}
     run = _run_of(known, recorded_run)
-    lives = _lives(supervised)
-    outside = {name for name, one in known.items() if are_clocks_right and _is_outside(one, lives.get(name, _Life()))}
-    if len(outside) > 1 and len(outside) * 2 > sum(name in lives for name in known):
+    lifetimes = _lifetimes(supervised)
+    outside = {
+        name for name, one in known.items() if are_clocks_right and _is_outside(one, lifetimes.get(name, _Lifetime()))
+    }
+    if len(outside) > 1 and len(outside) * 2 > sum(name in lifetimes for name in known):
         outside = {SUPERVISOR}  # most processes are right, so it is the supervisor's journal that is not of this run
     gaps = []
-    for process in sorted({*known, *lives, SUPERVISOR}):
-        life = lives.get(process, _Life())
+    for process in sorted({*known, *lifetimes, SUPERVISOR}):
+        lifetime = lifetimes.get(process, _Lifetime())
         survey = known.get(process)
         foreign = "" if survey is None else _foreign(survey, run, is_outside=process in outside)
-        incomplete = [] if survey is None else list(_incomplete(survey, life, lives, known))
-        says = _missing(process, life) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
+        incomplete = [] if survey is None else list(_incomplete(survey, lifetime, lifetimes, known))
+        says = _missing(process, lifetime) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if says:
-            sources = frozenset(Source) if foreign else _sources(process, survey, life)
+            sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
             gaps.append(Gap(process=process, sources=sources, says=says, may_exceed=bool(foreign) or _repeats(survey)))
     return tuple(gaps)
 
 
 @attrs.define
-class _Life:
+class _Lifetime:
     """What the supervisor saw of a process."""
 
     was_ready: bool = False
@@ -107,18 +109,18 @@ class _Life:
         return self.last in (*_KILLED, "node_spawned", "node_ready")
 
 
-def _lives(supervised: Iterable[JournalEntry]) -> dict[str, _Life]:
-    lives: dict[str, _Life] = {}
+def _lifetimes(supervised: Iterable[JournalEntry]) -> dict[str, _Lifetime]:
+    lifetimes: dict[str, _Lifetime] = {}
     for entry in supervised:
-        life = lives.setdefault(entry.node or SUPERVISOR, _Life())
-        life.last = entry.kind
-        if entry.kind in _BEGINS and life.began_at is None:
-            life.began_at = entry.at_millis
-        life.ended_at = entry.at_millis
+        lifetime = lifetimes.setdefault(entry.node or SUPERVISOR, _Lifetime())
+        lifetime.last = entry.kind
+        if entry.kind in _BEGINS and lifetime.began_at is None:
+            lifetime.began_at = entry.at_millis
+        lifetime.ended_at = entry.at_millis
         if entry.kind == "node_ready":
-            life.was_ready = True
-            life.sources = _sources_of_node(entry)
-    return lives
+            lifetime.was_ready = True
+            lifetime.sources = _sources_of_node(entry)
+    return lifetimes
 
 
 def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
@@ -127,18 +129,18 @@ def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
     return frozenset({Source.NAMESERVERS}) if ready.fields.get("address") else frozenset()
 
 
-def _sources(process: str, survey: JournalSurvey | None, life: _Life) -> frozenset[Source]:
+def _sources(process: str, survey: JournalSurvey | None, lifetime: _Lifetime) -> frozenset[Source]:
     if process == SUPERVISOR:
         return frozenset({Source.SUPERVISOR})
-    if life.sources:
-        return life.sources
+    if lifetime.sources:
+        return lifetime.sources
     kinds = survey.kinds if survey is not None else {}
     found = {Source.PRODUCERS} if any(kind in kinds for kind in _OF_PRODUCERS) else set()
     found |= {Source.CONSUMERS} if any(kind in kinds for kind in _OF_CONSUMERS) else set()
     return frozenset(found or {Source.PRODUCERS, Source.CONSUMERS})
 
 
-def _missing(process: str, life: _Life) -> str:
+def _missing(process: str, lifetime: _Lifetime) -> str:
     """Say that there is no file.
 
     Empty for a process that ended before it did anything.
@@ -148,17 +150,17 @@ def _missing(process: str, life: _Life) -> str:
         return f"{file}, the supervisor's journal, is missing, or no regular file"
     return (
         f"{file} is missing, or no regular file, and the supervisor started {process}"
-        if life.was_ready or life.ended_in_order
+        if lifetime.was_ready or lifetime.ended_in_order
         else ""
     )
 
 
-def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
+def _is_outside(survey: JournalSurvey, lifetime: _Lifetime) -> bool:
     """True if all entries are dated before a process began or after it ended."""
-    if life.began_at is None or survey.earliest is None or survey.latest is None:
+    if lifetime.began_at is None or survey.earliest is None or survey.latest is None:
         return False
-    ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
-    return survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
+    ended_at = lifetime.ended_at if lifetime.ended_in_order or lifetime.last in _KILLED else math.inf
+    return survey.latest < lifetime.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
 
 
 def _run_of(known: Mapping[str, JournalSurvey], recorded: str) -> str:
@@ -197,7 +199,7 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _incomplete(
-    survey: JournalSurvey, life: _Life, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+    survey: JournalSurvey, lifetime: _Lifetime, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
     file = f"journal/{survey.process}{SUFFIX}"
     if survey.torn_bytes:
@@ -207,12 +209,12 @@ def _incomplete(
         places = ", ".join(map(_broken, survey.breaks[:_SHOWN]))
         yield f"{file}: {places}{_more(survey.breaks)}"
     if survey.process == SUPERVISOR:
-        yield from _cut_supervisor(file, survey, lives, known)
-    elif survey.tail_bytes and not life.may_be_torn:
+        yield from _cut_supervisor(file, survey, lifetimes, known)
+    elif survey.tail_bytes and not lifetime.may_be_torn:
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry, and {survey.process} was not killed"
-    elif life.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
+    elif lifetime.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
         yield f"{file}: its end is missing: {survey.process} stopped in good order, and no entry says so"
-    elif survey.entries == survey.kinds[OPENED] and Source.BROKERS in life.sources:
+    elif survey.entries == survey.kinds[OPENED] and Source.BROKERS in lifetime.sources:
         yield f"{file}: it has no event, and {survey.process} was ready: a broker registers first"
 
 
@@ -228,7 +230,7 @@ def _more(places: Sequence[object]) -> str:
 
 
 def _cut_supervisor(
-    file: str, survey: JournalSurvey, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+    file: str, survey: JournalSurvey, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
     """The supervisor of a run that ended says so last.
 
@@ -238,13 +240,13 @@ def _cut_supervisor(
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry"
     if survey.last_kind == "cluster_stopped":
         return
-    unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lives.get(name))]
+    unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lifetimes.get(name))]
     if unnoticed:
         yield f"{file}: its end is missing: it does not record that {', '.join(unnoticed)} ended"
 
 
-def _has_ended(life: _Life | None) -> bool:
-    return life is not None and (life.ended_in_order or life.last in _KILLED)
+def _has_ended(lifetime: _Lifetime | None) -> bool:
+    return lifetime is not None and (lifetime.ended_in_order or lifetime.last in _KILLED)
 
 
 def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[Metric]) -> Iterator[Finding]:

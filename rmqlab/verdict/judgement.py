@@ -9,8 +9,8 @@ from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
-from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.metrics import Metric, Source
+from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.verdict import Verdict
 
 CONDITION_KINDS: Final = (
@@ -113,7 +113,7 @@ def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class Judgement(Findings):
-    """Findings, with the verdict by the table of `rmqlab.verdict.grounds`."""
+    """Findings, with the verdict by the table of `rmqlab.verdict.rules`."""
 
     conditions: Conditions
     decision: Decision

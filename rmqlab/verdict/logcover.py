@@ -14,8 +14,8 @@ import attrs
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Finding
 
-LIFE_KINDS: Final = ("node_ready", *REMOVING_KINDS)
-"""Kinds of the events that `last_lives` needs."""
+EPOCH_KINDS: Final = ("node_ready", *REMOVING_KINDS)
+"""Kinds of the events that `last_epochs` needs."""
 
 Extent = tuple[int, int]
 """Commit log offsets of a file's first byte, and of the byte behind its last one."""
@@ -31,7 +31,7 @@ _COUNTS_OF_ALL: Final = ("stored_twice", "stored.indeterminate", "stored.refused
 
 
 @attrs.frozen(kw_only=True)
-class Life:
+class LogEpoch:
     """The time since a broker last started, or records of its log were removed."""
 
     since: int
@@ -46,36 +46,36 @@ class Life:
 class Samples:
     """The lowest end above 0, and the highest, that a broker recorded of its log.
 
-    Of one life only.
+    Of one epoch only.
     """
 
     lowest: int | None
     highest: int
 
 
-def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
-    """Return the last life of each broker.
+def last_epochs(events: Iterable[tuple[int, str, str]]) -> Mapping[str, LogEpoch]:
+    """Return the last epoch of each broker.
 
-    `events` are those of LIFE_KINDS as (time, node, kind), in order of time.
+    `events` are those of EPOCH_KINDS as (time, node, kind), in order of time.
     """
-    lives: dict[str, Life] = {}
+    epochs: dict[str, LogEpoch] = {}
     for at, node, kind in events:
-        before = lives.get(node)
+        before = epochs.get(node)
         has_removed = before is not None and before.has_removed_files
         if kind == "node_ready":
-            lives[node] = Life(since=at, has_removed_files=has_removed)
+            epochs[node] = LogEpoch(since=at, has_removed_files=has_removed)
         elif kind == "file_deleted":
-            lives[node] = Life(since=before.since if before else at, has_removed_files=True)
+            epochs[node] = LogEpoch(since=before.since if before else at, has_removed_files=True)
         elif kind in REMOVING_KINDS:
-            lives[node] = Life(since=at, has_removed_files=True, is_in_fragments=kind == "power_lost")
-    return lives
+            epochs[node] = LogEpoch(since=at, has_removed_files=True, is_in_fragments=kind == "power_lost")
+    return epochs
 
 
 def log_trouble(
     directory: str,
     extents: Sequence[Extent],
     samples: Samples | None,
-    life: Life | None,
+    epoch: LogEpoch | None,
     *,
     has_recorded: bool = True,
 ) -> str:
@@ -84,14 +84,14 @@ def log_trouble(
     `extents` are those of its files, in order; `directory` is named in the text. `has_recorded` is False if the journal
     of the broker has no end of its log at all: then it lacks deletions of files, too.
     """
-    if life is None:
+    if epoch is None:
         return ""
-    missing = [] if life.has_removed_files else list(_inner(extents))
+    missing = [] if epoch.has_removed_files else list(_inner(extents))
     begin, end = (extents[0][0], extents[-1][1]) if extents else (0, 0)
-    if not has_recorded and not life.has_removed_files and begin:
+    if not has_recorded and not epoch.has_removed_files and begin:
         missing.insert(0, (0, begin))
     if samples is not None:
-        if not life.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
+        if not epoch.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
             missing.insert(0, (0, begin))
         if samples.highest > end:
             missing.append((end, samples.highest))
@@ -138,7 +138,7 @@ def log_state(
     directory: str,
     extents: Sequence[Extent],
     samples: Samples | None,
-    life: Life | None,
+    epoch: LogEpoch | None,
     *,
     misplaced: str = "",
     tail: Extent | None = None,
@@ -150,14 +150,14 @@ def log_state(
     `misplaced` is what `rmqlab.verdict.misplaced` says of its files, `tail` are bytes up to the highest sample that are
     no record, `stray` are bytes behind the last record. See `log_trouble` for the others.
     """
-    missing = log_trouble(directory, extents, samples, life, has_recorded=has_recorded)
+    missing = log_trouble(directory, extents, samples, epoch, has_recorded=has_recorded)
     remarks = []
-    if tail is not None and life is not None and not missing:
+    if tail is not None and epoch is not None and not missing:
         remarks.append(
             f"{directory}: bytes {tail[0]} to {tail[1]} are no record, although the broker recorded that its log ends"
             f" at {tail[1]}, and no event removed them: they were zeroed, overwritten, or never reached the file"
         )
-    if stray is not None and life is not None and not life.is_in_fragments:
+    if stray is not None and epoch is not None and not epoch.is_in_fragments:
         remarks.append(
             f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last record,"
             " and neither a record nor zero: no broker wrote them there"

@@ -12,7 +12,7 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
                 record_crc, stored_at
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
     queue_entries, holes    entries of consume queues, and the bytes of logs that are not part of a record
-    happenings  all other events, their fields as JSON: few enough for any process
+    cluster_events  all other events, their fields as JSON: few enough for any process
 """
 
 import itertools
@@ -33,12 +33,12 @@ from rmqlab.pipeline.audit.coverage import (
     read_setting,
     share_deletions,
 )
-from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
+from rmqlab.pipeline.audit.previews import Groups, Preview, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
-from rmqlab.pipeline.audit.watchers import Happening, Member
+from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
 from rmqlab.pipeline.storesource import OK
 from rmqlab.runtime.journal import JournalEntry
@@ -46,7 +46,7 @@ from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.store.logplaces import log_begin
 from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
-from rmqlab.verdict.logcover import LIFE_KINDS, Life, LogState, last_lives
+from rmqlab.verdict.logcover import EPOCH_KINDS, LogEpoch, LogState, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
@@ -67,7 +67,7 @@ class Run:
 
     relations: Relations
     directory: Path
-    happenings: tuple[Happening, ...]
+    cluster_events: tuple[ClusterEvent, ...]
     """Events about the presence of nodes and the beliefs of watchers, in order."""
     members: Mapping[str, Member]
     roles: Roles
@@ -82,7 +82,7 @@ class Run:
     log_states: Mapping[str, LogState]
     """What is wrong with the files of each log."""
     stopped: Mapping[str, int]
-    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
+    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `cluster_events`."""
     began_at: int
     ended_at: int
     conditions: Conditions
@@ -115,17 +115,17 @@ class Run:
         (rows,) = self.batch(Query(text))
         return rows
 
-    def heads(self, *heads: Head) -> list[Groups]:
-        """Return the groups of each head.
+    def previews(self, *previews: Preview) -> list[Groups]:
+        """Return the groups of each preview.
 
         Without Spark if this process holds their tables.
         """
         held = self.relations.held
-        asked = [head for head in heads if head.table not in held]
-        queries = [Query(text) for head in asked for text in head.queries]
+        asked = [preview for preview in previews if preview.table not in held]
+        queries = [Query(text) for preview in asked for text in preview.queries]
         rows = iter(self.batch(*queries) if queries else ())
-        found = {head: join_groups(*itertools.islice(rows, len(head.queries))) for head in asked}
-        return [found[head] if head in found else head.of_table(held[head.table]) for head in heads]
+        found = {preview: join_groups(*itertools.islice(rows, len(preview.queries))) for preview in asked}
+        return [found[preview] if preview in found else preview.of_table(held[preview.table]) for preview in previews]
 
     def brokers(self) -> list[str]:
         return sorted({member.broker for member in self.members.values() if member.broker})
@@ -150,20 +150,20 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     raw = sorted(followed, key=_place_in_time)
     during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
-    happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
-    roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
-    members = _members(happenings, roles)
-    stores, wiped = find_stores(directory, happenings)
-    lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
-    share_deletions(relations, happenings, members)
-    ends = _read_stores(relations, directory, files, members, lives)
+    cluster_events = tuple(_cluster_event(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
+    roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in cluster_events)
+    members = _members(cluster_events, roles)
+    stores, wiped = find_stores(directory, cluster_events)
+    epochs = last_epochs((one.at, one.node, one.kind) for one in cluster_events if one.kind in EPOCH_KINDS)
+    share_deletions(relations, cluster_events, members)
+    ends = _read_stores(relations, directory, files, members, epochs)
     began_at = min((row.first_at for row in during), default=0)
-    states = log_states(directory, stores - wiped, ends, lives, read_setting(raw, ends, began_at))
+    states = log_states(directory, stores - wiped, ends, epochs, read_setting(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return Run(
         relations=relations,
         directory=directory,
-        happenings=happenings,
+        cluster_events=cluster_events,
         members=members,
         roles=roles,
         stores=tuple(sorted(stores | wiped)),
@@ -186,14 +186,14 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
 
 
 _RAW_FOLLOWED: Final = f"""
-select seq, at, node, kind, fields from raw_happenings
+select seq, at, node, kind, fields from raw_events
 where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))})
 """
 
 # The stop of the cluster itself is not a failure of its nodes.
-_HAPPENINGS: Final = f"""
-select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
-    and not coalesce(seq >= (select min(seq) from raw_happenings where kind = '{_STOPPING}'), false)
+_CLUSTER_EVENTS: Final = f"""
+select * from raw_events where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
+    and not coalesce(seq >= (select min(seq) from raw_events where kind = '{_STOPPING}'), false)
 """
 
 _SENDS: Final = f"""
@@ -223,8 +223,8 @@ from message_events where kind = '{kind}' and broker is not null and queue is no
 # messages' events is not needed: Spark sorts all rows to aggregate structs.
 _EVENT_TIMES: Final = """
 select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
-    select node, kind, at, seq, false is_during from raw_happenings
-    union all select node, kind, at, seq, true from happenings)
+    select node, kind, at, seq, false is_during from raw_events
+    union all select node, kind, at, seq, true from cluster_events)
 group by node, kind, is_during
 union all
 select node, kind, true, min(at), max(at), null from message_events group by node, kind
@@ -240,7 +240,7 @@ select node, max_by(`group`, seq) `group`, {in_memory("at")} from (
 _MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
 
 _FACTS: Final = (
-    Query(_HAPPENINGS, "happenings"),
+    Query(_CLUSTER_EVENTS, "cluster_events"),
     Query(_SENDS, "sends"),
     Query(_FAILURES, "failures"),
     Query(_CONSUMED.format(kind="delivered", more=_MESSAGE), "deliveries"),
@@ -258,8 +258,8 @@ def _place_in_time(row: Row) -> list[tuple[bool, Any]]:
     return [(one is not None, one) for one in row.seq]
 
 
-def _happening(row: Any) -> Happening:
-    return Happening(row.at, row.node, row.kind, json.loads(row.fields))
+def _cluster_event(row: Any) -> ClusterEvent:
+    return ClusterEvent(row.at, row.node, row.kind, json.loads(row.fields))
 
 
 def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
@@ -271,9 +271,9 @@ def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
     return read_conditions(entries, join_surveys(surveys), recorded_run(directory))
 
 
-def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]:
+def _members(cluster_events: Sequence[ClusterEvent], roles: Roles) -> dict[str, Member]:
     """Return each node's facts from its last `node_ready`, and its last broker id."""
-    told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
+    ready = {one.node: one.fields for one in cluster_events if one.kind == "node_ready"}
     return {
         node: Member(
             name=node,
@@ -281,7 +281,7 @@ def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]
             broker=str(fields.get("broker_name") or ""),
             broker_id=roles.last_ids.get(node, fields.get("broker_id")),
         )
-        for node, fields in told.items()
+        for node, fields in ready.items()
     }
 
 
@@ -290,7 +290,7 @@ def _read_stores(
     directory: Path,
     files: Reading | None,
     members: Mapping[str, Member],
-    lives: Mapping[str, Life],
+    epochs: Mapping[str, LogEpoch],
 ) -> Mapping[str, LogEnds]:
     """Read records and queues; return the ends of logs, recorded and found."""
     names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
@@ -302,7 +302,7 @@ def _read_stores(
             Query(_HOLES, "holes"),
             Query(_DEFERRED, "deferred"),
             Query("select distinct state from raw_records"),
-            Query(log_ends(lives)),
+            Query(log_ends(epochs)),
         ]
     )
     if {row.state for row in states} <= {OK}:

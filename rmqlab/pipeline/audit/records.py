@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Groups, Head
+from rmqlab.pipeline.audit.previews import Groups, Preview
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -40,9 +40,9 @@ from readable_copies c left anti join queue_entries e
 """
 
 _ORDER = ("log_offset", "topic", "queue", "offset")
-_HEADS = (
-    *(Head(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
-    *(Head(table, "node") for table in ("queue_entries", "whole_records")),
+_PREVIEWS = (
+    *(Preview(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
+    *(Preview(table, "node") for table in ("queue_entries", "whole_records")),
 )
 
 
@@ -51,7 +51,7 @@ def judge(run: Run) -> Iterator[Finding]:
     begins = [{"node": node, "begin": run.log_begin(node)} for node in run.stores]
     run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
     run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
-    damages, dangling, unqueued, entries, records = run.heads(*_HEADS)
+    damages, dangling, unqueued, entries, records = run.previews(*_PREVIEWS)
     for node in run.stores:
         yield Finding(
             metric=f"corrupt {node}",
@@ -81,7 +81,7 @@ def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
 
 def ended_in_good_order(run: Run, node: str) -> bool:
     """Return True if a node's last end was clean, alone or with the cluster."""
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in _CHANGES]
+    kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in _CHANGES]
     return node in run.stopped or kinds[-1:] == ["node_stopped"]
 
 
@@ -97,7 +97,7 @@ def _place(row: Any) -> str:
 
 
 def _why_unknown(run: Run, node: str, *, is_without_queues: bool) -> str:
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in ("node_ready", "power_lost")]
+    kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in ("node_ready", "power_lost")]
     if kinds[-1:] == ["power_lost"]:
         return "the node lost power, and did not start again"
     return "the store has no consume queues" if is_without_queues else ""
