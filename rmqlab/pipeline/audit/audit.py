@@ -29,9 +29,10 @@ from rmqlab.pipeline.audit import (
     timelines,
     unstored,
 )
-from rmqlab.pipeline.audit.facts import Run, read_facts
+from rmqlab.pipeline.audit.facts import read_facts
 from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.pipeline.audit.sources import Reading, reading
 from rmqlab.verdict.catalogue import METRICS

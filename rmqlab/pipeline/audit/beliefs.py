@@ -13,7 +13,7 @@ import attrs
 import pyarrow as pa
 
 from rmqlab.pipeline.audit import detection, routes
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import Absence, Belief, ClusterEvent, Known
 from rmqlab.verdict.findings import Finding
 

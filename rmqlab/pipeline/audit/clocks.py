@@ -9,8 +9,8 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.relations import in_memory
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.clocksteps import faulted_clocks

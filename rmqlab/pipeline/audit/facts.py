@@ -15,38 +15,30 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
     cluster_events  all other events, their fields as JSON: few enough for any process
 """
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.coverage import (
-    LogEnds,
     find_stores,
-    log_ends,
     log_states,
-    read_ends,
     read_setting,
     share_deletions,
 )
-from rmqlab.pipeline.audit.previews import Groups, Preview, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
-from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale
-from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
+from rmqlab.pipeline.audit.sources import Reading, journal_tables
+from rmqlab.pipeline.audit.storefacts import read_stores
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
-from rmqlab.pipeline.storesource import OK
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
-from rmqlab.store.logplaces import log_begin
-from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
-from rmqlab.verdict.logcover import EPOCH_KINDS, LogEpoch, LogState, last_epochs
+from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
@@ -59,85 +51,6 @@ _FOLLOWED: Final = (
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 _STOPPING: Final = "cluster_stopping"
-
-
-@attrs.frozen(kw_only=True)
-class Run:
-    """A run: its facts as tables of this Spark session, and the facts about nodes."""
-
-    relations: Relations
-    directory: Path
-    cluster_events: tuple[ClusterEvent, ...]
-    """Events about the presence of nodes and the beliefs of watchers, in order."""
-    members: Mapping[str, Member]
-    roles: Roles
-    stores: tuple[str, ...]
-    """Nodes whose store was read, or was wiped."""
-    wiped: tuple[str, ...]
-    """The nodes of `stores` without a store now."""
-    unread: Mapping[str, str]
-    """Brokers whose store is missing, or lacks files of its log, with the reason."""
-    incomplete: Mapping[str, str]
-    """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
-    log_states: Mapping[str, LogState]
-    """What is wrong with the files of each log."""
-    stopped: Mapping[str, int]
-    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `cluster_events`."""
-    began_at: int
-    ended_at: int
-    conditions: Conditions
-    """The run's role and profile, and the gaps in its journals."""
-    event_times: tuple[Row, ...]
-    """First and last event of each node and kind; see `_EVENT_TIMES`."""
-    longest_queues: Mapping[str, int]
-    """Rows of the longest queue in `copies` and in `deliveries`; empty unless the run is large."""
-    rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
-    """Joins the batches of concurrent questions; None: each batch is executed at once."""
-
-    def log_begin(self, node: str) -> int:
-        """Return the commit log offset at which the first file of a store's log begins."""
-        return log_begin(self.directory / node / "store")
-
-    def batch(self, *queries: Query) -> list[Sequence[Row]]:
-        """Return the rows of each query, executed together; see `Relations.execute`."""
-        return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
-
-    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
-        """Write a table as parquet, and define it as a relation.
-
-        Returns its rows if they are few.
-        """
-        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
-        return rows
-
-    def rows(self, text: str) -> Sequence[Row]:
-        """Return a few rows as Python objects: for summaries only."""
-        (rows,) = self.batch(Query(text))
-        return rows
-
-    def previews(self, *previews: Preview) -> list[Groups]:
-        """Return the groups of each preview.
-
-        Without Spark if this process holds their tables.
-        """
-        held = self.relations.held
-        asked = [preview for preview in previews if preview.table not in held]
-        queries = [Query(text) for preview in asked for text in preview.queries]
-        rows = iter(self.batch(*queries) if queries else ())
-        found = {preview: join_groups(*itertools.islice(rows, len(preview.queries))) for preview in asked}
-        return [found[preview] if preview in found else preview.of_table(held[preview.table]) for preview in previews]
-
-    def brokers(self) -> list[str]:
-        return sorted({member.broker for member in self.members.values() if member.broker})
-
-    def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of a broker name are uncertain; empty if they are not."""
-        return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
-
-
-def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
-    """Return the query of a table that is written as parquet."""
-    return Query(text, name, is_written=True, is_bounded=is_bounded)
 
 
 def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
@@ -156,7 +69,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     stores, wiped = find_stores(directory, cluster_events)
     epochs = last_epochs((one.at, one.node, one.kind) for one in cluster_events if one.kind in EPOCH_KINDS)
     share_deletions(relations, cluster_events, members)
-    ends = _read_stores(relations, directory, files, members, epochs)
+    ends = read_stores(relations, directory, files, members, epochs)
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, epochs, read_setting(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
@@ -285,37 +198,6 @@ def _members(cluster_events: Sequence[ClusterEvent], roles: Roles) -> dict[str, 
     }
 
 
-def _read_stores(
-    relations: Relations,
-    directory: Path,
-    files: Reading | None,
-    members: Mapping[str, Member],
-    epochs: Mapping[str, LogEpoch],
-) -> Mapping[str, LogEnds]:
-    """Read records and queues; return the ends of logs, recorded and found."""
-    names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
-    relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
-    *_, states, found = relations.execute(
-        [
-            *store_tables(relations, directory, files),
-            Query(_WHOLE, "whole_records"),
-            Query(_HOLES, "holes"),
-            Query(_DEFERRED, "deferred"),
-            Query("select distinct state from raw_records"),
-            Query(log_ends(epochs)),
-        ]
-    )
-    if {row.state for row in states} <= {OK}:
-        relations.define_rows("damages", [], **_DAMAGE_COLUMNS)
-    else:
-        relations.execute([Query(_DAMAGES, "damages")])
-    relations.define("copies", "select * from whole_records where state = 'ok'")
-    ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
-    relations.define_rows("readable_ends", ends, node="string", until="bigint")
-    relations.define("readable_copies", _READABLE)
-    return read_ends(found)
-
-
 _LONGEST_QUEUES: Final = """
 select source, max(found) found from (
     select 'copies' source, count(*) found from copies group by node, topic, queue
@@ -327,53 +209,3 @@ group by source
 def _longest_queues(relations: Relations) -> dict[str, int]:
     (rows,) = relations.execute([Query(_LONGEST_QUEUES)])
     return {row.source: row.found for row in rows}
-
-
-_WHOLE: Final = """
-select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
-    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,
-    coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
-    unix_millis(r.storeTimestamp) stored_at, r.state
-from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
-"""
-
-# Of a member of a DLedger group, what it knows to be committed: its queues have no more.
-_READABLE: Final = """
-select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
-"""
-
-# Bytes that are not a record are the end of the log, or a hole if records follow.
-_HOLES: Final = """
-with ends as (select node, max(log_offset) last_record from whole_records group by node)
-select r.node, r.commitLogOffset log_offset, r.commitLogOffset + r.storeSize until
-from raw_records r join ends e on r.node = e.node
-where r.state = 'torn' and r.commitLogOffset < e.last_record
-"""
-
-# A delayed or half message: its broker stores it in its topic later, without another send.
-_DEFERRED: Final = (
-    "select distinct message_id, real_topic topic from whole_records where state = 'ok' and real_topic is not null"
-)
-
-_DAMAGE_COLUMNS: Final = {
-    "node": "string", "broker": "string", "topic": "string", "queue": "int", "offset": "bigint", "log_offset": "bigint",
-    "message_id": "string", "why": "string",
-}  # fmt: skip
-_DAMAGES: Final = """
-with acknowledged as (
-    select place_topic topic, broker, place_queue queue, offset + coalesce(position, 0) offset,
-        max_by(message_id, seq) message_id
-    from sends where acknowledged and offset is not null group by all
-), within as (
-    select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
-        e.commitLogOffset log_offset, concat('bytes ', h.log_offset, ' to ', h.until, ' are no record') why
-    from queue_entries e join holes h
-        on e.node = h.node and e.commitLogOffset >= h.log_offset and e.commitLogOffset < h.until
-        left join brokers_of_nodes b on e.node = b.node
-)
-select node, broker, topic, queue, offset, log_offset, message_id, 'its body fails its CRC' why
-from whole_records where state = 'badCrc'
-union all
-select w.node, w.broker, w.topic, w.queue, w.offset, w.log_offset, a.message_id, w.why from within w left join acknowledged a
-    on w.topic = a.topic and w.broker = a.broker and w.queue = a.queue and w.offset = a.offset
-"""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rmqlab.pipeline.audit import unreplicated
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.relations import Query, literal
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member, Span
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.store.configfile import read_config_file

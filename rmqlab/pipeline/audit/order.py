@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 

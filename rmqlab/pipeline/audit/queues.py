@@ -8,9 +8,9 @@ duplicates.CAUSE.
 from collections.abc import Iterator
 
 from rmqlab.pipeline.audit import offsetfiles
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
 from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown

@@ -7,8 +7,8 @@ of cluster/checks/records.py.
 from collections.abc import Iterator
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.previews import Groups, Preview
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files

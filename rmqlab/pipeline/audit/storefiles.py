@@ -8,10 +8,10 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.previews import Group, Preview
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC

@@ -7,9 +7,9 @@ consumed and the messages that were delivered. The rules are those of cluster/ch
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets

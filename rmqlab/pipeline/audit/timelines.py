@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.findings import Finding
 
 _POINTS = 300

@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.relations import literal
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.rules import SYNC_MASTER
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
