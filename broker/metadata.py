@@ -32,8 +32,8 @@ from rmqlab.remoting.command import request
 from rmqlab.remoting.header import TRUE
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_config_file
 

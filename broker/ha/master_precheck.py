@@ -26,8 +26,8 @@ from rmqlab.remoting.header import java_long
 from rmqlab.remoting.headers.query import ViewMessageRequestHeader
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import reset_store, save_from, truncate
 from rmqlab.store.verify import LogVerifier

@@ -34,10 +34,10 @@ from rmqlab.remoting.headers.group import UnregisterClientRequestHeader
 from rmqlab.remoting.headers.nameserver import GetRouteInfoRequestHeader
 from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import RETRY_PREFIX, group_fault
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.dispatch import Dispatcher, handler_table
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import trio
 
 from rmqlab.client.errors import NoNameServerError
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
 

@@ -36,9 +36,9 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import SendMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_INSTANCE_ID
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
-from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.identity import process_id
+from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 
