@@ -1,4 +1,4 @@
-"""Relations of all stores: copies, damages and holes; see `rmqlab.pipeline.audit.facts`."""
+"""Relations of all stores: copies, damages and holes. The others are in facts.py."""
 
 from collections.abc import Mapping
 from pathlib import Path
