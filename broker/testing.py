@@ -100,7 +100,7 @@ class TalkingBroker:
         return replies
 
     def run_pass(self, peer: ScriptedPeer, command: Command) -> None:
-        """Handle one request, then what AppendFollowUp does at the end of a pass."""
+        """Handle one request, then dispatch the log, as at the end of a pass."""
         self.dispatcher.serve(peer, command)
         if not self.broker.store.is_slave:
             self.broker.store.enter_appended()
@@ -136,7 +136,7 @@ class TalkingBroker:
         self.broker.slave_waits.expire(self.clock.now(), self.replication)
 
     def sweep_held_pulls(self) -> None:
-        """Do what the broker does every 5 s."""
+        """Sweep the held pulls, as the broker does every 5 s."""
         self.broker.hold.sweep(self.clock.now(), self.broker.store.max_queue_offset)
 
     def heartbeat(

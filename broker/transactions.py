@@ -101,7 +101,7 @@ class TransactionCheck:
         return max(store.min_queue_offset(topic, HALF_QUEUE), min(known, store.max_queue_offset(topic, HALF_QUEUE)))
 
     def _keep(self, topic: str, progress: int) -> None:
-        """Commit how far a queue is done. A broker without transactions keeps nothing."""
+        """Commit the processed offset of a queue. Without transactions, no offset is kept."""
         if progress != (self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0):
             self.broker.offsets.commit(names.TRANSACTION_GROUP, topic, HALF_QUEUE, progress)
 
@@ -224,9 +224,9 @@ class TransactionCheck:
             self._unasked.clear()
 
     def _give_up(self, half: StoredMessage) -> bool:
-        """Move it to the topic of given-up messages.
+        """Move a half message to the topic TRANS_CHECK_MAX_TIME_TOPIC.
 
-        False if the store refuses puts for now.
+        Return False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
         result = self.broker.put_own(discarded_copy(half))

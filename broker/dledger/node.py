@@ -87,7 +87,7 @@ class _Peer:
 
 @attrs.define(eq=False)
 class GroupNode:
-    """Drives a member: passes requests in, and sends what it wants to send."""
+    """Drives a member: passes requests to it, and sends its requests."""
 
     log: EntryLog
     client: RemotingClient
@@ -190,7 +190,7 @@ class GroupNode:
             self.tasks.start_soon(self._connect, peer)
 
     async def _connect(self, peer: _Peer) -> None:
-        """Open the connection, and send what waits for it."""
+        """Open the connection, and send the requests that wait for it."""
         try:
             channel = await self.client.channel(peer.address)
         except RemotingError:

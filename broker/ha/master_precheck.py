@@ -91,7 +91,7 @@ def log_span_of(runtime_info: bytes) -> tuple[int, int]:
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
     except (BodyError, KeyError, ValueError) as exc:
         raise CheckUnsupported(f"runtime values without a commit log: {exc}") from None
-    if max(first, 0) > end:  # nothing of ours is dropped on the word of a broker that has no such log
+    if max(first, 0) > end:  # keep our log: this broker has no log that could prove it wrong
         raise CheckUnsupported(f"a commit log from {first} to {end}")
     return max(first, 0), end
 

@@ -63,7 +63,7 @@ class NoCheck:
         return True
 
     def begin(self, _settings: HaSettings, /) -> None:
-        """Nothing to prepare."""
+        """No preparation."""
 
     def find_fault(self) -> str | None:
         """Accept any bytes."""
@@ -78,7 +78,7 @@ class ConnectionObserver(Protocol):
 
 
 class TroubleObserver(Protocol):
-    """Gets what stops replication on a slave (see rmqlab.broker.ha.trouble_report)."""
+    """Receives the reason why a slave stopped replication; see trouble_report."""
 
     async def report(self, text: str, ha_port: int, /) -> None:
         """Return when the master has the report, or cannot be reached.
