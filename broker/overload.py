@@ -2,9 +2,9 @@
 
 Class BrokerFastFailure. RocketMQ has a queue before each of its thread pools, and checks every 10 ms for requests that
 have waited too long. Here the waiting requests are those found at the beginning of a pass of the reactor: each waits
-until those before it are handled. Its age is the CPU time of this thread since then, in real seconds at any rate of the cluster's clock. The time of other
-processes does not count, because it would also stop RocketMQ's queues. While a message is being written, which may
-stall, wall time counts.
+until those before it are handled. Its age is the CPU time of this thread since then, in real seconds at any rate of the
+cluster's clock. The time of other processes does not count, because it would also stop RocketMQ's queues. While a
+message is being written, which may stall, wall time counts.
 
     [PCBUSY_CLEAN_QUEUE]   sends behind a message that took more than osPageCacheBusyTimeOutMills to be written
     [TIMEOUT_CLEAN_QUEUE]  sends after waitTimeMillsInSendQueue, and likewise pulls, heartbeats, ends of transactions

@@ -1,8 +1,9 @@
 """Statistics of a broker: traffic, rates, daily totals, durations.
 
 Traffic is counted by topic and group, durations are those of puts and gets. Sources: broker-requests sections 6.5 and
-6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting costs a look-up and a few additions;
-`sample` computes the rest. A loop calls it every 10 s with the wall clock's time: this module reads no clock.
+6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting costs a look-up and a few
+additions; `sample` computes the rest. A loop calls it every 10 s with the wall clock's time: this module reads no
+clock.
 """
 
 import bisect

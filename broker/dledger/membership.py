@@ -53,9 +53,9 @@ class LogFollower:
         """Drop queue and index entries of replaced log entries.
 
         Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
-        copies, so a committed entry can be replaced, too. A real member then keeps its queue entries (section 6.2), ours
-        drops them. If the log begins anew, all queue entries are invalid; a real member continues its queues where they
-        ended, with wrong offsets from then on (dledger#60).
+        copies, so a committed entry can be replaced, too. A real member then keeps its queue entries (section 6.2),
+        ours drops them. If the log begins anew, all queue entries are invalid; a real member continues its queues where
+        they ended, with wrong offsets from then on (dledger#60).
         """
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
             forget_all(self.store)

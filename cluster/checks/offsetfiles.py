@@ -154,7 +154,8 @@ def _evidence(incarnation: _Incarnation, place: Place, floor: int, behind: int, 
     group, queue = place
     last = [commit for commit in history.commits if (commit.group, commit.queue) == place and commit.offset >= floor]
     return Evidence(
-        says=f"{group}, {queue}: {incarnation.member.name} has offset {floor - behind} in its file, and must have {floor}",
+        says=f"{group}, {queue}: {incarnation.member.name} has offset {floor - behind} in its file,"
+        f" and must have {floor}",
         at_millis=last[-1].at if last else None,
         entries=tuple(commit.entry for commit in last[-1:]),
     )

@@ -38,8 +38,8 @@ class Rollback:
 def find_rollbacks(history: History) -> list[Rollback]:
     """Return all rollbacks, by time, each event once.
 
-    Offsets stay when a topic is deleted, and its queues begin anew: a rollback counts there only from an offset that was
-    committed in the new queue.
+    Offsets stay when a topic is deleted, and its queues begin anew: a rollback counts there only from an offset that
+    was committed in the new queue.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.

@@ -53,7 +53,7 @@ COMMANDS: MapCodec[CommandMessage] = MapCodec(CommandMessage)
 
 
 class CommandFailedError(Exception):
-    """The supervisor could not do what the command asked for."""
+    """The supervisor could not execute the command."""
 
 
 class CommandUsageError(Exception):
@@ -106,7 +106,7 @@ def _connect(directory: ClusterDirectory) -> socket.socket:
 
 
 def explain_absence(directory: ClusterDirectory) -> str:
-    """Say why no supervisor runs for this cluster."""
+    """Return why no supervisor runs for this cluster."""
     name = directory.path.name
     if directory.is_up():
         return f"cluster {name} is starting or stopping"

@@ -86,7 +86,7 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
 
     The command is cancelled when the connection closes.
 
-    Nothing that arrives ends more than this connection: invalid bytes are recorded, unexpected exceptions counted.
+    A bad request ends only its connection: invalid bytes are recorded, unexpected exceptions counted.
     """
     supervisor = cluster.supervisor
     answered = None
@@ -185,7 +185,7 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
         names = {node.name for node in cluster.supervisor.find(target)}
         if (settings := arguments.get("settings")) and action.takes_settings:
             states = {liveness_of(cluster.supervisor.process_state(name).state) for name in names}
-            if states <= {*action.needs}:  # else the action fails, and must have changed nothing
+            if states <= {*action.needs}:  # otherwise the action must fail without any change
                 await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
 

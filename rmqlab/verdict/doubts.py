@@ -31,7 +31,7 @@ class ClockDependencies:
 
 
 def withdraw_doubtful(findings: Iterable[Finding], dependencies: ClockDependencies) -> Iterator[Finding]:
-    """Yield all findings, with those that `clock_disagreement` contradicts as unknown.
+    """Yield all findings; those that depend on a wrong clock become unknown.
 
     Source: issue 14.8. The sum of all groups' rollbacks counts those of the other groups only, and is at least that.
     """

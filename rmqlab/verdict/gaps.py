@@ -2,8 +2,8 @@
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
 (`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`). A journal with
-entries of another process or run, or with some twice, gives no lower bound. A value above zero that a missing entry
-could explain (`Metric.excused_by`) is unknown.
+entries of another process or run, or with repeated entries, proves no lower bound. A value above zero that a missing
+entry could explain (`Metric.excused_by`) is unknown.
 """
 
 import collections
@@ -34,7 +34,7 @@ _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
 _CONTRADICTIONS: Final = ("clock_disagreement",)
 """Metrics that show a journal of another run, rather than suffer from it."""
 _FOREIGN_SLACK: Final = 10_000
-"""Milliseconds between the lifetime of a process and the events of another run, at least."""
+"""Minimum distance in milliseconds between the lifetime of a process and events of another run."""
 _SHOWN = 3
 """Places named for one file."""
 
@@ -45,11 +45,11 @@ class Gap:
 
     process: str
     sources: frozenset[Source]
-    """What the process could have seen, as far as that is known."""
+    """The kinds of journals that the process wrote, as far as they are known."""
     says: str
     """The missing evidence, with file and bytes."""
     may_exceed: bool = False
-    """True if the journal has entries that are not its own, or some twice: they prove nothing, and can add to values."""
+    """True if the journal has foreign or repeated entries: they can increase values, so these are no lower bounds."""
 
 
 def find_gaps(
@@ -62,7 +62,8 @@ def find_gaps(
     """Return the gaps in the journals of a run.
 
     `supervised` are the entries of FOLLOWED_KINDS, by time. `are_clocks_right` is False in a run with a `clock` fault:
-    times of entries prove nothing then. `recorded_run` is the id of the run outside of the journals; empty if unknown.
+    times of entries are no evidence then. `recorded_run` is the id of the run outside of the journals; empty if
+    unknown.
     """
     known = {survey.process: survey for survey in surveys}
     run = _run_of(known, recorded_run)
@@ -87,17 +88,17 @@ def find_gaps(
 
 @attrs.define
 class _Lifetime:
-    """What the supervisor saw of a process."""
+    """The start and end of a process, from the supervisor's events."""
 
     was_ready: bool = False
     last: str = ""
     """Kind of the latest event."""
     began_at: int | None = None
-    """Time of the first start, in milliseconds; None if the supervisor does not mention one."""
+    """Time of the first start, in milliseconds; None if the supervisor recorded no start."""
     ended_at: int = 0
     """Time of the latest event."""
     sources: frozenset[Source] = frozenset()
-    """By what the process said of itself; empty for a workload."""
+    """From the process's own `node_ready`; empty for a workload."""
 
     @property
     def ended_in_order(self) -> bool:
@@ -164,9 +165,9 @@ def _is_outside(survey: JournalSurvey, lifetime: _Lifetime) -> bool:
 
 
 def _run_of(known: Mapping[str, JournalSurvey], recorded: str) -> str:
-    """Return the id of the run; empty if nothing names one, as before version 4.
+    """Return the id of the run; empty if no journal has an id, as before version 4.
 
-    It is the recorded one. Without a record it is that of most journals, and of the supervisor's if two are equal.
+    Without a recorded id it is that of most journals, or of the supervisor's journal if two are equally frequent.
     """
     if recorded:
         return recorded
@@ -266,7 +267,7 @@ def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[M
 def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
     """True if a metric rests on the incomplete journal.
 
-    What a process saw or did also rests on its own.
+    A metric whose target is a process also rests on the journal of that process.
     """
     return bool(gap.sources & metric.rests_on or (metric.rests_on and gap.process == target))
 

@@ -42,11 +42,11 @@ class Conditions:
     orderly: frozenset[str] = frozenset()
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
-    """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
+    """Producers that are no process of the cluster: client id and group, as brokers recorded them."""
     killed_workloads: tuple[str, ...] = ()
-    """Workloads that did not end in good order: their last sends may be in no journal."""
+    """Workloads that did not shut down cleanly: their last sends may be in no journal."""
     reset_groups: frozenset[str] = frozenset()
-    """Consumer groups whose offsets somebody reset: they move back on purpose."""
+    """Consumer groups whose offsets a request reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
@@ -194,7 +194,7 @@ def _unclaimed_gap(unclaimed: Finding) -> Gap:
 
 
 def _remarks(conditions: Conditions, unclaimed: Finding | None) -> Iterator[str]:
-    """What a reader of the verdict must know beside it."""
+    """Yield remarks that limit the verdict."""
     if not conditions.role:
         yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
     if unclaimed is not None and unclaimed.value and conditions.outside_clients:

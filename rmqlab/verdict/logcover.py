@@ -1,8 +1,8 @@
 """Log files that are missing in a store although its broker wrote them.
 
 A broker removes files of its log only with an event (REMOVING_KINDS). If its own samples of the log's end show bytes
-that no file has, and no event explains it, the store that was given is incomplete: nothing can be concluded from the
-absence of a record in it. Both judges ask `log_trouble`, and `weaken_by_stores` withdraws what rests on such a log.
+that no file has, and no event explains it, the store is incomplete: a record that is absent in it may have existed.
+Both judges call `log_trouble`, and `weaken_by_stores` withdraws findings that rest on such a log.
 """
 
 import itertools
@@ -21,7 +21,7 @@ Extent = tuple[int, int]
 """Commit log offsets of a file's first byte, and of the byte behind its last one."""
 
 _UNKNOWN: Final = ("dangling",)
-"""Metrics of a node that an incomplete log makes unknown: entries point at what is missing."""
+"""Metrics of a node that an incomplete log makes unknown: queue entries point at the missing bytes."""
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
 _FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
@@ -37,9 +37,9 @@ class LogEpoch:
     since: int
     """Milliseconds of the cluster's clock."""
     has_removed_files: bool
-    """True if the broker removed files of its log by itself: then nothing is known about the log's begin."""
+    """True if the broker removed files of its log: then the expected begin of the log is unknown."""
     is_in_fragments: bool = False
-    """True between a power loss and the next start: any part of what was last written may be on disk."""
+    """True between a power loss and the next start: any part of the last writes may be on disk."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,12 +123,12 @@ class Stray(Protocol):
 
 @attrs.frozen(kw_only=True)
 class LogState:
-    """What is wrong with the files of a log."""
+    """Problems of the files of a log."""
 
     trouble: str = ""
-    """Missing files, and files of others: nothing can be concluded from the absence of a record."""
+    """Missing and foreign files: the absence of a record is no evidence."""
     is_misplaced: bool = False
-    """True if the log has files of others."""
+    """True if the log has files of another broker or run."""
     remark: str = ""
     """Bytes that are no record although the broker wrote them: the messages in them count as lost. And bytes behind the
     end of the log that it did not write."""

@@ -1,6 +1,6 @@
-"""What a default verdict rests on: one table, per role and profile (issue 14.7).
+"""The rules of a default verdict: one table, by role and profile (issue 14.7).
 
-Each row names a metric, where it applies, and what a value above zero means. A row that violates makes the verdict
+Each row names a metric, where it applies, and the effect of a value above zero. A row that violates makes the verdict
 `violated`. A row that warns adds a warning, which is printed beside the verdict and does not change it. Where no row
 violates, missing evidence decides: a gap in the journals, or a needed metric that is unknown or is only known to be at
 least zero, makes the verdict `unknown`. A scenario's expectation replaces the rows of its metric.
@@ -22,7 +22,7 @@ PROFILES: Final = ("4.9", "hardened")
 
 
 class Effect(enum.StrEnum):
-    """What a value above zero does to the verdict."""
+    """Effect of a value above zero on the verdict."""
 
     VIOLATES = "violates"
     WARNS = "warns"
@@ -44,9 +44,9 @@ class VerdictRule:
     """Name without target or class: the row applies to each target that was measured."""
     effect: Effect
     because: str
-    """Why a value above zero breaks, or does not break, what RocketMQ promises."""
+    """Why a value above zero breaks a guarantee of RocketMQ, or does not."""
     source: str
-    """Where that is laid down: a section of docs/protocol, a scenario, or an issue."""
+    """Source of the rule: a section of docs/protocol, a scenario, or an issue."""
     roles: tuple[str, ...] = ROLES
     profiles: tuple[str, ...] = PROFILES
     groups: Groups = Groups.ANY
@@ -257,9 +257,9 @@ def decide(
 
 
 def _effect(row: VerdictRule, finding: Finding, reset_groups: Collection[str]) -> Effect:
-    """Return what a finding above zero does.
+    """Return the effect of a finding above zero.
 
-    Rollbacks of a group that was reset only warn, and so does then the total of all groups.
+    Rollbacks of a reset group only warn, and so does the total of all groups in that run.
     """
     return Effect.WARNS if _is_on_purpose(finding, reset_groups) else row.effect
 
@@ -270,7 +270,7 @@ def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:
 
 
 def _is_in(replaced: Collection[str], row: VerdictRule) -> bool:
-    """True if an expectation names the row's metric, or a class as `lost.SEND_OK`.
+    """Return True if an expectation names the row's metric or a class of it.
 
     `lost.SEND_OK` is a class of `lost`.
     """
@@ -283,7 +283,7 @@ def _applies(row: VerdictRule, finding: Finding, orderly: Collection[str]) -> bo
 
 
 def _unknown(applied: Iterable[tuple[VerdictRule, Finding]], gaps: Collection[str]) -> Iterator[str]:
-    """Say which needed metrics are not known to be zero, where the gaps do not say it."""
+    """Yield needed metrics that are not known to be zero, unless a gap names them."""
     for row, one in applied:
         is_zero = one.value == 0 and not one.is_at_least
         if row.effect is Effect.VIOLATES and row.is_needed and not is_zero and one.missing not in gaps:

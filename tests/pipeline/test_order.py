@@ -61,7 +61,8 @@ def test_chunks_of_one_queue_are_shared_by_tasks(spark: "SparkSession", tmp_path
     relations = Relations(spark, tmp_path, Scale.SMALL)
     rows = [_row(STORED, place, random.Random(place)) | {"queue": 0} for place in range(60)]
     relations.define_rows(STORED.table, rows, **COLUMNS[STORED])
-    query = f"select spark_partition_id() part, count(*) found from ({STORED.with_preceding_maximum('ahead', 2, 4)}) group by 1"
+    ranked = STORED.with_preceding_maximum("ahead", 2, 4)
+    query = f"select spark_partition_id() part, count(*) found from ({ranked}) group by 1"
     [found] = relations.execute([Query(query)])
     assert len(found) == 4
     assert sum(row.found for row in found) == len(rows)

@@ -1,7 +1,7 @@
 """What brokers recorded of their own logs, and what they deleted on request.
 
-Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics and
-consumer groups that were deleted are relations: questions leave out what may be from before.
+Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics
+and consumer groups that were deleted are relations: questions leave out what may be from before.
 """
 
 import contextlib

@@ -147,7 +147,8 @@ with reported as (
         cast(queue as int) queue, pair[0] before, pair[1] after, 'metadata sync' why
     from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
         explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
-        from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'consumer_offsets_overwritten')
+        from cluster_events h left join brokers_of_nodes b on h.node = b.node
+        where kind = 'consumer_offsets_overwritten')
 ), corrected as (
     select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
         regexp_extract(name, '@(.*):[0-9]+$', 1) broker, cast(regexp_extract(name, ':([0-9]+)$', 1) as int) queue,
