@@ -144,13 +144,13 @@ class MetadataSync:
     async def _copy_all(self, master: str) -> None:
         if self.keeps_newer:
             self._has_forgotten = True  # unless its boot time shows that it was not restarted
-            await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
-        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
+            await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._apply_boot)
+        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._apply_topics)
         await self.topics.save_in_slices()
-        await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
+        await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._apply_offsets)
         await self.offsets.save_in_slices()
-        await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
-        await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._take_groups)
+        await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._apply_delay_offsets)
+        await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._apply_groups)
         await self.subscriptions.save_in_slices()
 
     async def _copy(self, code: RequestCode, address: str, take: Callable[[bytes], Awaitable[None]]) -> None:
@@ -170,27 +170,27 @@ class MetadataSync:
         except Exception as exc:  # noqa: BLE001 - a boundary: the other kinds are copied all the same
             self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
-    async def _take_topics(self, body: bytes) -> None:
+    async def _apply_topics(self, body: bytes) -> None:
         if self.topics.replace_all(await _decoded(TopicConfigSerializeWrapper, body)):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
-    async def _take_boot(self, body: bytes) -> None:
+    async def _apply_boot(self, body: bytes) -> None:
         boot = (await _decoded(KVTable, body)).table.get("bootTimestamp")
         self._has_forgotten = boot is None or boot != self._boot
         self._boot = boot
 
-    async def _take_offsets(self, body: bytes) -> None:
+    async def _apply_offsets(self, body: bytes) -> None:
         fresh = (await _decoded(ConsumerOffsets, body)).offset_table
         _check_range(number for queues in fresh.values() for pair in queues.items() for number in pair)
         self.offsets.check_room_for(fresh)
         reported, self._reported_kept = self._reported_kept, {}
         keys = [*fresh, *(key for key in self.offsets.own if key not in fresh)]
         for number, key in enumerate(keys):
-            self._take_offsets_of(key, fresh.get(key, {}), reported.get(key))
+            self._apply_offsets_of(key, fresh.get(key, {}), reported.get(key))
             if number % _MERGED_AT_ONCE == _MERGED_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
 
-    def _take_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
+    def _apply_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
         """Merge one key at once: consumers commit offsets meanwhile."""
         table = self.offsets
         ours = table.offsets.get(key, {})
@@ -246,14 +246,14 @@ class MetadataSync:
             self._failures.recovered("hand back")
             self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
-    async def _take_delay_offsets(self, body: bytes) -> None:
+    async def _apply_delay_offsets(self, body: bytes) -> None:
         if len(body) > _MOST_DELAY_BYTES:
             raise BodyError(f"{len(body)} bytes, at most {_MOST_DELAY_BYTES}")
         table = (await _decoded(DelayOffsets, body)).offset_table
         _check_range(number for pair in table.items() for number in pair)  # an invalid table would replace a valid file
         keep_config_file(self.delay_offset_path, body)
 
-    async def _take_groups(self, body: bytes) -> None:
+    async def _apply_groups(self, body: bytes) -> None:
         if self.subscriptions.replace_all(await _decoded(SubscriptionGroupWrapper, body)):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
 

@@ -47,7 +47,7 @@ _YOUNG = 0.001
 """Seconds since the beginning of a pass below which no further check is made."""
 
 
-class Pass(Protocol):
+class ReactorPass(Protocol):
     """The reactor, as far as it is used here: when its present pass began."""
 
     @property
@@ -64,7 +64,7 @@ class Overload:
     """Judges how long the requests of a pass have waited."""
 
     broker: Broker
-    reactor: Pass
+    reactor: ReactorPass
     wall: Callable[[], float] = attrs.field(factory=lambda: stopwatch.wall)
     cpu: Callable[[], float] = attrs.field(factory=lambda: stopwatch.cpu)
 

@@ -71,7 +71,7 @@ def address_fault(address: str) -> str | None:
 
 
 @attrs.define(eq=False)
-class Due:
+class PendingRegistration:
     """A requested registration that has not been sent yet."""
 
     topics: set[str] = attrs.field(factory=set)
@@ -109,7 +109,7 @@ class Registration:
     """The nameservers whose last reply was a success."""
     all_registered: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once every nameserver that can be reached has our route, and there is at least one."""
-    _due: Due | None = attrs.field(default=None, init=False)
+    _due: PendingRegistration | None = attrs.field(default=None, init=False)
     """The content of the next registration out of turn, while its task has not begun."""
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """About each nameserver, and about each address that one sent."""
@@ -148,7 +148,7 @@ class Registration:
         the same version.
         """
         if self._due is None:
-            self._due = Due()
+            self._due = PendingRegistration()
             self.tasks.start_soon(self._register_due)
         self._due.topics.add(topic or "")
         self._due.is_oneway &= oneway
@@ -179,7 +179,7 @@ class Registration:
         if self._due is not None:
             with trio.move_on_at(self._whole_again_at):
                 await self._due.is_awaited.wait()
-        due, self._due = self._due or Due(), None
+        due, self._due = self._due or PendingRegistration(), None
         every = self.topics.topics
         is_partial = due.topics <= every.keys()  # not the whole table, and none of them deleted meanwhile
         topics = [every[name] for name in sorted(due.topics)] if is_partial else every.values()

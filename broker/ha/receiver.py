@@ -1,8 +1,8 @@
 """Receiver of log bytes: reads the master's frames and writes them to the log.
 
-Frames are received in bulk into a buffer, and written one by one. Receiving straight into the mapped log would save a
-copy, and costs more: each page that is first written through a mapping is a fault of its own, and is protected anew by
-every flush.
+Frames are received in bulk into a buffer, and written one by one. ReceiveSocket straight into the mapped log would save
+a copy, and costs more: each page that is first written through a mapping is a fault of its own, and is protected anew
+by every flush.
 """
 
 from typing import Final, Protocol
@@ -35,7 +35,7 @@ class ReplicaLog(Protocol):
         """
 
 
-class Receiving(Protocol):
+class ReceiveSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -56,7 +56,7 @@ class LogReceiver:
     _held: int = attrs.field(default=0, init=False)  # bytes of an incomplete frame at the start of the buffer
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
-    def receive(self, sock: Receiving, now: float) -> None:
+    def receive(self, sock: ReceiveSocket, now: float) -> None:
         """Receive available bytes, up to PASS_SIZE.
 
         StreamError, also at the end of the stream; OSError of the socket.

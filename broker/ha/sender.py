@@ -51,7 +51,7 @@ class SourceLog(Protocol):
         """
 
 
-class Sending(Protocol):
+class SendSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def sendmsg(self, buffers: Sequence[bytes | memoryview], /) -> int:
@@ -72,7 +72,7 @@ class LogSender:
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # begun, its end not yet sent
     _frame_sent: int = attrs.field(default=0, init=False)  # bytes of it that left, its header's included
 
-    def send(self, sock: Sending, now: float) -> bool:
+    def send(self, sock: SendSocket, now: float) -> bool:
         """Send the log that the slave lacks, up to PASS_SIZE.
 
         Return True if bytes are left for when the socket is writable again. Raises StreamError and OSError.

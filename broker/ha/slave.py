@@ -137,7 +137,7 @@ class HaClient:
             due_at = min(stream.report_at, stream.unreported_at)
             with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
                 await self.ended.wait()
-            self._look()
+            self._check_timers()
 
     def close(self, reason: str) -> None:
         """Close at once."""
@@ -155,7 +155,7 @@ class HaClient:
         self._reactor.unregister(self._sock)
         self.ended.set()
 
-    def _look(self) -> None:
+    def _check_timers(self) -> None:
         if self.ended.is_set():
             return
         if self._is_silent() or self._is_unreported():  # this process may have been stopped: read first

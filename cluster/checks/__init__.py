@@ -85,7 +85,7 @@ def judge_directory(directory: Path) -> Judgement:
 
 
 def judge_with_history(directory: Path) -> tuple[History, Judgement]:
-    """Judge as `judge_directory`; return what happened as well."""
+    """Judge as `judge_directory`; return the history as well."""
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))

@@ -1,4 +1,4 @@
-"""What is wrong with the files of logs: missing or misplaced ones, a lost end."""
+"""Problems of log files: missing files, misplaced files, a lost end."""
 
 import collections
 from collections.abc import Mapping

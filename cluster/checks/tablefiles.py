@@ -1,4 +1,4 @@
-"""Small tables of masters, compared with what their logs and the journal prove.
+"""Small tables of masters, compared with their logs and the journal.
 
 A broker saves a group at its first heartbeat, before it serves it. It saves delay offsets every 10 s and at a clean
 stop: after any other end `delay_offset_behind` is unknown.

@@ -25,7 +25,7 @@ STATE_STYLES = {
     "paused": "magenta",
     "stopped": "dim",
     "killed": "red",
-    "powerless": "red",
+    "power-lost": "red",
     "crashed": "bold red",
 }
 _NODE_COLUMNS = ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID")

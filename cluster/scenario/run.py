@@ -83,7 +83,7 @@ async def run_scenario(
 ) -> Run:
     """Run a scenario and judge it.
 
-    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If
+    Raises BindingError or NotAllowedError, before any process starts, and errors of `open_cluster`. If
     cancelled, it heals, stops its processes, and leaves a run directory with the verdict `unknown`. `on_line` gets a
     line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called
     when the cluster is, before the first step.
@@ -106,7 +106,7 @@ async def run_scenario(
 
     try:
         async with trio.open_nursery() as nursery:
-            if not host.is_simulated:  # a simulated machine never stands still
+            if not host.is_simulated:  # a simulated machine never stalls
                 nursery.start_soon(machine.watch_forever)
             failures = await _play(record, host, on_line, on_progress, started, stay)
             missing[:] = failures

@@ -78,7 +78,7 @@ class Processes:
 
     def lost_power(self, name: str, lost: Lost) -> None:
         """Record that the unsynced data of a node were erased."""
-        self.states[name] = attrs.evolve(self.state_of(name), is_powerless=True)
+        self.states[name] = attrs.evolve(self.state_of(name), has_lost_power=True)
         self.record(name, "power_lost", **attrs.asdict(lost))
 
     # Reports

@@ -32,7 +32,7 @@ class Outgoing:
 class RoleChange:
     """A member has, or has again, a role.
 
-    `term` may be one that it has not entered yet.
+    `term` may be later than the member's current term.
     """
 
     term: int
@@ -89,7 +89,7 @@ class Elector:
     # ---- time ----
 
     def tick(self, now: int) -> None:
-        """Do what is due. Errors of `Member.save` leave the term as it was."""
+        """Do all due work. Errors of `Member.save` leave the term as it was."""
         if self._round is not None:
             self._conclude(now)
         elif now >= self.wake_at:

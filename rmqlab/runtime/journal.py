@@ -2,7 +2,8 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
+    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq":
+    number}
 
 `seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
 A process writes `journal_opened` first, with the id of its run: a file of another run can be detected (since version
@@ -325,7 +326,7 @@ def journal_files(directory: Path) -> list[Path]:
 
 
 def odd_journals(directory: Path) -> list[Path]:
-    """Return what has the name of a journal and is no regular file."""
+    """Return the paths named like a journal that are no regular files."""
     return sorted(directory / name for name, is_file in _journal_names(directory) if not is_file)
 
 

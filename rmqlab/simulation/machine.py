@@ -1,6 +1,6 @@
 """The machine: virtual time, and the order in which things happen.
 
-What is to happen waits in one heap, by time and then by order of arrival. The kernel's work, such as packets, happens
+Future events are in one heap, by time and then by order of arrival. The kernel's work, such as packets, happens
 at the level of the machine, also for nodes that are paused. The nodes' own work happens in their guests.
 """
 
@@ -19,7 +19,7 @@ EPOCH = 1_700_000_000.0
 Event = Callable[[], object]
 
 
-class StuckError(Exception):
+class DeadlockError(Exception):
     """The main guest waits, and nothing will ever happen."""
 
 
@@ -31,9 +31,9 @@ class Node:
     on_end: Callable[[], object]
     is_paused: bool = False
     is_gone: bool = False
-    """It ended or was killed: its guest never runs again."""
+    """True after its end: its guest never runs again."""
     resources: dict["ProcessResource", None] = attrs.field(factory=dict)
-    """What the kernel closes when the process ends, in the order in which it was opened."""
+    """Resources that the kernel closes when the process ends, in the order of opening."""
     _wakes_at: float = attrs.field(default=math.inf, init=False)
 
     @property
@@ -45,7 +45,7 @@ class ProcessResource:
     """A resource that the kernel closes when its process ends."""
 
     def abandon(self) -> None:
-        """The process has ended without closing this."""
+        """Close this after the end of its process."""
         raise NotImplementedError
 
 
@@ -63,12 +63,12 @@ class Machine:
         """Nodes that were killed: as long as they are kept, their tasks do not clean up."""
 
     def at(self, moment: float, fn: Event) -> None:
-        """Let this happen at a time, or now if it has passed."""
+        """Call `fn` at a time, or now if it has passed."""
         self._count += 1
         heapq.heappush(self._events, (max(moment, self.now), self._count, fn))
 
     def after(self, seconds: float, fn: Event) -> None:
-        """Let this happen so many seconds from now."""
+        """Call `fn` so many seconds from now."""
         self.at(self.now + seconds, fn)
 
     # ---- nodes ----
@@ -86,7 +86,7 @@ class Machine:
     def call_in(self, node: Node, fn: Event) -> None:
         """Call `fn` inside a node, soon, or when it is resumed.
 
-        Nothing happens in one that is gone.
+        No effect on a node that has ended.
         """
         if not node.is_gone:
             node.guest.call_soon(fn)
@@ -98,7 +98,7 @@ class Machine:
         node.is_paused = True
 
     def resume(self, node: Node) -> None:
-        """Let a stopped process go on: SIGCONT."""
+        """Continue a stopped process: SIGCONT."""
         node.is_paused = False
         self._wake(node, self.now)
 
@@ -147,9 +147,9 @@ class Machine:
     # ---- time ----
 
     def run_until(self, node: Node) -> None:
-        """Let everything happen until this node has ended. StuckError if it never will."""
+        """Let everything happen until this node has ended. DeadlockError if it never will."""
         while not node.is_gone:
             if not self._events:
-                raise StuckError(f"{node.name} waits at {self.now:.3f} s, and nothing is going to happen")
+                raise DeadlockError(f"{node.name} waits at {self.now:.3f} s, and nothing is going to happen")
             self.now, _, happen = heapq.heappop(self._events)
             happen()

@@ -46,7 +46,7 @@ class PipeEnd(trio.abc.Stream, ProcessResource):
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has arrived, or b"" at the end."""
+        """Return the received bytes, or b"" at the end."""
         await trio.lowlevel.checkpoint()
         while not self._received and not self._is_ended:
             if self.is_closed:

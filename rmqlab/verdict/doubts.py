@@ -51,7 +51,7 @@ def withdraw_doubtful(findings: Iterable[Finding], dependencies: ClockDependenci
     of_groups = [doubts[node] for node in dependencies.groups if node in doubts]
     for one in found:
         if why[one.metric]:
-            yield attrs.evolve(one, value=None, is_at_least=False, missing=why[one.metric])
+            yield one.withdrawn(why[one.metric])
         elif one.metric == _ROLLBACKS and of_groups and one.value is not None:
             yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, says="; ".join(of_groups))
         else:

@@ -70,8 +70,12 @@ class Finding:
     def is_known(self) -> bool:
         return self.value is not None
 
+    def withdrawn(self, missing: str) -> "Finding":
+        """Return this finding as unknown, for want of the evidence that `missing` names."""
+        return attrs.evolve(self, value=None, is_at_least=False, missing=missing)
+
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "value": self.value,
             "unit": self.unit,

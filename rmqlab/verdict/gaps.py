@@ -281,4 +281,4 @@ def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding
 
 def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
     missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
-    return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)
+    return finding.withdrawn(missing)

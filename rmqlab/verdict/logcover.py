@@ -182,12 +182,12 @@ def weaken_by_stores(
         why = every if name in _FLOORS_OF_ALL else troubles.get(target, "")
         is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
         if foreign and name in _COUNTS_OF_ALL:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=foreign)
+            yield finding.withdrawn(foreign)
         elif not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
             yield finding
         elif target in misplaced:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
+            yield finding.withdrawn(why)
         elif is_floor and finding.value:
             yield attrs.evolve(finding, is_at_least=True)
         else:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
+            yield finding.withdrawn(why)

@@ -20,7 +20,7 @@ _SLACK: Final = 10_000
 """Minimum distance in milliseconds between a run and records of another run."""
 
 
-class Head(Protocol):
+class FirstRecord(Protocol):
     """The first record of a log file; see `rmqlab.store.logheads.LogHead`."""
 
     @property
@@ -90,27 +90,28 @@ def setting_of(events: Iterable[Event], began_at: int) -> Setting:
     )
 
 
-def misplaced_files(node: str, heads: Iterable[Head], setting: Setting) -> str:
+def misplaced_files(node: str, records: Iterable[FirstRecord], setting: Setting) -> str:
     """Return which files of a node's log are not its own; empty without any.
 
     The text has the likely origin of each.
     """
-    return "; ".join(f"{head.file} {why}" for head in heads for why in _why_misplaced(node, head, setting))
+    return "; ".join(f"{record.file} {why}" for record in records for why in _why_misplaced(node, record, setting))
 
 
-def _why_misplaced(node: str, head: Head, setting: Setting) -> Iterator[str]:
+def _why_misplaced(node: str, record: FirstRecord, setting: Setting) -> Iterator[str]:
     """Yield one reason at most.
 
     Records from before the run may have any address: ports and names may have been others then.
     """
-    new_from, theirs = setting.new_from(node), setting.hosts.get(head.host, frozenset())
-    early = setting.began_at - head.stored_at
-    late = head.stored_at - setting.ended_at if setting.ended_at is not None else 0
-    if head.stated != head.begin:
-        yield f"begins with a record of commit log offset {head.stated}: it is another file of this or of another log"
+    new_from, theirs = setting.new_from(node), setting.hosts.get(record.host, frozenset())
+    early = setting.began_at - record.stored_at
+    late = record.stored_at - setting.ended_at if setting.ended_at is not None else 0
+    if record.stated != record.begin:
+        yield f"begins with a record of commit log offset {record.stated}: it is another file of this or of another log"
     elif theirs and early <= _SLACK and not theirs & setting.brokers.get(node, theirs):
-        yield f"begins with a record that {', '.join(sorted(theirs))} stored ({head.host}): it is a file of that broker"
-    elif not setting.are_clocks_right or new_from is None or head.begin < new_from:
+        owners = ", ".join(sorted(theirs))
+        yield f"begins with a record that {owners} stored ({record.host}): it is a file of that broker"
+    elif not setting.are_clocks_right or new_from is None or record.begin < new_from:
         return
     elif early > _SLACK:
         yield f"begins with a record stored {early / 1000:.0f} s before the run: it is a file of another run"

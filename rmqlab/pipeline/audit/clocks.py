@@ -91,7 +91,7 @@ def judge(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=worst[0].millis / 1000 if worst else 0.0,
             is_at_least=bool(worst),
-            evidence=line_evidence(_tell(row) for row in worst),
+            evidence=line_evidence(_describe(row) for row in worst),
         )
 
 
@@ -140,7 +140,7 @@ def _blame(wrong: Sequence[Any], brokers: Collection[str], faulted: Collection[s
     return blamed
 
 
-def _tell(row: Any) -> str:
+def _describe(row: Any) -> str:
     behind, ahead = (name or "the supervisor" for name in (row.behind, row.ahead))
     what = f"{row.worst.message_id}: {row.worst.how}" if row.worst.message_id else row.worst.how
     return f"{behind} is {row.millis / 1000:.2f} s or more behind {ahead}: {what}"

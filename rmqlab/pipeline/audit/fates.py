@@ -206,7 +206,7 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     )
     pieces: dict[str, list[str]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.nth):
-        piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
+        piece = _describe(row.message_id, row.send, sorted(row.nodes or ()))
         pieces[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
     return {metric: tuple(parts) for metric, parts in pieces.items()}
 
@@ -222,7 +222,7 @@ def _removals(run: Run, metric: str, send: Any) -> str:
     return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 
 
-def _tell(message_id: str, send: Any, nodes: list[str]) -> str:
+def _describe(message_id: str, send: Any, nodes: list[str]) -> str:
     where = f"at {', '.join(nodes)}" if nodes else "in no store"
     if send is None:
         return f"{message_id}: sent by nobody in the journal, {where}"

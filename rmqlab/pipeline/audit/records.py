@@ -57,14 +57,14 @@ def judge(run: Run) -> Iterator[Finding]:
             metric=f"corrupt {node}",
             unit=RECORDS,
             value=damages[node].found,
-            evidence=tuple(_tell(row, row.why) for row in damages[node].first),
+            evidence=tuple(_describe(row, row.why) for row in damages[node].first),
         )
         missing = _why_unknown(run, node, is_without_queues=node in records and node not in entries)
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
             evidence = tuple(
-                _tell(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
+                _describe(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
             )
             yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
     yield from _judge_unqueued(run, unqueued)
@@ -72,7 +72,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
-        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in unqueued[node].first)
+        metric, evidence = f"unqueued {node}", tuple(_describe(row, "no entry") for row in unqueued[node].first)
         if ended_in_good_order(run, node):
             yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
@@ -88,7 +88,7 @@ def ended_in_good_order(run: Run, node: str) -> bool:
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
-def _tell(row: Any, says: str) -> Evidence:
+def _describe(row: Any, says: str) -> Evidence:
     return Evidence(says=f"{_place(row)}: {says}", message_ids=(row.message_id,) if row.message_id else ())
 
 
