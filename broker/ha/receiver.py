@@ -1,8 +1,8 @@
 """Receiver of log bytes: reads the master's frames and writes them to the log.
 
-Frames are received in bulk into a buffer, and written one by one. ReceiveSocket straight into the mapped log would save
-a copy, and costs more: each page that is first written through a mapping is a fault of its own, and is protected anew
-by every flush.
+Frames are received in bulk into a buffer, and written one by one. Receiving straight into the mapped log would save a
+copy, and costs more: each page that is first written through a mapping is a fault of its own, and is protected anew by
+every flush.
 """
 
 from typing import Final, Protocol

@@ -1,6 +1,6 @@
 """Common instants for the periodic work of a process.
 
-An idle process spends its time on wake-ups. Loops that sleep to the same timer share one wake-up wherever one period is
+An idle process spends its time on wake-ups. Loops that sleep by the same timer share a wake-up wherever one period is
 a multiple of another.
 """
 

@@ -32,7 +32,7 @@ _COUNTS_OF_ALL: Final = ("stored_twice", "stored.indeterminate", "stored.refused
 
 @attrs.frozen(kw_only=True)
 class LogEpoch:
-    """The time since a broker last started, or records of its log were removed."""
+    """The time since a broker last started, or last removed records of its log."""
 
     since: int
     """Milliseconds of the cluster's clock."""
