@@ -182,10 +182,8 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
         metric,
         RECORDS,
         found,
-        lambda copy: Evidence(
-            says=f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry",
-            at_millis=copy.stored_at,
-            message_ids=(copy.message_id,),
+        lambda copy: copy.as_evidence(
+            f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry"
         ),
         says=f"of {len(store.copies)} records",
         message_ids=[copy.message_id for copy in found],

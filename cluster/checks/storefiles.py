@@ -54,10 +54,8 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
         metric,
         MESSAGES,
         found,
-        lambda copy: Evidence(
-            says=f"{store.node}, commit log offset {copy.log_offset}: in none of {len(covered)} index files",
-            at_millis=copy.stored_at,
-            message_ids=(copy.message_id,),
+        lambda copy: copy.as_evidence(
+            f"{store.node}, commit log offset {copy.log_offset}: in none of {len(covered)} index files"
         ),
         message_ids=[copy.message_id for copy in found],
     )
