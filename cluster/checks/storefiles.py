@@ -1,8 +1,8 @@
 """Compares the small files of a store with its log.
 
-The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash deletes index
-files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from its master
-every 10 s, so topics whose first message is younger than 30 s do not count.
+The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash
+deletes index files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from
+its master every 10 s, so topics whose first message is younger than 30 s do not count.
 """
 
 import struct

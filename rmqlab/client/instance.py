@@ -57,7 +57,7 @@ class Client:
         self.client_id = client_id(config, self.ip)
         self.errors = reactor.errors
         self.nursery = nursery
-        """For what must not outlive the instance."""
+        """Runs tasks that must not outlive the instance."""
         self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
         self.residents = LocalMembers()
         self.consumers = self.residents.consumers

@@ -40,7 +40,7 @@ class NameServers:
         return await self._remoting.request(await self.choose(), command, timeout)
 
     async def choose(self) -> str:
-        """Return the connected address in use, or the next one that accepts a connection."""
+        """Return the connected address, or the next address that accepts a connection."""
         async with self._choosing:  # two tasks that advance at once would each skip the other's candidate
             return await self._choose()
 
