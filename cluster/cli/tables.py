@@ -281,7 +281,7 @@ def _render_replication(document: Document) -> Text:
 
 
 def _entries(member: Document) -> str:
-    """Return what a member of a DLedger group knows."""
+    """Return the facts of a member of a DLedger group."""
     return (
         f"{member['role'].lower()} of {member['leader'] or 'no leader'} in term {member['term']}"
         f"  entries {member['begin_index']}..{member['end_index']}  committed {member['committed_index']}"

@@ -1,4 +1,4 @@
-"""Plant a violation: copy a run, change the copy, say what a judge must report."""
+"""Plant a violation: copy a run, change the copy, list the reports it must cause."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Violations in what is derived from a commit log: consume queues and the index."""
+"""Violations in consume queues and the index, which derive from a commit log."""
 
 import itertools
 import shutil

@@ -86,7 +86,7 @@ def delete_offsets(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def drop_topic(copy: RunCopy, nodes: Nodes) -> Change:
-    """Take a topic with messages out of topics.json."""
+    """Remove a topic with messages from topics.json."""
     path = _path(copy, nodes[0], "topics.json")
     table, topic = _read(path, TopicConfigSerializeWrapper), copy.victim(nodes).topic
     left = {name: config for name, config in table.topic_config_table.items() if name != topic}
@@ -95,7 +95,7 @@ def drop_topic(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def drop_group(copy: RunCopy, nodes: Nodes) -> Change:
-    """Take a group that consumed out of subscriptionGroup.json."""
+    """Remove a group that consumed from subscriptionGroup.json."""
     path = _path(copy, nodes[0], "subscriptionGroup.json")
     table = _read(path, SubscriptionGroupWrapper)
     groups = sorted({group for group, _ in _committed(copy, nodes[0])} & table.subscription_group_table.keys())
@@ -127,7 +127,7 @@ def set_delay_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def shrink_topic(copy: RunCopy, nodes: Nodes) -> Change:
-    """Take a queue from a topic with messages in topics.json.
+    """Remove a queue of a topic with messages in topics.json.
 
     The table keeps its version.
     """

@@ -41,7 +41,7 @@ _FIRST_PID = 1000
 
 @attrs.define(eq=False)
 class Process:
-    """A simulated process, and what its end is told to."""
+    """A simulated process, and the request to notify at its end."""
 
     spawn_request: SpawnRequest
     pid: int
@@ -145,7 +145,7 @@ class SimulatedForks:
         self._report(request.id, Spawned(request.id, process.pid))
 
     def _deliver(self, process: Process, number: int) -> None:
-        """Do what the kernel does with a signal."""
+        """Deliver a signal as the kernel does."""
         node, pid = process.node, process.pid
         if node.is_gone:
             return

@@ -34,13 +34,13 @@ class ActionFailedError(Exception):
 
 
 class WatchedCluster(Protocol):
-    """What the live view needs of a cluster."""
+    """Interface of a cluster to the live view."""
 
     leaving: str
     """Label of the key that ends the view: `quit` stops the cluster, `leave` does not."""
 
     async def status(self) -> Document:
-        """Return what `rmqlab status --json` prints. NoClusterError once it has ended."""
+        """Return the document of `rmqlab status --json`. NoClusterError after its end."""
         ...
 
     async def wait_changed(self) -> None:
