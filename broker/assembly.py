@@ -73,7 +73,7 @@ def assemble(
 ) -> "tuple[Broker, GroupMember | None]":
     """Make a broker, and its membership in a DLedger group if it has one.
 
-    Its HA port listens from here on; nothing runs yet. A member of a group registers an HA address, and has no HA port
+    Its HA port listens from here on; no task runs yet. A member of a group registers an HA address, and has no HA port
     (section 8.4 of docs/protocol/dledger.md).
 
     StartError if the HA port cannot be opened, StoreError if the file of a table cannot be loaded.

@@ -169,7 +169,7 @@ class BrokerConfig:
     transaction_check_interval: int = attrs.field(default=60_000, validator=_period)
     slave_timeout: int = attrs.field(default=3_000, validator=within(0, INT32))
     server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
-    """A connection on which nothing moved for so long is closed; 0 or -1 keeps all, as Netty does."""
+    """Connections without traffic for so long are closed; 0 or -1 keeps all, as in Netty."""
     config_black_list: str = "configBlackList;brokerConfigPath"
 
     # ---- ours ----

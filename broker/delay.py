@@ -32,11 +32,11 @@ PAUSE_AFTER_FAILURE_MILLIS = 100
 """After a put that no quorum has stored in time."""
 SERVICE = "delayed delivery"
 NEVER_DELAYED = (names.HALF_TOPIC, names.SCHEDULE_TOPIC)
-"""Destinations that are skipped. Nothing could resolve a half message that was delayed (RocketMQ drops it as well), and
-a message for the schedule topic would be delivered to its own queue for ever.
+"""Destinations that are skipped. A delayed half message could never be resolved (RocketMQ drops it as well), and a
+message for the schedule topic would be delivered to its own queue for ever.
 """
 LEVEL_LIMIT = 256
-"""Messages of one level that are delivered before sockets have their turn."""
+"""Maximum messages of one level delivered before sockets are served."""
 SECONDS_AT_ONCE = 0.02
 """Seconds of work, by stopwatch.wall, after which they have it earlier: a message can have 4 MB, and is copied."""
 
@@ -212,7 +212,7 @@ class DelayedDelivery:
     def _deliver_or_skip(self, level: int, physical_offset: int, size: int) -> bool:
         """Deliver a message, or skip one that can never be delivered.
 
-        False if it is to be tried again, or if the group has still to decide on it.
+        Return False to retry it, or while the group has not decided on it.
         """
         try:
             return self._deliver(level, physical_offset, size)
@@ -227,10 +227,10 @@ class DelayedDelivery:
     def _deliver(self, level: int, physical_offset: int, size: int) -> bool:
         """Store a message in its real queue.
 
-        False if the store refuses puts for now, or if a group has to decide on this one.
+        Return False if the store refuses puts for now, or until the group has decided on it.
 
-        The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there. RecordError if the message can never
-        be delivered; RocketMQ tries such a message every 100 ms, and nothing behind it in its level is delivered.
+        The properties DELAY, REAL_TOPIC and REAL_QID stay, without effect. RecordError if the message can never
+        be delivered; RocketMQ retries such a message every 100 ms and delivers no later message of its level.
         """
         record = self.store.message_at(physical_offset, size)
         if record is None:

@@ -16,7 +16,7 @@ def short(text: object) -> str:
 class FailureLog:
     """The last failure of each subject.
 
-    A subject is what may fail and recover: a peer, a kind of request.
+    A subject is a peer or a kind of request: it can fail and recover.
     """
 
     log: logging.Logger

@@ -84,7 +84,7 @@ class GroupFlush:
     def begin(self) -> None:
         """Sync the log if sends wait for it.
 
-        While a sync runs, nothing happens: at its end the next one begins.
+        Only one sync runs at a time: the next one begins at its end.
         """
         if self.is_busy or self._has_ended or not len(self.waits):
             return

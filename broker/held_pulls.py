@@ -28,7 +28,7 @@ SWEEP_PERIOD = 5.0
 WAKES_AT_ONCE = 64
 """Maximum number of pulls woken before sockets, timers and tasks have their turn."""
 LONG_WAKE = 0.005
-"""Seconds. A pull that takes longer, because it filters hundreds of messages, ends its portion."""
+"""Seconds. A pull that exceeds this, because it filters hundreds of messages, ends its portion."""
 QUEUES_SWEPT_AT_ONCE = 1000
 CHECKS_AT_ONCE = 20_000
 """Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
@@ -37,7 +37,7 @@ FILTER_SECONDS_AT_ONCE = 0.02
 UNCOUNTED_CHECKS = 200
 """Pairs that one arrival may have without being counted: more than an ordinary queue has."""
 MAX_HELD = 100_000
-"""Pulls that are held, at most: what RocketMQ's pull thread pool queues (pullThreadPoolQueueCapacity)."""
+"""Maximum held pulls: the capacity of RocketMQ's queue for pulls (pullThreadPoolQueueCapacity)."""
 MAX_HELD_OF_CHANNEL = 10_000
 MAX_HELD_BYTES_OF_CHANNEL = 16 * 2**20
 """Bytes of the texts in the headers of one channel's pulls."""
@@ -50,7 +50,7 @@ QueueEnd = Callable[[str, int], int]
 
 @attrs.define(eq=False)
 class HeldPull:
-    """One pull that found nothing. `deadline` is in seconds of the process's clock."""
+    """One pull without messages. `deadline` is in seconds of the process's clock."""
 
     request: Request
     header: PullMessageRequestHeader
@@ -124,7 +124,7 @@ class PullHold:
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
         """Wake the pulls that new messages, the last of their queue, are for.
 
-        Pulls that want other messages stay held.
+        Pulls whose filters reject the message stay held.
 
         With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """

@@ -50,7 +50,7 @@ class QueueLocks:
     def _has_room(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
         """Return True if there is room for one more lock.
 
-        Drops expired ones when the table has doubled since the last time.
+        Drops expired locks when the table has doubled since the last removal.
         """
         if len(self._owners) >= self._pruned_at:
             self._owners = {queue: owner for queue, owner in self._owners.items() if now - owner[1] <= LOCK_LIFE}

@@ -20,7 +20,7 @@ from rmqlab.broker.held_pulls import SWEEP_PERIOD
 from rmqlab.broker.state import Broker
 from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
-from rmqlab.runtime.beat import Beat
+from rmqlab.runtime.alignedtimer import AlignedTimer
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
 from rmqlab.runtime.worker import in_thread
@@ -57,7 +57,7 @@ async def run_broker(
 
     A loop that fails is logged, counted and run again after a pause (docs/architecture.md, Boundaries).
     """
-    keep, beat = tasks.keep_running, Beat()
+    keep, timer = tasks.keep_running, AlignedTimer()
     for server in servers:
         keep("idle connections", server.close_idle_forever)
     if group is None:
@@ -72,19 +72,19 @@ async def run_broker(
         keep("log flush", flush_entries_forever, broker)
         keep("log checkpoint", _save_entries_checkpoint_forever, group.node.log)
     keep("queue flush", flush_queues_forever, broker)
-    keep("held pulls", _every, beat, SWEEP_PERIOD, lambda: _sweep_held_pulls(broker))
+    keep("held pulls", _every, timer, SWEEP_PERIOD, lambda: _sweep_held_pulls(broker))
     keep("waiting sends", _expire_waits_forever, broker)
-    keep("silent clients", _every, beat, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
-    keep("statistics", _sample_stats_forever, broker, beat)
-    keep("consumer offset file", _save_offsets_forever, broker, beat)
-    keep("filter file", _every, beat, SAVE_FILTERS_PERIOD, broker.filters.save)
-    keep("disk check", _check_disk_forever, broker, beat)
+    keep("silent clients", _every, timer, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+    keep("statistics", _sample_stats_forever, broker, timer)
+    keep("consumer offset file", _save_offsets_forever, broker, timer)
+    keep("filter file", _every, timer, SAVE_FILTERS_PERIOD, broker.filters.save)
+    keep("disk check", _check_disk_forever, broker, timer)
     keep("expired files", _clean_forever, broker)
-    keep("log samples", sample_log_forever, broker, beat)
+    keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
-        keep("ACL files", _every, beat, POLL_PERIOD, broker.access.poll)
+        keep("ACL files", _every, timer, POLL_PERIOD, broker.access.poll)
     keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
-    keep("services of the role", _run_services_forever, broker, beat)
+    keep("services of the role", _run_services_forever, broker, timer)
     await broker.registration.all_registered.wait()
     link.ready(
         address=broker.config.address,
@@ -100,7 +100,7 @@ async def run_broker(
     raise AssertionError("the loops never end")
 
 
-async def _run_services_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def _run_services_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Run the loops of the current role, until the role changes."""
     while True:
         broker.role_taken = trio.Event()
@@ -112,15 +112,15 @@ async def _run_services_forever(broker: Broker, beat: Beat) -> NoReturn:
                 keep("offset hand-back", broker.sync.hand_back_forever)
             else:  # only a master makes messages of its own (store-ha#76)
                 keep("delayed delivery", broker.delay.deliver_forever)
-                keep("delay offset file", _save_delay_offsets_forever, broker, beat)
+                keep("delay offset file", _save_delay_offsets_forever, broker, timer)
                 keep("transaction check", TransactionCheck(broker).check_forever)
             await broker.role_taken.wait()
             nursery.cancel_scope.cancel()
 
 
-async def _every(beat: Beat, period: float, fn: Callable[[], None]) -> NoReturn:
+async def _every(timer: AlignedTimer, period: float, fn: Callable[[], None]) -> NoReturn:
     while True:
-        await beat.sleep(period)
+        await timer.sleep(period)
         fn()
 
 
@@ -135,19 +135,19 @@ async def _save_entries_checkpoint_forever(log: "EntryLog") -> NoReturn:
         await in_thread(log.entries.save_checkpoint)
 
 
-async def _sample_stats_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def _sample_stats_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Sample the counters every 10 s; a slave counts dispatched records as puts."""
     store, stats = broker.store, broker.stats
     entered, dispatched = store.dispatcher.entered, store.dispatched_offset
     while True:
-        await beat.sleep(STATS_PERIOD)
+        await timer.sleep(STATS_PERIOD)
         if broker.is_slave:
             stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
             entered, dispatched = store.dispatcher.entered, store.dispatched_offset
         stats.sample(broker.now_millis())
 
 
-async def sample_log_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def sample_log_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Emit the log's end, and the bytes of connections, each second if it has changed.
 
     All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared. While
@@ -160,7 +160,7 @@ async def sample_log_forever(broker: Broker, beat: Beat) -> NoReturn:
         if end != sampled:
             sampled = end
             sample_log(broker)
-        with trio.move_on_at(beat.next(TRUNCATION_PERIOD)):
+        with trio.move_on_at(timer.next(TRUNCATION_PERIOD)):
             await broker.growth.wait_grown()
 
 
@@ -198,7 +198,7 @@ def _drop_silent_clients(broker: Broker) -> None:
         member.channel.close("no heartbeat for 120 s")
 
 
-async def _save_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def _save_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Save consumerOffset.json every 5 s, first after 10 s (store-ha#63).
 
     Files that a full disk refused are saved again.
@@ -211,18 +211,18 @@ async def _save_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
         await broker.topics.save_in_slices()
         await broker.subscriptions.save_in_slices()
         await broker.offsets.save_in_slices()
-        await beat.sleep(broker.config.flush_consumer_offset_interval / 1000)
+        await timer.sleep(broker.config.flush_consumer_offset_interval / 1000)
 
 
-async def _save_delay_offsets_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def _save_delay_offsets_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Write delayOffset.json every 10 s (store-and-ha section 5.4)."""
     await trio.sleep(FIRST_SAVE)
     while True:
         broker.delay.save()
-        await beat.sleep(broker.config.flush_delay_offset_interval / 1000)
+        await timer.sleep(broker.config.flush_delay_offset_interval / 1000)
 
 
-async def _check_disk_forever(broker: Broker, beat: Beat) -> NoReturn:
+async def _check_disk_forever(broker: Broker, timer: AlignedTimer) -> NoReturn:
     """Check every DISK_PERIOD whether the disk is too full (store-ha#31).
 
     The first check is DISK_FIRST_AFTER after the start, in seconds.
@@ -230,7 +230,7 @@ async def _check_disk_forever(broker: Broker, beat: Beat) -> NoReturn:
     await trio.sleep(DISK_FIRST_AFTER)
     while True:
         broker.store.check_disk()
-        await beat.sleep(DISK_PERIOD)
+        await timer.sleep(DISK_PERIOD)
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:

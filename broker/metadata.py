@@ -1,10 +1,10 @@
 """Copies a master's metadata to its slave: topics, offsets, groups.
 
 Source: store-and-ha section 5.3; class SlaveSynchronize. The offsets are those of consumers and of delayed messages.
-Nothing is copied to the master, and the master's consumer offsets overwrite the slave's, older or newer: that is 4.9,
-and the reason why progress made on a slave is lost. Two switches correct this with requests that any master serves (see
-rmqlab.broker.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, changes nothing and is
-logged once.
+As in 4.9, the slave copies nothing to the master, and the master's consumer offsets overwrite the slave's, older or
+newer: so progress made on a slave is lost. Two switches correct this with requests that any master serves (see
+rmqlab.broker.offset_handback). A reply that does not parse, or has numbers beyond 64 bits, is ignored
+and logged once.
 """
 
 import logging
@@ -32,8 +32,8 @@ from rmqlab.remoting.command import request
 from rmqlab.remoting.header import TRUE
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 from rmqlab.runtime.worker import in_thread
 from rmqlab.store.configfile import keep_config_file
 
@@ -69,7 +69,7 @@ class MetadataSync:
     client: RemotingClient
     emit: Callable[..., None]
     known_master: KnownMaster
-    """While the nameservers report no master, nothing is copied and nothing changes (store-ha#61)."""
+    """While the nameservers report no master, the slave copies nothing (store-ha#61)."""
     keeps_newer: bool = False
     """Keep offsets committed here, and offsets that a restarted master lost; 4.9 does neither."""
     hands_back: bool = False
@@ -104,9 +104,9 @@ class MetadataSync:
             self._has_committed.set()
 
     async def hand_back_forever(self) -> NoReturn:
-        """Hand back what consumers commit here, without waiting for the next sync.
+        """Hand back consumer offsets committed here, without waiting for the next sync.
 
-        What fails is handed back by that.
+        The next sync hands back those that fail.
         """
         while True:
             await self._has_committed.wait()
@@ -117,18 +117,18 @@ class MetadataSync:
                 await self._hand_back(master, sorted(keys & self.offsets.own.keys()))
 
     def forget_master(self) -> None:
-        """Copy nothing until a registration names the master.
+        """Stop copying until a registration names the master.
 
-        A broker in a new role does so, because another one may be master now (SlaveSynchronize.setMasterAddr).
+        Called when the broker's role changes: the master may be another broker now (SlaveSynchronize.setMasterAddr).
         """
         if self.known_master.address is not None:
             self.known_master.address = None
             self.emit("master_unknown", master_address=None)
 
     async def sync(self) -> None:
-        """Copy all four kinds in their order.
+        """Copy topics, consumer offsets, delay offsets and groups, in this order.
 
-        One that fails does not stop the others (store-ha#58).
+        A failed copy does not stop the others (store-ha#58).
         """
         master = self.known_master.address
         if master is None or master == self.own_address or self._is_syncing:
@@ -144,13 +144,13 @@ class MetadataSync:
     async def _copy_all(self, master: str) -> None:
         if self.keeps_newer:
             self._has_forgotten = True  # unless its boot time shows that it was not restarted
-            await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
-        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
+            await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._apply_boot)
+        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._apply_topics)
         await self.topics.save_in_slices()
-        await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
+        await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._apply_offsets)
         await self.offsets.save_in_slices()
-        await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
-        await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._take_groups)
+        await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._apply_delay_offsets)
+        await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._apply_groups)
         await self.subscriptions.save_in_slices()
 
     async def _copy(self, code: RequestCode, address: str, take: Callable[[bytes], Awaitable[None]]) -> None:
@@ -170,27 +170,27 @@ class MetadataSync:
         except Exception as exc:  # noqa: BLE001 - a boundary: the other kinds are copied all the same
             self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
-    async def _take_topics(self, body: bytes) -> None:
+    async def _apply_topics(self, body: bytes) -> None:
         if self.topics.replace_all(await _decoded(TopicConfigSerializeWrapper, body)):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
-    async def _take_boot(self, body: bytes) -> None:
+    async def _apply_boot(self, body: bytes) -> None:
         boot = (await _decoded(KVTable, body)).table.get("bootTimestamp")
         self._has_forgotten = boot is None or boot != self._boot
         self._boot = boot
 
-    async def _take_offsets(self, body: bytes) -> None:
+    async def _apply_offsets(self, body: bytes) -> None:
         fresh = (await _decoded(ConsumerOffsets, body)).offset_table
         _check_range(number for queues in fresh.values() for pair in queues.items() for number in pair)
         self.offsets.check_room_for(fresh)
         reported, self._reported_kept = self._reported_kept, {}
         keys = [*fresh, *(key for key in self.offsets.own if key not in fresh)]
         for number, key in enumerate(keys):
-            self._take_offsets_of(key, fresh.get(key, {}), reported.get(key))
+            self._apply_offsets_of(key, fresh.get(key, {}), reported.get(key))
             if number % _MERGED_AT_ONCE == _MERGED_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
 
-    def _take_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
+    def _apply_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
         """Merge one key at once: consumers commit offsets meanwhile."""
         table = self.offsets
         ours = table.offsets.get(key, {})
@@ -215,8 +215,8 @@ class MetadataSync:
     async def _hand_back(self, master: str, keys: Sequence[str]) -> None:
         """Commit kept offsets to the master, as a consumer does (request 15).
 
-        `keys` are topics and groups. Every master serves that request. One of ours takes no offset that is older than
-        its own.
+        `keys` are topics and groups. Every master serves that request. Our masters reject offsets that are older than
+        their own.
         """
         async with self._handing_back:
             await self._commit_to(master, keys)
@@ -246,16 +246,14 @@ class MetadataSync:
             self._failures.recovered("hand back")
             self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
-    async def _take_delay_offsets(self, body: bytes) -> None:
+    async def _apply_delay_offsets(self, body: bytes) -> None:
         if len(body) > _MOST_DELAY_BYTES:
             raise BodyError(f"{len(body)} bytes, at most {_MOST_DELAY_BYTES}")
         table = (await _decoded(DelayOffsets, body)).offset_table
-        _check_range(
-            number for pair in table.items() for number in pair
-        )  # what does not parse would replace a file that does
+        _check_range(number for pair in table.items() for number in pair)  # an invalid table would replace a valid file
         keep_config_file(self.delay_offset_path, body)
 
-    async def _take_groups(self, body: bytes) -> None:
+    async def _apply_groups(self, body: bytes) -> None:
         if self.subscriptions.replace_all(await _decoded(SubscriptionGroupWrapper, body)):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
 

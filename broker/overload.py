@@ -2,14 +2,14 @@
 
 Class BrokerFastFailure. RocketMQ has a queue before each of its thread pools, and checks every 10 ms for requests that
 have waited too long. Here the waiting requests are those found at the beginning of a pass of the reactor: each waits
-until those before it are handled. Its age is the CPU time of this thread since then (time given to other processes does
-not count, because it would stop RocketMQ's queues, too), in real seconds at any rate of the cluster's clock; and wall
-time while a message is being written, which may stall.
+until those before it are handled. Its age is the CPU time of this thread since then, in real seconds at any rate of the
+cluster's clock. The time of other processes does not count, because it would also stop RocketMQ's queues. While a
+message is being written, which may stall, wall time counts.
 
     [PCBUSY_CLEAN_QUEUE]   sends behind a message that took more than osPageCacheBusyTimeOutMills to be written
     [TIMEOUT_CLEAN_QUEUE]  sends after waitTimeMillsInSendQueue, and likewise pulls, heartbeats, ends of transactions
 
-There is no transient store pool that could run dry ([REJECTREQUEST]), and no queue that could be full ([OVERLOAD]).
+[REJECTREQUEST] and [OVERLOAD] do not occur: there is no transient store pool and no request queue.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ _YOUNG = 0.001
 """Seconds since the beginning of a pass below which no further check is made."""
 
 
-class Pass(Protocol):
+class ReactorPass(Protocol):
     """The reactor, as far as it is used here: when its present pass began."""
 
     @property
@@ -64,7 +64,7 @@ class Overload:
     """Judges how long the requests of a pass have waited."""
 
     broker: Broker
-    reactor: Pass
+    reactor: ReactorPass
     wall: Callable[[], float] = attrs.field(factory=lambda: stopwatch.wall)
     cpu: Callable[[], float] = attrs.field(factory=lambda: stopwatch.cpu)
 

@@ -1,7 +1,7 @@
 """Sends that wait for a flush, for a slave's acknowledgement, or for both.
 
 There is one queue for flushes and one for acknowledgements. Commit log offsets and deadlines only rise, so due sends
-are at the head: one acknowledgement releases all sends before its offset. Nothing here awaits; a loop of the broker
+are at the head: one acknowledgement releases all sends before its offset. No function here awaits; a loop of the broker
 calls `expire` (store-and-ha section 4.7; classes GroupTransferService, FlushDiskWatcher).
 """
 

@@ -14,7 +14,7 @@ VIP_PORT_DISTANCE = 2
 
 @attrs.frozen(eq=False)
 class Ports:
-    """Listening sockets; who serves them owns them from then on."""
+    """Listening sockets. A server that serves a socket owns it from then on."""
 
     main: socket.socket
     vip: socket.socket

@@ -1,8 +1,8 @@
 """Notices to the members of a consumer group to rebalance (request 40).
 
-Source: broker-requests#39. 4.9.8 notifies every member of each change. When thousands of consumers of a group come or
-go at once, that is millions of notices. Here the notices of a large group leave in portions, and changes meanwhile
-share the next round (issue 12.6).
+Source: broker-requests#39. 4.9.8 notifies every member of each change. When thousands of consumers of a group start
+or stop at once, that is millions of notices. Here the notices of a large group are sent in portions, and changes
+meanwhile share the next round (issue 12.6).
 """
 
 import attrs
@@ -15,7 +15,7 @@ from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from rmqlab.runtime.channel import Channel
 
 NOTICES_AT_ONCE = 200
-"""Members of large groups that are notified before sockets, timers and tasks have their turn."""
+"""Members of large groups that are notified before sockets, timers and tasks are served."""
 SMALL_GROUP = 20
 """Members of a group that are notified at once."""
 

@@ -33,8 +33,8 @@ from rmqlab.remoting.headers.nameserver import (
     UnRegisterBrokerRequestHeader,
 )
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ FIRST_AGAIN = 10.0
 UNREGISTER_TIMEOUT = 3.0
 PAUSE_PER_TOPIC = 20e-6
 """Seconds per topic between two registrations of all topics caused by sends to new topics: 0.1 s for 5,000 topics.
-Encoding and decoding one takes a tenth of that. RocketMQ registers all topics for each new one."""
+Encoding and decoding a registration takes a tenth of that. RocketMQ registers all topics after each new topic."""
 EVERYTHING = 6
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -57,7 +57,7 @@ class RegistrationReply:
     master_address: str | None
     ha_address: str | None
     order_topics: Mapping[str, str] | None
-    """None if the reply has no table: then nothing changes."""
+    """None if the reply has no table: the order settings of topics stay as they are."""
 
 
 def address_fault(address: str) -> str | None:
@@ -71,8 +71,8 @@ def address_fault(address: str) -> str | None:
 
 
 @attrs.define(eq=False)
-class Due:
-    """A registration out of turn that is still to be made."""
+class PendingRegistration:
+    """A requested registration that has not been sent yet."""
 
     topics: set[str] = attrs.field(factory=set)
     """Changed topics; the empty name stands for the whole table."""
@@ -109,7 +109,7 @@ class Registration:
     """The nameservers whose last reply was a success."""
     all_registered: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once every nameserver that can be reached has our route, and there is at least one."""
-    _due: Due | None = attrs.field(default=None, init=False)
+    _due: PendingRegistration | None = attrs.field(default=None, init=False)
     """The content of the next registration out of turn, while its task has not begun."""
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """About each nameserver, and about each address that one sent."""
@@ -122,8 +122,8 @@ class Registration:
         names no master to it, because in RocketMQ it would be the oneway registration of a role change (dledger#52).
 
         Source: BrokerController (scheduleAtFixedRate). The period counts from start to start: a slow nameserver does
-        not delay the next registration. If one takes longer than the period, the next follows at once, and the period
-        counts from there; Java would repeat all missed ones in a burst.
+        not delay the next registration. After a registration that takes longer than the period, the next follows at
+        once, and the period counts from there; Java would repeat all missed registrations in a burst.
         """
         period = self.config.register_name_server_period / 1000
         period = max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD))
@@ -142,14 +142,13 @@ class Registration:
     ) -> None:
         """Register at once: one changed topic, or the whole table.
 
-        `then` is called after the replies, or
-        after they failed.
+        `then` is called when all nameservers have replied or failed.
 
-        Calls of the same moment become one registration, because nameservers ignore the topics of a second one with the
-        same version.
+        Calls in the same pass share a registration, because nameservers ignore the topics of a second registration with
+        the same version.
         """
         if self._due is None:
-            self._due = Due()
+            self._due = PendingRegistration()
             self.tasks.start_soon(self._register_due)
         self._due.topics.add(topic or "")
         self._due.is_oneway &= oneway
@@ -158,7 +157,7 @@ class Registration:
         self._due.then.append(then)
 
     async def unregister(self) -> None:
-        """Unregister from each nameserver in turn; one that does not reply is skipped."""
+        """Unregister from each nameserver in turn; skip those that do not reply."""
         config = self.config
         header = UnRegisterBrokerRequestHeader(
             broker_name=config.broker_name,
@@ -180,7 +179,7 @@ class Registration:
         if self._due is not None:
             with trio.move_on_at(self._whole_again_at):
                 await self._due.is_awaited.wait()
-        due, self._due = self._due or Due(), None
+        due, self._due = self._due or PendingRegistration(), None
         every = self.topics.topics
         is_partial = due.topics <= every.keys()  # not the whole table, and none of them deleted meanwhile
         topics = [every[name] for name in sorted(due.topics)] if is_partial else every.values()

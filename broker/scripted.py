@@ -11,12 +11,12 @@ from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime import stopwatch
-from rmqlab.runtime.channel import RequestTimeoutError
 from rmqlab.runtime.dispatch import Buffer
+from rmqlab.runtime.remoting_errors import RequestTimeoutError
 
 
 @attrs.define(eq=False)
-class HandClock:
+class ScriptedClock:
     """A clock that a test sets: its seconds and milliseconds advance together."""
 
     seconds: float = 1000.0
@@ -36,7 +36,7 @@ class HandClock:
 
 
 @attrs.define(eq=False)
-class NotedRegistration:
+class RecordingRegistration:
     """Stand-in for a Registration: records registrations."""
 
     config: Any
@@ -56,7 +56,7 @@ class NotedRegistration:
 
 
 @attrs.define(eq=False)
-class NotedReplication:
+class RecordingReplication:
     """Stand-in for both sides of replication and for AppendFollowUp."""
 
     settings: HaSettings

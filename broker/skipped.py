@@ -1,7 +1,7 @@
 """Stored messages that a service of the broker skips as unusable.
 
-Clients choose the properties and the body of what the broker reads again later: delayed messages, half messages, op
-records. RocketMQ 4.9.8 tries such a message for ever, and nothing behind it is handled (issue 12.3, 12.4). Here each is
+The broker reads delayed messages, half messages and op records again later, with properties and bodies that clients
+choose. RocketMQ 4.9.8 retries an unusable one for ever and handles no later message (issue 12.3, 12.4). Here it is
 skipped, logged at a limited rate, and reported as the event `message_skipped`.
 """
 

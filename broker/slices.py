@@ -2,8 +2,8 @@
 
 Such requests cover all queues of a topic, or all groups. A handler that may take long is a generator: it yields after
 each unit of work, of some 10 us, and returns its reply. The first slice runs at once, so that most requests are
-answered within their pass. The others take turns with sockets, timers and tasks; only one such request is continued at
-a time (issue 12.6).
+served within their pass. Between later slices, sockets, timers and tasks are served; only one such request is
+continued at a time (issue 12.6).
 """
 
 import collections

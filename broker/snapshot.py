@@ -90,7 +90,7 @@ def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
 
     Unused levels are left out.
 
-    None on a slave, which delivers nothing.
+    None on a slave, which does not deliver delayed messages.
     """
     if broker.is_slave:
         return None

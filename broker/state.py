@@ -116,14 +116,14 @@ class Broker:
     traffic: Meter = attrs.field(factory=Meter)
     """The bytes of all other connections."""
     role_taken: trio.Event = attrs.field(factory=trio.Event)
-    """Set at a change of role, and replaced by who waits for it."""
+    """Set at a change of role; the waiting loop replaces it."""
     request_tasks: int = 0
-    """Tasks that run for requests just now."""
+    """Number of tasks that currently run for requests."""
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
     )
-    """Moves with every change of the settings."""
+    """Increases with every change of the settings."""
 
     def __attrs_post_init__(self) -> None:
         self._apply_switches()

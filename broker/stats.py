@@ -1,8 +1,9 @@
 """Statistics of a broker: traffic, rates, daily totals, durations.
 
 Traffic is counted by topic and group, durations are those of puts and gets. Sources: broker-requests sections 6.5 and
-6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting is a look-up and a few additions;
-all else happens in `sample`, which a loop calls every 10 s with the wall clock's time. Nothing here reads a clock.
+6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting costs a look-up and a few
+additions; `sample` computes the rest. A loop calls it every 10 s with the wall clock's time: this module reads no
+clock.
 """
 
 import bisect
@@ -61,7 +62,7 @@ class Traffic:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing was counted while the samples of a whole day were noted."""
+        """True if no call was counted in the samples of a whole day."""
         return len(self.day) == self.day.maxlen and self.day[0].calls == self.calls
 
     def now(self, at: int) -> Sample:
@@ -77,7 +78,7 @@ class Times:
     """
 
     quick: int = 0
-    """Calls that took less than a millisecond: nearly all."""
+    """Number of calls shorter than a millisecond: nearly all."""
     longest: int = 0
     recent: collections.deque[tuple[float, int]] = attrs.field(factory=lambda: collections.deque(maxlen=64))
     """The last slow calls: end, by stopwatch.wall, and duration."""
@@ -207,7 +208,7 @@ class BrokerStats:
         self.gets.size += size
 
     def count_miss(self) -> None:
-        """Count a pull that found nothing."""
+        """Count a pull without messages."""
         self.misses += 1
 
     def count_send_back(self, topic: str, group: str) -> None:

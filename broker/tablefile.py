@@ -44,7 +44,7 @@ class TableFile:
     _entries: dict[str, tuple[object, bytes]] = attrs.field(factory=dict, init=False)
 
     def encode(self, empty: Body, table: Mapping[str, object]) -> bytes:
-        """Return what `encode_pretty` returns for a body with this table.
+        """Return the bytes of `encode_pretty` for a body with this table.
 
         `empty` is the body without it.
         """

@@ -13,7 +13,7 @@ import attrs
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.admission import admission
 from rmqlab.broker.arrivals import Arrivals
-from rmqlab.broker.config import load_config
+from rmqlab.broker.config import BrokerSettings, load_config
 from rmqlab.broker.copy_waits import CopyWaits
 from rmqlab.broker.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
@@ -24,9 +24,9 @@ from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
 from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.scripted import (
-    HandClock,
-    NotedRegistration,
-    NotedReplication,
+    RecordingRegistration,
+    RecordingReplication,
+    ScriptedClock,
     ScriptedPass,
     ScriptedPeer,
     ScriptedTasks,
@@ -58,9 +58,9 @@ class TalkingBroker:
     """A broker, and methods that send it requests as over a connection."""
 
     broker: Broker
-    clock: HandClock
-    registration: NotedRegistration
-    replication: NotedReplication
+    clock: ScriptedClock
+    registration: RecordingRegistration
+    replication: RecordingReplication
     events: list[tuple[str, dict[str, Any]]]
     dispatcher: Dispatcher[Broker]
     passing: ScriptedPass
@@ -100,7 +100,7 @@ class TalkingBroker:
         return replies
 
     def run_pass(self, peer: ScriptedPeer, command: Command) -> None:
-        """Handle one request, then what AppendFollowUp does at the end of a pass."""
+        """Handle one request, then dispatch the log, as at the end of a pass."""
         self.dispatcher.serve(peer, command)
         if not self.broker.store.is_slave:
             self.broker.store.enter_appended()
@@ -136,7 +136,7 @@ class TalkingBroker:
         self.broker.slave_waits.expire(self.clock.now(), self.replication)
 
     def sweep_held_pulls(self) -> None:
-        """Do what the broker does every 5 s."""
+        """Sweep the held pulls, as the broker does every 5 s."""
         self.broker.hold.sweep(self.clock.now(), self.broker.store.max_queue_offset)
 
     def heartbeat(
@@ -185,8 +185,12 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
     if not path.exists():
         values = {"store_path_root_dir": str(root / "store"), **SMALL_FILES, **settings}
         path.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in values.items()))
-    loaded = load_config(path)
-    config, clock = loaded.broker, HandClock()
+    return _assemble(load_config(path))
+
+
+def _assemble(loaded: BrokerSettings) -> TalkingBroker:
+    """Assemble a broker with a real store and tables, and scripted other parts."""
+    config, clock = loaded.broker, ScriptedClock()
     tasks, turns = ScriptedTasks(), ScriptedTurns()
     hold, due_alarm = PullHold(turns.later, InternalErrors()), DueAlarm(clock.now_millis)
     store = MessageStore.open(
@@ -201,8 +205,8 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
     def emit(kind: str, **fields: Any) -> None:
         events.append((kind, fields))
 
-    replication = NotedReplication(loaded.ha)
-    registration = NotedRegistration(config, f"{config.broker_ip2}:{config.listen_port + 1}")
+    replication = RecordingReplication(loaded.ha)
+    registration = RecordingRegistration(config, f"{config.broker_ip2}:{config.listen_port + 1}")
     client = cast("Any", ScriptedClient())
     broker = Broker(
         settings=loaded,

@@ -101,7 +101,7 @@ class TransactionCheck:
         return max(store.min_queue_offset(topic, HALF_QUEUE), min(known, store.max_queue_offset(topic, HALF_QUEUE)))
 
     def _keep(self, topic: str, progress: int) -> None:
-        """Commit how far a queue is done. A broker without transactions keeps nothing."""
+        """Commit the processed offset of a queue. Without transactions, no offset is kept."""
         if progress != (self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0):
             self.broker.offsets.commit(names.TRANSACTION_GROUP, topic, HALF_QUEUE, progress)
 
@@ -170,9 +170,9 @@ class TransactionCheck:
             case CheckAction.POSTPONE:
                 self._postponed.add(first_offset)
                 result = broker.put_own(postponed(half))
-                return self._give_up(half) if is_final(result) else result.is_stored
+                return self._discard(half) if is_final(result) else result.is_stored
             case CheckAction.DISCARD:
-                return self._give_up(half)
+                return self._discard(half)
             case CheckAction.CHECK:
                 self._postponed.discard(first_offset)
                 return self._ask(half)
@@ -186,7 +186,7 @@ class TransactionCheck:
         times = check_times(half) + 1
         result = self.broker.put_own(renewed(half, times))
         if is_final(result):
-            return self._give_up(half)
+            return self._discard(half)
         if not result.is_stored:
             return False
         is_asked = self._ask_producer(half, times, result)
@@ -223,10 +223,10 @@ class TransactionCheck:
             log.warning("no producer is here to ask about %d half messages of group %.100r%s", count, group, more)
             self._unasked.clear()
 
-    def _give_up(self, half: StoredMessage) -> bool:
-        """Move it to the topic of given-up messages.
+    def _discard(self, half: StoredMessage) -> bool:
+        """Move a half message to the topic TRANS_CHECK_MAX_TIME_TOPIC.
 
-        False if the store refuses puts for now.
+        Return False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
         result = self.broker.put_own(discarded_copy(half))

@@ -3,7 +3,7 @@
 Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
-stopped|killed|crashed|paused|powerless TARGET
+stopped|killed|crashed|paused|power-lost TARGET
 is-master TARGET           each is the acting master of its group, or one of several
 route-has TARGET           every running nameserver has the broker's address
 route-gone TARGET          no running nameserver has it
@@ -226,7 +226,7 @@ _JUDGES: dict[str, Judge] = {
     "stopped": _in_state(NodeState.STOPPED),
     "killed": _in_state(NodeState.KILLED),
     "crashed": _in_state(NodeState.CRASHED),
-    "powerless": _in_state(NodeState.POWERLESS),
+    "power-lost": _in_state(NodeState.POWER_LOST),
     "paused": _in_state(NodeState.PAUSED),
     "is-master": _is_master,
     "route-has": _route_has,

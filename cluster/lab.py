@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-import rmqlab
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.changes import ClusterChanges
@@ -31,24 +30,28 @@ from rmqlab.cluster.supervisor.host import THIS_MACHINE, Host
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import mark_logs
 from rmqlab.cluster.supervisor.nodemodules import MODULES
-from rmqlab.cluster.supervisor.nodesettings import node_settings
-from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
-from rmqlab.cluster.supervisor.placing import Place, addresses_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
-from rmqlab.cluster.supervisor.roles import changes_of
+from rmqlab.cluster.supervisor.starting import (
+    last_time,
+    record_move,
+    record_start,
+    record_to_keep,
+    roles_kept,
+    start_in_phases,
+    supervised,
+    write_all_settings,
+)
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, node_names, start_phases
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
     JournalEntry,
-    JournalWriter,
     merge_entries,
-    opened,
     read_journal,
     read_journals,
 )
@@ -277,121 +280,29 @@ async def open_cluster(
                 await scaling.check_settings(spec, host.try_settings)
             record = place.read_record()
             with host.placed(spec, place, record) as found:
-                placement = found.placement
-                clock = host.clock(spec.rate, _last_time(place, record))
+                clock = host.clock(spec.rate, last_time(place, record))
                 place.begin_journal()
-                run = host.new_run(spec)
-                fresh = Record(spec=spec, placement=placement, run=run, roles=_roles_kept(record, spec))
+                fresh = Record(
+                    spec=spec, placement=found.placement, run=host.new_run(spec), roles=roles_kept(record, spec)
+                )
                 place.write_record(fresh)
                 nodes = fresh.nodes()
-                for node in nodes:
-                    settings = node_settings(spec, node, nodes, place.data_dir(node.name))
-                    _write_settings(place, node.name, settings)
-                supervisor = Supervisor(
-                    spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
-                )
-                supervisor.run = run
+                write_all_settings(place, spec, nodes)
+                by_name = {node.name: node for node in nodes}
+                supervisor = Supervisor(spec, found.placement, place, clock, forks, by_name, EventLog(), modules, seed)
+                supervisor.run = fresh.run
                 supervisor.try_settings = host.try_settings
-                async with _supervised(supervisor, host):
+                async with supervised(supervisor, host):
                     cluster = Cluster(supervisor)
                     started(cluster)
-                    _record_start(supervisor)
-                    _record_move(supervisor, found)
+                    record_start(supervisor)
+                    record_move(supervisor, found)
                     try:
-                        for phase in start_phases(nodes):
-                            await supervisor.start(*phase)
+                        await start_in_phases(supervisor, nodes)
                     except NodeFailedError:
-                        place.restore_record(record, run)
+                        place.restore_record(record, fresh.run)
                         raise
-                    supervisor.record("", "cluster_ready")
                     yield cluster
-                roles = changes_of(supervisor.nodes.values())
-                kept = attrs.evolve(fresh, spec=supervisor.spec, placement=supervisor.placement, roles=roles)
-                place.write_record(attrs.evolve(kept, clock_millis=clock.wall_millis()))
+                place.write_record(record_to_keep(fresh, supervisor))
         finally:
             forks.close()
-
-
-@asynccontextmanager
-async def _supervised(supervisor: Supervisor, host: Host) -> AsyncIterator[None]:
-    """Serve the processes until all have ended, even while the body is cancelled."""
-    place = supervisor.directory
-    attending = trio.CancelScope(shield=True)
-
-    async def attend(*, task_status: trio.TaskStatus[None]) -> None:
-        with attending:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(supervisor.processes.attend_nodes, listener)
-                task_status.started()
-                await supervisor.processes.attend_forks(supervisor.forks)
-                nursery.cancel_scope.cancel()
-            raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
-
-    async with host.control_listener(place) as listener:
-        supervisor.events.journal = JournalWriter(place.journal_path(SUPERVISOR))
-        supervisor.events.journal.begin(opened(supervisor.clock.wall_millis(), "", supervisor.run))
-        try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(attend)
-                try:
-                    yield
-                finally:
-                    with trio.CancelScope(shield=True):
-                        await supervisor.stop_all()
-                        supervisor.record("", "cluster_stopped")
-                    attending.cancel()
-        except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:  # unwrap the group of our own nursery
-                raise group.exceptions[0] from None
-            raise
-        finally:
-            supervisor.events.journal.close()
-            supervisor.events.journal = None
-
-
-def _record_start(supervisor: Supervisor) -> None:
-    """Record what the judges and the report of this run must know of it."""
-    spec = supervisor.spec
-    supervisor.record(
-        "",
-        "cluster_starting",
-        rate=spec.rate,
-        role=spec.role,
-        profile=spec.profile,
-        seed=supervisor.seed,
-        version=rmqlab.__version__,
-    )
-
-
-def _record_move(supervisor: Supervisor, found: Place) -> None:
-    """Record that the cluster is not at the addresses of its last start, if so."""
-    if found.note:
-        supervisor.moved = found.note
-        now = addresses_of(found.placement)
-        supervisor.record("", "cluster_moved", before=found.moved_from, now=now, reason=found.reason)
-
-
-def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
-    try:
-        write_settings(place, name, settings)
-    except OutsideError as exc:
-        raise NodeFailedError(f"{name} is not started: {exc}") from None
-
-
-def _roles_kept(record: Record | None, spec: ClusterSpec) -> dict[str, int]:
-    """Return the changed roles of the last start, of brokers that still exist."""
-    brokers = node_names(spec)[1]
-    return {name: broker_id for name, broker_id in record.roles.items() if name in brokers} if record else {}
-
-
-def _last_time(place: ClusterDirectory, record: Record | None) -> float:
-    """Return the latest second of the cluster's clock.
-
-    After a run faster than real time, the clock must not go back.
-    """
-    if record is None or (record.clock_millis == 0 and record.spec.rate == 1):
-        return 0
-    millis = record.clock_millis
-    if millis == 0:  # it was killed: its journals have the time
-        millis = max((event.at_millis for event in read_journals(place.journal_dir)), default=0)
-    return millis / 1000

@@ -79,7 +79,7 @@ class NameserverConfig:
     product_env_name: str = "center"
     cluster_test: bool = False
     server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
-    """A connection on which nothing moved for so long is closed; 0 or -1 keeps all, as Netty does."""
+    """Connections without traffic for so long are closed; 0 or -1 keeps all, as in Netty."""
     server_worker_threads: int = attrs.field(default=8, validator=_int)  # unused, as all that follow
     server_callback_executor_threads: int = attrs.field(default=0, validator=_int)
     server_selector_threads: int = attrs.field(default=3, validator=_int)

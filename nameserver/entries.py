@@ -29,4 +29,4 @@ class BrokerLive:
     filter_servers: Sequence[str] | None
     """As the last registration had them."""
     body_key: Hashable
-    """What the body of the last registration is recognized by; None if it is unknown."""
+    """Fingerprint of the last registration's body; None if it is unknown."""

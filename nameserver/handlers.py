@@ -108,7 +108,7 @@ def _decoded(header: headers.RegisterBrokerRequestHeader, command: Command) -> R
 
 
 def _body_key(header: headers.RegisterBrokerRequestHeader, command: Command) -> Hashable:
-    """Return what an equal body is recognized by: its form, size and hash.
+    """Return the fingerprint of a body: its form, size and hash.
 
     The hash has 64 bits and a secret of the process. The key counts for one address, so a broker that forges one
     harms only its own registration.
@@ -240,7 +240,7 @@ def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request
 
 
 def _not_saved(problem: OSError) -> Reply:
-    """Return the reply to a change that the disk does not save. Nothing has changed."""
+    """Return the reply to a change that could not be saved, and was not made."""
     return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the change is not saved: {problem.strerror or problem}")
 
 
@@ -279,7 +279,7 @@ def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader
 def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
     """318: change settings and store all of them (remoting#39).
 
-    Code 1, and nothing changed, for a value out of range, or if the file cannot be saved.
+    Code 1, without any change, for a value out of range, or if the file cannot be saved.
     """
     if not request.command.body:
         return Reply()

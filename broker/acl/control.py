@@ -154,7 +154,7 @@ class AccessControl:
         kept = [one for one in accounts if one is not known]
         changed = {name: value for name, value in entry.items() if value is not None}
         document["accounts"] = [*kept, {**(known or {}), **changed}]
-        AclFile.of(document, self.now_millis())  # what could not be read again must not be written
+        AclFile.of(document, self.now_millis())  # a file that could not be read again must not be overwritten
         self._write(path, document)
 
     def delete_account(self, access_key: str) -> bool:

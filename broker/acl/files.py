@@ -150,9 +150,9 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def _keep_access(descriptor: int, before: os.stat_result) -> None:
-    """Give a new file the owner and the mode of the old one.
+    """Copy owner and mode of the old file to the new one.
 
-    The owner comes first: changing it clears mode bits.
+    Sets the owner first: changing it clears mode bits.
     """
     now = os.fstat(descriptor)
     mode = stat.S_IMODE(before.st_mode)

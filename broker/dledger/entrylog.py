@@ -53,7 +53,7 @@ class RecordBuffer:
 
 @attrs.define(eq=False)
 class EntryLog(CommitLog):
-    """What a message store sees of a member's log."""
+    """A member's log, as the message store uses it."""
 
     server: GroupServer = attrs.field(kw_only=True)
     now: Callable[[], int] = attrs.field(kw_only=True)
@@ -210,7 +210,7 @@ class EntryLog(CommitLog):
     # ---- writing ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:  # noqa: ARG002 - a buffer needs no mapping
-        """Return a buffer of `size` bytes; the group gives its records their places."""
+        """Return a buffer of `size` bytes; the group decides where its records are stored."""
         self.buffer = RecordBuffer(bytearray(size))
         return self.buffer
 

@@ -30,7 +30,7 @@ class GroupMember:
 
 @attrs.define(eq=False)
 class LogFollower:
-    """Dispatches what a quorum has, and forgets what was cut."""
+    """Dispatches committed entries, and drops queue entries of truncated ones."""
 
     store: MessageStore
     log: EntryLog
@@ -39,7 +39,7 @@ class LogFollower:
     _written: int = -1
 
     def follow(self) -> None:
-        """Compare the log with what it was at the last call."""
+        """React to changes of the log since the last call."""
         if (cut_to := self.log.entries.take_cut()) is not None:
             self._forget(cut_to)
         if self.log.max_offset != self._committed:
@@ -50,12 +50,12 @@ class LogFollower:
             self.growth.is_flush_wanted.set()
 
     def _forget(self, cut_to: int) -> None:
-        """Drop what is known of entries that were replaced.
+        """Drop queue and index entries of replaced log entries.
 
         Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
-        copies, so a committed entry can be replaced, too; its queues then keep what they have (section 6.2). Ours
-        drop it. A log that begins anew has nothing that its queues point at. A real member's queues go on where they
-        ended, with wrong offsets from then on (dledger#60).
+        copies, so a committed entry can be replaced, too. A real member then keeps its queue entries (section 6.2),
+        ours drops them. If the log begins anew, all queue entries are invalid; a real member continues its queues where
+        they ended, with wrong offsets from then on (dledger#60).
         """
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
             forget_all(self.store)

@@ -20,10 +20,11 @@ from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.pending import MOST_PENDING_BYTES
 from rmqlab.dledger.server import CALL_TIMEOUT_MS, Call
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.channel import Channel, RemotingError
+from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import Reply, Request, Route
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class _Peer:
 
 @attrs.define(eq=False)
 class GroupNode:
-    """Drives a member: passes requests in, and sends what it wants to send."""
+    """Drives a member: passes requests to it, and sends its requests."""
 
     log: EntryLog
     client: RemotingClient
@@ -189,7 +190,7 @@ class GroupNode:
             self.tasks.start_soon(self._connect, peer)
 
     async def _connect(self, peer: _Peer) -> None:
-        """Open the connection, and send what waits for it."""
+        """Open the connection, and send the requests that wait for it."""
         try:
             channel = await self.client.channel(peer.address)
         except RemotingError:

@@ -76,7 +76,7 @@ async def _is_ready_to_lead(broker: Broker, log: EntryLog) -> bool:
 
 
 def become_slave(broker: Broker, change: RoleChange) -> None:
-    """Take the id of the member's number, refuse writes, and register at once.
+    """Set the broker id to the member's number, refuse writes, and register at once.
 
     The registration is oneway, so metadata are copied only after the next periodic one has named the master, up to
     30 s later (BrokerController.changeToSlave, rmq#7790).
@@ -85,7 +85,7 @@ def become_slave(broker: Broker, change: RoleChange) -> None:
 
 
 def become_master(broker: Broker, change: RoleChange) -> None:
-    """Take id 0, count queue offsets anew, accept writes, and register at once."""
+    """Set broker id 0, recompute queue offsets, accept writes, and register at once."""
     broker.store.queues.recover_counters()
     _change(broker, LEADERS_ROLE, MASTER_ID, change)
 

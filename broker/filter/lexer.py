@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 
 
 class FilterError(Exception):
-    """An invalid expression. The text names the position and what was found there."""
+    """An invalid expression. The text names the position and the unexpected token."""
 
 
 class Token(NamedTuple):

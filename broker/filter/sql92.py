@@ -53,7 +53,7 @@ _BY_SIZE: dict[str, Callable[[int], bool]] = {
 
 @attrs.frozen
 class Node:
-    """A part of an expression: how it is evaluated, and what may be done with it."""
+    """A part of an expression: its evaluation, and the operators that accept it."""
 
     evaluate: Evaluate
     is_boolean: bool = False

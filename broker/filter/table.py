@@ -18,11 +18,11 @@ from rmqlab.remoting.bodies.heartbeat import SubscriptionData
 from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_FILTERS = 10_000
-"""Pairs of a topic and a group that have an expression, the dead ones of a day included."""
+"""Maximum filters, by topic and group; includes dead filters, which are kept for a day."""
 MAX_EXPRESSION_BYTES = 32 * 2**20
 """Characters of all expressions together."""
 DEAD_BEFORE_LOAD = 30_000
-"""Milliseconds: age of death given to filters that a loaded file marks as alive."""
+"""Milliseconds since death that are assumed for filters which a loaded file marks as alive."""
 
 
 def is_tag_type(expression_type: str | None) -> bool:

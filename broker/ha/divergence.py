@@ -51,7 +51,7 @@ def common_end(record_before: RecordBefore, end: int) -> CommonEndSearch:
 
 
 def _between(record_before: RecordBefore, same: Span, different: Span) -> Generator[Span, bool, int]:
-    """Bisect between a record that is equal and one that differs."""
+    """Bisect between an equal and a differing record."""
     while (span := _middle(record_before, same, different)) is not None:
         if (yield span):
             same = span

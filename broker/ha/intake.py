@@ -54,7 +54,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
                 before = store.dispatched_offset
                 on_progress()
                 await trio.lowlevel.checkpoint()
-        except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
+        except OSError as exc:  # the disk is full: replication continues, dispatch waits (store-and-ha section 3.9)
             if has_room:
                 log.warning("no room for queue entries: %s; tried every %g s", exc.strerror or exc, NO_ROOM_PAUSE)
             has_room = False

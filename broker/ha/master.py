@@ -203,7 +203,7 @@ class HaMaster:
             self._on_lost(self, self._cause_of_loss(connection, reason))
 
     def _cause_of_loss(self, connection: HaConnection, reason: str) -> str:
-        """Return what slaves of this host reported, else why the connection ended."""
+        """Return the trouble that slaves of this host reported, else the close reason."""
         return self.troubles.remark(connection.host) or f"slave {connection.peer} is lost: {reason}"
 
     def has_reporting_slave(self, peer: str) -> bool:

@@ -26,8 +26,8 @@ from rmqlab.remoting.header import java_long
 from rmqlab.remoting.headers.query import ViewMessageRequestHeader
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE
 from rmqlab.remoting.properties import parse_properties_text
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import reset_store, save_from, truncate
 from rmqlab.store.verify import LogVerifier
@@ -51,7 +51,7 @@ class CheckUnsupported(Exception):
     """The master does not serve these requests. The text is its reply."""
 
 
-class Ask(Protocol):
+class SendRequest(Protocol):
     """Sends one request to the checked broker. CheckUnsupported, RemotingError."""
 
     async def __call__(self, command: Command) -> bytes:
@@ -91,7 +91,7 @@ def log_span_of(runtime_info: bytes) -> tuple[int, int]:
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
     except (BodyError, KeyError, ValueError) as exc:
         raise CheckUnsupported(f"runtime values without a commit log: {exc}") from None
-    if max(first, 0) > end:  # nothing of ours is dropped on the word of a broker that has no such log
+    if max(first, 0) > end:  # keep our log: this broker has no log that could prove it wrong
         raise CheckUnsupported(f"a commit log from {first} to {end}")
     return max(first, 0), end
 
@@ -170,7 +170,7 @@ class MasterPrecheck:
             self.emit("ha_master_examined", verdict=text)
         self.verdict = text
 
-    async def _examine(self, ask: Ask, settings: HaSettings, ha_address: str) -> None:
+    async def _examine(self, ask: SendRequest, settings: HaSettings, ha_address: str) -> None:
         if settings.ha_check_master:
             found = identity_of(await ask(request(RequestCode.GET_BROKER_CONFIG)))
             if found != self.identity:
@@ -204,7 +204,7 @@ class MasterPrecheck:
         reset_store(store)
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
-    async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
+    async def _compare(self, ask: SendRequest, ha_address: str, first: int, end: int) -> None:
         """Truncate our log to the part that it has in common with the master's.
 
         A partial record at the end is dropped too.
@@ -234,7 +234,7 @@ class MasterPrecheck:
         head = bytes(self.store.read_log(begin, BLANK_SIZE))
         return len(head) == BLANK_SIZE and _FILLER.unpack(head) == (end - begin, BLANK_MAGIC)
 
-    async def _common_end(self, ask: Ask, first: int, end: int) -> int | None:
+    async def _common_end(self, ask: SendRequest, first: int, end: int) -> int | None:
         search, is_same = common_end(lambda offset: self._record_before(offset, first), end), None
         while True:
             try:
@@ -253,7 +253,7 @@ class MasterPrecheck:
         found = self.store.queues.record_before(offset)
         return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
 
-    async def _has(self, ask: Ask, span: Span) -> bool:
+    async def _has(self, ask: SendRequest, span: Span) -> bool:
         """Return True if the master has the same record at this offset.
 
         False if it cannot read one there.

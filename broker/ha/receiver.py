@@ -35,7 +35,7 @@ class ReplicaLog(Protocol):
         """
 
 
-class Receiving(Protocol):
+class ReceiveSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -56,7 +56,7 @@ class LogReceiver:
     _held: int = attrs.field(default=0, init=False)  # bytes of an incomplete frame at the start of the buffer
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
-    def receive(self, sock: Receiving, now: float) -> None:
+    def receive(self, sock: ReceiveSocket, now: float) -> None:
         """Receive available bytes, up to PASS_SIZE.
 
         StreamError, also at the end of the stream; OSError of the socket.

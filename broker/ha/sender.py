@@ -47,11 +47,11 @@ class SourceLog(Protocol):
     def read_log(self, offset: int, limit: int) -> memoryview:
         """At most `limit` bytes from `offset`, never across the end of a file.
 
-        Empty where nothing is readable.
+        Empty if no byte there is readable.
         """
 
 
-class Sending(Protocol):
+class SendSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def sendmsg(self, buffers: Sequence[bytes | memoryview], /) -> int:
@@ -72,10 +72,10 @@ class LogSender:
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # begun, its end not yet sent
     _frame_sent: int = attrs.field(default=0, init=False)  # bytes of it that left, its header's included
 
-    def send(self, sock: Sending, now: float) -> bool:
-        """Send what there is.
+    def send(self, sock: SendSocket, now: float) -> bool:
+        """Send the log that the slave lacks, up to PASS_SIZE.
 
-        True if there is more, for when the socket is writable again; StreamError, OSError.
+        Return True if bytes are left for when the socket is writable again. Raises StreamError and OSError.
         """
         left = PASS_SIZE
         try:
@@ -129,9 +129,9 @@ class LogSender:
         return rest
 
     def _settle(self, frames: list[FrameHeader], sent: int) -> None:
-        """Note how far the bytes reached.
+        """Record how many bytes of these frames were sent.
 
-        Frames of which nothing left are forgotten, to be made anew.
+        Frames without a sent byte are dropped, and built again for the next send.
         """
         sent += self._frame_sent
         self._frame, self._frame_sent = None, 0

@@ -17,11 +17,11 @@ from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.receiver import AppendError, LogReceiver, ReplicaLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
-from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import READ, Reactor
 from rmqlab.runtime.remoting_client import open_connection
+from rmqlab.runtime.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class NoCheck:
         return True
 
     def begin(self, _settings: HaSettings, /) -> None:
-        """Nothing to prepare."""
+        """No preparation."""
 
     def find_fault(self) -> str | None:
         """Accept any bytes."""
@@ -78,7 +78,7 @@ class ConnectionObserver(Protocol):
 
 
 class TroubleObserver(Protocol):
-    """Gets what stops replication on a slave (see rmqlab.broker.ha.trouble_report)."""
+    """Receives the reason why a slave stopped replication; see trouble_report."""
 
     async def report(self, text: str, ha_port: int, /) -> None:
         """Return when the master has the report, or cannot be reached.
@@ -137,7 +137,7 @@ class HaClient:
             due_at = min(stream.report_at, stream.unreported_at)
             with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
                 await self.ended.wait()
-            self._look()
+            self._check_timers()
 
     def close(self, reason: str) -> None:
         """Close at once."""
@@ -155,7 +155,7 @@ class HaClient:
         self._reactor.unregister(self._sock)
         self.ended.set()
 
-    def _look(self) -> None:
+    def _check_timers(self) -> None:
         if self.ended.is_set():
             return
         if self._is_silent() or self._is_unreported():  # this process may have been stopped: read first

@@ -88,7 +88,7 @@ class SlaveTroubles:
         return list(self._known.values())
 
     def remark(self, host: str | None = None) -> str:
-        """Return the newest troubles, of one host if given, as part of a remark.
+        """Return the newest troubles as part of a remark: of all slaves, or of one host.
 
         Empty without troubles.
         """

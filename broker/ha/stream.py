@@ -55,7 +55,7 @@ class MasterStream:
 
     @property
     def is_begun(self) -> bool:
-        """True after the first report. Before it, nothing may be sent (store-ha#35)."""
+        """True after the first report. Before it, no frame may be sent (store-ha#35)."""
         return self.request_offset >= 0
 
     def receive(

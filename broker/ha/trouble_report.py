@@ -1,7 +1,7 @@
-"""Reports to the master what stops this slave, with `ha_report_trouble`.
+"""Reports to the master why this slave stopped, with `ha_report_trouble`.
 
 The HA stream has no message for it, so the slave sends request 30001, which is ours, to the remoting port of the master
-that the nameservers name. Any other broker replies REQUEST_CODE_NOT_SUPPORTED, and nothing follows from that.
+that the nameservers name. Any other broker replies REQUEST_CODE_NOT_SUPPORTED, which is ignored.
 """
 
 import logging
@@ -17,8 +17,8 @@ from rmqlab.broker.ha.slave_troubles import one_line
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.replication import ReportSlaveTroubleRequestHeader
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 

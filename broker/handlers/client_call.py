@@ -22,8 +22,8 @@ from rmqlab.remoting.headers.broker_admin import (
     ResetOffsetRequestHeader,
 )
 from rmqlab.remoting.message import RecordError, parse_offset_message_id
-from rmqlab.runtime.channel import RemotingError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.remoting_errors import RemotingError, RequestTimeoutError
 
 PASS_ON_TIMEOUT = 10.0
 STATUS_TIMEOUT = 5.0

@@ -1,4 +1,4 @@
-"""What a stored message waits for before its send gets a reply: disk and slaves.
+"""Conditions for the reply to a send: flushed to disk, copied to slaves.
 
 The role, the flush type and `in_sync_replicas` decide that for all messages. With `obey_min_copies`, a message can
 demand more copies (`MIN_COPIES`), of an asynchronous master too, but never fewer.

@@ -24,7 +24,7 @@ from rmqlab.remoting.headers.group import (
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 NO_GROUP = (b"null", b"[]")
-"""Bodies that change nothing and get a successful reply."""
+"""Bodies without effect that get a successful reply."""
 
 
 def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
@@ -70,7 +70,7 @@ def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) ->
 def get_consumer_connection_list(
     broker: Broker, header: GetConsumerConnectionListRequestHeader, _request: Request
 ) -> Reply:
-    """The consumers of a group that are connected, and what the group subscribes to."""
+    """Return a group's connected consumers and its subscriptions."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {header.consumer_group} is here")

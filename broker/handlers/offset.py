@@ -42,8 +42,8 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
 def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Reply:
     """Commit an offset.
 
-    It may go back, and nothing about it is checked (broker-requests#44). One that a slave hands back may be older than
-    what its consumers have committed here meanwhile.
+    Any offset is accepted, lower ones too (broker-requests#44). With `only_forward`, which a slave sets when it hands
+    an offset back, lower ones are ignored: consumers may have committed here meanwhile.
     """
     place = (header.consumer_group, header.topic, header.queue_id)
     known = broker.offsets.query(*place) if header.only_forward else None

@@ -1,6 +1,6 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (class PullMessageProcessor).
 
-A pull that finds nothing and may wait is held until an arrival or the sweep wakes it; then it is replied to, with
+A pull without messages that may wait is held until an arrival or the sweep wakes it; then it is replied to, with
 messages or without. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
@@ -180,7 +180,7 @@ def _filter_of_pull(broker: Broker, header: PullMessageRequestHeader) -> Message
 
 
 def _filter_of_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, MessageFilter]:
-    """Look up what the group subscribes to; also the type of its expression."""
+    """Return the group's subscription to the topic, and the type of its expression."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         raise Refusal(

@@ -106,7 +106,7 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
 def _count(asked: int) -> int:
     """Convert `asked` as RocketMQ's 32-bit arithmetic does.
 
-    A number that is too large or below 0 becomes 0 and finds nothing.
+    A number that is too large or below 0 becomes 0: no message has it.
     """
     return max((asked * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
 

@@ -1,6 +1,6 @@
 """REPORT_SLAVE_TROUBLE, a request of ours (docs/departures.md).
 
-A slave reports what stops its replication. The text goes into remarks that producers get, so a report is accepted only
+A slave reports why its replication stopped. The text goes into remarks that producers get, so a report is accepted only
 from a slave of this group: from the address of an HA connection that has reported, or from the host that a nameserver
 has for the broker id.
 """
@@ -21,7 +21,7 @@ FORGED = "this is not the address of a slave of this group"
 
 
 def report_slave_trouble(broker: Broker, _header: None, request: Request) -> Reply | None:
-    """Note what a slave reports, once it is known to be one.
+    """Record the report of a slave, after checking that it is a slave of this master.
 
     Without `ha_report_trouble` the reply is that of 4.9.8 to an unknown code, before the header is parsed.
     """

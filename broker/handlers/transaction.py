@@ -34,7 +34,7 @@ from rmqlab.store.results import PutStatus
 
 MAX_REMARK = 300
 UNKNOWN = 0
-"""The producer does not know yet."""
+"""The producer has not decided yet."""
 
 
 def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
@@ -141,7 +141,7 @@ def _resolve(broker: Broker, half: StoredMessage) -> None:
 
 
 def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequestHeader, _request: Any) -> Reply:
-    """Store a half message that was given up in the half topic again.
+    """Store a discarded half message in the half topic again.
 
     Its count of checks begins at 0 again.
     """

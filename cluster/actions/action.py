@@ -22,7 +22,7 @@ HEAL = "heal"
 
 
 class Liveness(enum.Enum):
-    """What a process can do, which decides the actions that make sense on it."""
+    """Liveness of a process, which decides the possible actions on it."""
 
     RUNNING = enum.auto()
     PAUSED = enum.auto()
@@ -75,7 +75,7 @@ class BlockingActor(Protocol):
 class NodeAction(Generic[R]):
     """An action on the processes that a target names.
 
-    `R` is what it returns to a program.
+    `R` is the type of its result.
 
     As an attribute of a class that has `act`, it is a method that accepts one target or several. The attribute's name
     is the method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario
@@ -86,11 +86,11 @@ class NodeAction(Generic[R]):
     help: str
     """Help of the command. Its first line is in the list of commands."""
     doing: str
-    """What the live view shows while it runs: `killing`."""
+    """Text of the live view while the action runs: `killing`."""
     needs: Collection[Liveness] = tuple(Liveness)
     """The processes on which it makes sense."""
     leaves: Liveness | None = None
-    """What a process is afterwards; None: as before."""
+    """Liveness of a process afterwards; None if unchanged."""
     ended_as: str = ""
     """How errors about later steps describe a process that it has ended: `killed`."""
     targets: Targets = Targets.PROCESSES
@@ -103,7 +103,7 @@ class NodeAction(Generic[R]):
     key: str | None = None
     """Key of the live view. Of two actions with one key, the process's liveness or role selects the action."""
     key_label: str = ""
-    """What the live view shows beside the key; empty for the action's name."""
+    """Text of the live view beside the key; empty for the action's name."""
     report: Report[R] = attrs.field(factory=NodesReport)
     """Prints the result of the command."""
     method: str = attrs.field(default="", init=False)

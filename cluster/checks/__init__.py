@@ -34,7 +34,7 @@ from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
-from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
+from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 from rmqlab.verdict.logcover import weaken_by_stores
@@ -85,7 +85,7 @@ def judge_directory(directory: Path) -> Judgement:
 
 
 def judge_with_history(directory: Path) -> tuple[History, Judgement]:
-    """Judge as `judge_directory`; return what happened as well."""
+    """Judge as `judge_directory`; return the history as well."""
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
@@ -103,11 +103,11 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *unreplicated.judge(history, stores, conditions.role),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
-    doubtless = withdraw_doubtful(clocks_judged, _clocked(history))
+    doubtless = withdraw_doubtful(clocks_judged, _clock_dependencies(history))
     earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
     return conclude(earned, METRICS, conditions, (*stores.remarks, *sidefiles.remarks(history, stores)))
 
 
-def _clocked(history: History) -> Clocked:
+def _clock_dependencies(history: History) -> ClockDependencies:
     senders = dict.fromkeys(send.node for send in history.sends)
-    return Clocked(groups=history.group_of, senders=senders, masters=history.roles.masters_of_slaves)
+    return ClockDependencies(groups=history.group_of, senders=senders, masters=history.roles.masters_of_slaves)

@@ -21,7 +21,7 @@ from rmqlab.store.disk import StoreError
 from rmqlab.store.logplaces import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
-from rmqlab.verdict.findings import IDS_LIMIT
+from rmqlab.verdict.findings import IDS_LIMIT, Evidence
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +42,10 @@ class Copy:
     """Of the whole record, in bytes."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
+
+    def as_evidence(self, says: str) -> Evidence:
+        """Return evidence about this record, at the time when it was stored."""
+        return Evidence(says=says, at_millis=self.stored_at, message_ids=(self.message_id,))
 
 
 @attrs.frozen(kw_only=True)

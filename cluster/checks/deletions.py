@@ -1,4 +1,4 @@
-"""What surely happened after the last deletion of a topic or a consumer group.
+"""Events certainly after the last deletion of a topic or a consumer group.
 
 Members of a group may still have messages and offsets from before, and journal them later. So a delivery counts if its
 message was sent after the deletion. A commit counts if its consumer received such a message of the queue before.

@@ -21,7 +21,7 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
-from rmqlab.cluster.checks.moves import Move, find_moves
+from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
@@ -122,9 +122,9 @@ class _Causes:
     """Events that explain repeated deliveries: commits, moved offsets, taken queues."""
 
     def __init__(self, history: History) -> None:
-        self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)
-        for move in find_moves(history):
-            self._moves[move.group, move.queue].append(move)
+        self._rollbacks: dict[tuple[str, Queue], list[Rollback]] = collections.defaultdict(list)
+        for rollback in find_rollbacks(history):
+            self._rollbacks[rollback.group, rollback.queue].append(rollback)
         self._commits: dict[tuple[str, Queue], list[tuple[int, int]]] = collections.defaultdict(list)
         for commit in history.commits:  # with each, the highest offset committed up to then
             known = self._commits[commit.group, commit.queue]
@@ -155,9 +155,9 @@ class _Causes:
 
     def _moved_back(self, delivery: Delivery, before: Delivery) -> str:
         key = (delivery.group, delivery.queue)
-        for move in self._moves[key]:
-            if before.at <= move.at <= delivery.at and move.after <= delivery.offset < move.before:
-                return f"{move.says} from {move.before} to {move.after}"
+        for rollback in self._rollbacks[key]:
+            if before.at <= rollback.at <= delivery.at and rollback.after <= delivery.offset < rollback.before:
+                return f"{rollback.says} from {rollback.before} to {rollback.after}"
         # A new owner asks for the group's offset once: a commit of the last owner may arrive too late for it.
         asked_at = self._taken_on(delivery)
         if before.node == delivery.node and asked_at <= before.at:

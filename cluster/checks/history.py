@@ -148,8 +148,8 @@ class History:
     """Entries since the cluster began to stop."""
     by_message: Mapping[str, tuple[JournalEntry, ...]]
     """Entries that name a message, by its unique id."""
-    _telling: tuple[JournalEntry, ...]
-    """Entries that may explain something."""
+    _explaining: tuple[JournalEntry, ...]
+    """Entries that may explain a finding, by time."""
 
     @property
     def ended_at(self) -> int:
@@ -209,14 +209,14 @@ class History:
     @functools.cached_property
     def _by_node(self) -> Mapping[str, list[JournalEntry]]:
         found: dict[str, list[JournalEntry]] = collections.defaultdict(list)
-        for entry in self._telling:
+        for entry in self._explaining:
             found[entry.node].append(entry)
         return found
 
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
         """Return the entries of these messages, and the few others just around a time."""
-        index = bisect.bisect_right(self._telling, at, key=_at)
-        found = [*self._telling[max(0, index - _AROUND) : index + _AROUND]]
+        index = bisect.bisect_right(self._explaining, at, key=_at)
+        found = [*self._explaining[max(0, index - _AROUND) : index + _AROUND]]
         for message_id in message_ids:
             found += self.by_message.get(message_id, ())[:_MOST_OF_A_MESSAGE]
         return tuple(sorted(found, key=_at))
@@ -255,7 +255,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         stopped=_stopped(every),
         closing=tuple(every[_stopping(every) :]),
         by_message={key: tuple(found) for key, found in by_message.items()},
-        telling=tuple(entry for entry in known if entry.kind not in _NOISE),
+        explaining=tuple(entry for entry in known if entry.kind not in _NOISE),
     )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with the files of logs: missing or misplaced ones, a lost end."""
+"""Problems of log files: missing files, misplaced files, a lost end."""
 
 import collections
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from rmqlab.cluster.checks.history import History
 from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
 from rmqlab.store.logplaces import log_directory, log_extents
-from rmqlab.verdict.logcover import LIFE_KINDS, LogState, Samples, last_lives, log_state
+from rmqlab.verdict.logcover import EPOCH_KINDS, LogState, Samples, last_epochs, log_state
 from rmqlab.verdict.misplaced import SETTING_KINDS, misplaced_files, setting_of
 
 
@@ -17,12 +17,12 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
     `ends` are where their last records end. Raises OSError.
     """
     every = (*history.entries, *history.closing)
-    lives = last_lives((one.at_millis, one.node, one.kind) for one in history.of_kind(*LIFE_KINDS))
+    epochs = last_epochs((one.at_millis, one.node, one.kind) for one in history.of_kind(*EPOCH_KINDS))
     events = ((one.at_millis, one.node, one.kind, one.fields) for one in every if one.kind in SETTING_KINDS)
     setting = setting_of(events, history.began_at)
     recorded: dict[str, list[int]] = collections.defaultdict(list)
     for entry in every:
-        if entry.kind == "log_sampled" and entry.node in lives and entry.at_millis > lives[entry.node].since:
+        if entry.kind == "log_sampled" and entry.node in epochs and entry.at_millis > epochs[entry.node].since:
             recorded[entry.node].append(int(entry.fields["max_offset"]))
     states = {}
     for node, root in roots.items():
@@ -33,7 +33,7 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
             f"{root.name}/{log_directory(root).relative_to(root)}",
             log_extents(root),
             samples,
-            lives.get(node),
+            epochs.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, ends[node], samples.highest) if samples else None,
             stray=stray_tail(root, ends[node]),

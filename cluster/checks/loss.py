@@ -256,10 +256,6 @@ def _judge_unclaimed(history: History, stores: Stores) -> Finding:
         "unclaimed",
         _MESSAGES,
         list(strangers.values()),
-        lambda copy: Evidence(
-            says=f"{copy.queue} offset {copy.offset} at {copy.node}",
-            at_millis=copy.stored_at,
-            message_ids=(copy.message_id,),
-        ),
+        lambda copy: copy.as_evidence(f"{copy.queue} offset {copy.offset} at {copy.node}"),
         message_ids=strangers,
     )

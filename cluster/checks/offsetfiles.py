@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.deletions import AfterDeletions
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
-from rmqlab.cluster.checks.moves import Move, find_moves
+from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Evidence, Finding, unknown
 from rmqlab.verdict.roles import CONTESTED
 
@@ -30,7 +30,7 @@ Place = tuple[str, Queue]
 
 
 @attrs.frozen
-class _Life:
+class _Incarnation:
     """The last run of a broker.
 
     Commits from `ready_at` to `saved_until` are in its file.
@@ -52,22 +52,24 @@ class _Life:
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.OFFSET_FILES` for every broker that was ready."""
-    moves = find_moves(history)
+    rollbacks = find_rollbacks(history)
     for member in history.members.values():
         if member.is_broker:
-            yield _judge_node(member, history, stores, [move for move in moves if move.node == member.name])
+            yield _judge_node(
+                member, history, stores, [rollback for rollback in rollbacks if rollback.node == member.name]
+            )
 
 
-def _judge_node(member: Member, history: History, stores: Stores, moves: list[Move]) -> Finding:
+def _judge_node(member: Member, history: History, stores: Stores, rollbacks: list[Rollback]) -> Finding:
     metric = f"offset_file_behind {member.name}"
     stored = stores.offset_files.get(member.name)
-    life = _last_life(member, history)
-    if stored is None or life is None:
+    incarnation = _last_incarnation(member, history)
+    if stored is None or incarnation is None:
         missing = "consumerOffset.json could not be read" if stored is None else "the node lost power, or its store"
         return unknown(metric, _MESSAGES, missing)
     if member.broker in history.roles.contested:
         return unknown(metric, _MESSAGES, CONTESTED)
-    floors = dict(_floors(life, history, moves))
+    floors = dict(_floors(incarnation, history, rollbacks))
     if not floors:
         return unknown(metric, _MESSAGES, NO_COMMIT_DUE)
     behind = {
@@ -79,11 +81,11 @@ def _judge_node(member: Member, history: History, stores: Stores, moves: list[Mo
         metric=metric,
         unit=_MESSAGES,
         value=behind[worst[0]] if worst else 0,
-        evidence=tuple(_evidence(life, place, floors[place], behind[place], history) for place in worst),
+        evidence=tuple(_evidence(incarnation, place, floors[place], behind[place], history) for place in worst),
     )
 
 
-def _last_life(member: Member, history: History) -> _Life | None:
+def _last_incarnation(member: Member, history: History) -> _Incarnation | None:
     name = member.name
     own = list(history.of_node(name, "node_ready", "power_lost", "store_wiped"))
     if own[-1].kind != "node_ready":
@@ -102,11 +104,11 @@ def _last_life(member: Member, history: History) -> _Life | None:
         if span.until is None or span.until > at - FIRST_SAVE:
             at, is_ordered = min(at, span.at), False
     if is_ordered:
-        return _Life(member, ready_at, at - SLACK, tuple(faults))
+        return _Incarnation(member, ready_at, at - SLACK, tuple(faults))
     started = next(history.of_kind("cluster_starting"), None)
     stall = round(STALL * float(started.fields.get("rate") or 1)) if started else STALL
     saved_until = at - SAVE_PERIOD - SLACK - stall if at >= ready_at + FIRST_SAVE + stall else ready_at - 1
-    return _Life(member, ready_at, saved_until, tuple(faults))
+    return _Incarnation(member, ready_at, saved_until, tuple(faults))
 
 
 def _faults(history: History) -> Iterator[Span]:
@@ -120,7 +122,7 @@ def _faults(history: History) -> Iterator[Span]:
     yield from (Span(at, None) for at in open_since.values())
 
 
-def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[Place, int]]:
+def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollback]) -> Iterator[tuple[Place, int]]:
     """Yield the minimum of each offset in the file.
 
     It is the last offset that was surely saved, or a lower later commit.
@@ -128,25 +130,32 @@ def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[
     by_place: dict[Place, list[Commit]] = {}
     for commit in AfterDeletions.of(history).commits():
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
-        is_here = (commit.queue.broker, broker_id) == (life.member.broker, life.member.broker_id or 0)
-        is_served = broker_id or history.roles.master_at(life.member.broker, commit.at) == life.member.name
+        is_here = (commit.queue.broker, broker_id) == (incarnation.member.broker, incarnation.member.broker_id or 0)
+        is_served = (
+            broker_id or history.roles.master_at(incarnation.member.broker, commit.at) == incarnation.member.name
+        )
         deleted_at = history.deleted_groups.get((commit.queue.broker, commit.group))
         is_kept = deleted_at is None or commit.at > deleted_at + SLACK
-        if is_here and is_served and is_kept and commit.at >= life.ready_at:
+        if is_here and is_served and is_kept and commit.at >= incarnation.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
-        proven = [index for index, commit in enumerate(commits) if life.proves(commit)]
+        proven = [index for index, commit in enumerate(commits) if incarnation.proves(commit)]
         if proven:
             since = commits[proven[-1]].at
-            later = [move.after for move in moves if (move.group, move.queue) == place and move.at >= since]
+            later = [
+                rollback.after
+                for rollback in rollbacks
+                if (rollback.group, rollback.queue) == place and rollback.at >= since
+            ]
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
 
 
-def _evidence(life: _Life, place: Place, floor: int, behind: int, history: History) -> Evidence:
+def _evidence(incarnation: _Incarnation, place: Place, floor: int, behind: int, history: History) -> Evidence:
     group, queue = place
     last = [commit for commit in history.commits if (commit.group, commit.queue) == place and commit.offset >= floor]
     return Evidence(
-        says=f"{group}, {queue}: {life.member.name} has offset {floor - behind} in its file, and must have {floor}",
+        says=f"{group}, {queue}: {incarnation.member.name} has offset {floor - behind} in its file,"
+        f" and must have {floor}",
         at_millis=last[-1].at if last else None,
         entries=tuple(commit.entry for commit in last[-1:]),
     )

@@ -34,7 +34,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             f"order.delivered {group}",
             _MESSAGES,
             found,
-            lambda late: _tell_delivery(late, history),
+            lambda late: _describe_delivery(late, history),
             says=f"of {len(deliveries)} deliveries",
             message_ids=[late.delivery.message_id for late in found],
         )
@@ -55,7 +55,7 @@ class Placed:
 
 @attrs.frozen
 class Inversion:
-    """A message stored behind one that was sent after it."""
+    """A message stored behind a message that was sent later."""
 
     placed: Placed
     ahead: Placed
@@ -93,7 +93,7 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
         "order.stored",
         _MESSAGES,
         list(found.values()),
-        lambda named: _tell_inversion(*named, history),
+        lambda named: _describe_inversion(*named, history),
         message_ids=found,
     )
 
@@ -136,7 +136,7 @@ def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) 
     return iter(seen.values())
 
 
-def _tell_inversion(queue: Queue, inversion: Inversion, history: History) -> Evidence:
+def _describe_inversion(queue: Queue, inversion: Inversion, history: History) -> Evidence:
     late, ahead = inversion.placed, inversion.ahead
     return Evidence(
         says=f"{queue}: {late.message_id} at offset {late.offset} is behind {ahead.message_id} at {ahead.offset}, sent"
@@ -173,7 +173,7 @@ def find_late_deliveries(deliveries: Iterable[Delivery]) -> list[LateDelivery]:
     return found
 
 
-def _tell_delivery(late: LateDelivery, history: History) -> Evidence:
+def _describe_delivery(late: LateDelivery, history: History) -> Evidence:
     delivery, after = late.delivery, late.after
     return Evidence(
         says=f"{delivery.queue}: {delivery.node} got offset {delivery.offset} after {after.node} had got {after.offset}",

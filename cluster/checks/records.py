@@ -44,7 +44,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             f"corrupt {store.node}",
             RECORDS,
             damages,
-            lambda damage: _tell_damage(damage, history),
+            lambda damage: _describe_damage(damage, history),
             message_ids=[damage.message_id for damage in damages if damage.message_id],
         )
         yield _judge_entries(store, names, history)
@@ -92,7 +92,7 @@ def _place(store: NodeStore, entry: QueueEntry) -> Place:
     return Queue(entry.topic, store.broker, entry.queue_id), entry.offset
 
 
-def _tell_damage(damage: Damage, history: History) -> Evidence:
+def _describe_damage(damage: Damage, history: History) -> Evidence:
     queue, offset = damage.place
     return Evidence(
         says=f"{damage.node}, commit log offset {damage.log_offset}, {queue} offset {offset}: {damage.says}",
@@ -119,7 +119,7 @@ def _judge_entries(store: NodeStore, names: Mapping[Place, str], history: Histor
         metric,
         ENTRIES,
         dangling,
-        lambda entry: _tell_entry(entry, there.get(entry.log_offset), name(entry), store),
+        lambda entry: _describe_entry(entry, there.get(entry.log_offset), name(entry), store),
         says=f"of {len(store.entries)} entries",
         message_ids=[found for entry in dangling if (found := name(entry))],
     )
@@ -155,7 +155,7 @@ def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
     return min([*offsets, *(hole.offset for hole in store.holes)], default=store.begin)
 
 
-def _tell_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:
+def _describe_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:
     queue, offset = _place(store, entry)
     there = f"{copy.message_id} of {copy.queue} offset {copy.offset}" if copy else "no record"
     return Evidence(
@@ -182,10 +182,8 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
         metric,
         RECORDS,
         found,
-        lambda copy: Evidence(
-            says=f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry",
-            at_millis=copy.stored_at,
-            message_ids=(copy.message_id,),
+        lambda copy: copy.as_evidence(
+            f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry"
         ),
         says=f"of {len(store.copies)} records",
         message_ids=[copy.message_id for copy in found],

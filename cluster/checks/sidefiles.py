@@ -1,4 +1,4 @@
-"""Warnings of tables and index files that cannot be what their broker wrote."""
+"""Warnings of tables and index files that their broker cannot have written."""
 
 from collections.abc import Iterator
 

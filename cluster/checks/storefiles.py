@@ -1,8 +1,8 @@
 """Compares the small files of a store with its log.
 
-The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash deletes index
-files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from its master
-every 10 s, so topics whose first message is younger than 30 s do not count.
+The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash
+deletes index files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from
+its master every 10 s, so topics whose first message is younger than 30 s do not count.
 """
 
 import struct
@@ -54,10 +54,8 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
         metric,
         MESSAGES,
         found,
-        lambda copy: Evidence(
-            says=f"{store.node}, commit log offset {copy.log_offset}: in none of {len(covered)} index files",
-            at_millis=copy.stored_at,
-            message_ids=(copy.message_id,),
+        lambda copy: copy.as_evidence(
+            f"{store.node}, commit log offset {copy.log_offset}: in none of {len(covered)} index files"
         ),
         message_ids=[copy.message_id for copy in found],
     )

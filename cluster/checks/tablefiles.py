@@ -1,4 +1,4 @@
-"""Small tables of masters, compared with what their logs and the journal prove.
+"""Small tables of masters, compared with their logs and the journal.
 
 A broker saves a group at its first heartbeat, before it serves it. It saves delay offsets every 10 s and at a clean
 stop: after any other end `delay_offset_behind` is unknown.
@@ -16,7 +16,7 @@ from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
     }
     missing = sorted(served - table.subscription_group_table.keys())
     lines = (f"{member.name}: {_GROUPS} lacks {group}, which consumed from here" for group in missing)
-    return Finding(metric=metric, unit=unit, value=len(missing), evidence=seen(lines))
+    return Finding(metric=metric, unit=unit, value=len(missing), evidence=line_evidence(lines))
 
 
 def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding:
@@ -77,7 +77,7 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
     stored = table.offset_table if table else {}
     behind = {level: end - stored.get(level, 0) for level, end in delivered.items() if end > stored.get(level, 0)}
     lines = (f"{member.name}: level {level} delivered {by} messages beyond its offset" for level, by in behind.items())
-    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(lines))
+    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=line_evidence(lines))
 
 
 def _delivered_levels(store: NodeStore) -> Mapping[int, int]:

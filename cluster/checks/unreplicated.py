@@ -13,7 +13,7 @@ from rmqlab.cluster.checks.history import History, Send
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
-from rmqlab.verdict.grounds import SYNC_MASTER
+from rmqlab.verdict.rules import SYNC_MASTER
 
 
 def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
-from rmqlab.verdict.grounds import Decision
 from rmqlab.verdict.metrics import Metric
+from rmqlab.verdict.rules import Decision
 from rmqlab.verdict.verdict import Verdict
 
 _STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red", Verdict.UNKNOWN: "yellow"}

@@ -61,7 +61,7 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
     """Wait until a condition is true; exit status 1 if it is not in time.
 
-    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless, is-master TARGET; route-has, route-gone
+    Conditions: ready [TARGET]; stopped, killed, crashed, paused, power-lost, is-master TARGET; route-has, route-gone
     TARGET; slave-connected, slave-in-sync, slave-caught-up, metadata-synced GROUP; topic-known TARGET TOPIC.
     """
     document = command(name, "wait", condition=" ".join(condition), seconds=timeout)

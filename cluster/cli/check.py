@@ -14,9 +14,9 @@ from rmqlab.runtime.journal import odd_journals
 from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.grounds import GROUNDS, Effect
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
+from rmqlab.verdict.rules import VERDICT_RULES, Effect
 
 
 @click.command()
@@ -88,11 +88,11 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
 
 
 def _is_shown(finding: Finding) -> bool:
-    """Return True for findings shown by default: not zero, or grounds of the verdict."""
+    """Return True for findings shown by default: not zero, or needed for the verdict."""
     if "@" in finding.metric:
         return False
     name = finding.metric.partition(" ")[0]
-    decides = any(ground.metric == name and ground.effect is Effect.VIOLATES for ground in GROUNDS)
+    decides = any(rule.metric == name and rule.effect is Effect.VIOLATES for rule in VERDICT_RULES)
     return bool(finding.value) or decides
 
 

@@ -1,4 +1,4 @@
-"""What a command does at Ctrl-C and SIGTERM: print what it has."""
+"""Ctrl-C and SIGTERM: commands print their results so far."""
 
 import signal
 import threading

@@ -1,4 +1,4 @@
-"""Clusters of this machine, and what is on disk of one that does not run."""
+"""Clusters of this machine, and the files of stopped ones."""
 
 import contextlib
 import time
@@ -82,7 +82,7 @@ def _state(directory: ClusterDirectory) -> str:
 
 
 def describe_stopped(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
-    """Return what `status --json` prints of a cluster that does not run."""
+    """Return the document of `status --json` for a stopped cluster."""
     document = describe(directory, record)
     for node in document["nodes"]:
         node["size"] = _size(directory.data_dir(node["name"]))
@@ -90,7 +90,7 @@ def describe_stopped(directory: ClusterDirectory, record: Record) -> dict[str, A
 
 
 def render_stopped(document: Document) -> RenderableType:
-    """Render a cluster that does not run: what is on disk, and how to start it."""
+    """Render a stopped cluster: its files, and the command to start it."""
     document = printable_values(document)
     table = _columns("NODE", "ROLE", "STATUS", "ADDRESS", "ON DISK")
     for node in document["nodes"]:

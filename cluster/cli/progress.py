@@ -24,13 +24,13 @@ class Progress:
     """An animated line, drawn by its own thread."""
 
     console: "Console | None" = None
-    """Where to draw; the terminal of stderr if not given."""
+    """The stream to draw on; by default the terminal of stderr."""
     after_seconds: float = AFTER_SECONDS
     _ended: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
 
     def begin(self, text: Callable[[], str]) -> None:
-        """Show what `text` returns, after a while. The thread calls it."""
+        """Show the result of `text`, after a delay. The thread calls it."""
         is_drawable = self.console.is_terminal if self.console is not None else sys.stderr.isatty()
         if is_drawable and self._thread is None:
             self._thread = threading.Thread(target=self._show, args=(text,), daemon=True)

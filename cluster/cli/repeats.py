@@ -35,7 +35,7 @@ class RepeatFolder:
     """
 
     show: Callable[[Event, int], object]
-    """Gets an event, and the number of events that it stands for."""
+    """Receives an event, and the number of equal events."""
     now: Callable[[], float] = time.monotonic
     _runs: dict[Hashable, _Run] = attrs.field(factory=dict, init=False)
 
@@ -65,7 +65,7 @@ class RepeatFolder:
                     del self._runs[key]
 
     def close(self) -> None:
-        """Show what was counted since the last lines."""
+        """Show the counts since the last lines."""
         for run in self._runs.values():
             if run.count:
                 self.show(run.latest, run.count)
@@ -73,7 +73,7 @@ class RepeatFolder:
 
 
 def _key(event: Event) -> Hashable:
-    """Return what equal failures have in common; None for other events."""
+    """Return the key of equal failures; None for other events."""
     if not event.get("error") and event["kind"] != "sent":
         return None
     names = ("broker", "broker_name", "queue", "outcome", "error", "remark")

@@ -25,7 +25,7 @@ STATE_STYLES = {
     "paused": "magenta",
     "stopped": "dim",
     "killed": "red",
-    "powerless": "red",
+    "power-lost": "red",
     "crashed": "bold red",
 }
 _NODE_COLUMNS = ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID")
@@ -281,7 +281,7 @@ def _render_replication(document: Document) -> Text:
 
 
 def _entries(member: Document) -> str:
-    """Return what a member of a DLedger group knows."""
+    """Return the facts of a member of a DLedger group."""
     return (
         f"{member['role'].lower()} of {member['leader'] or 'no leader'} in term {member['term']}"
         f"  entries {member['begin_index']}..{member['end_index']}  committed {member['committed_index']}"
@@ -346,18 +346,18 @@ def render_comparison(document: Document) -> list[Text]:
         lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
     for part, what in (("differing", "that differ"), ("beyond", "beyond the other's end")):
         for side in (document["a"], document["b"]):
-            if stretch := side[part]:
-                lines += _stretch_lines(side["target"], what, stretch)
+            if records := side[part]:
+                lines += _record_lines(side["target"], what, records)
     return lines
 
 
-def _stretch_lines(target: str, what: str, stretch: Document) -> list[Text]:
+def _record_lines(target: str, what: str, records: Document) -> list[Text]:
     head = Text(target, "bold").append(
-        f" has {stretch['record_count']} messages, {stretch['byte_count']} bytes, {what}", "default"
+        f" has {records['record_count']} messages, {records['byte_count']} bytes, {what}", "default"
     )
-    lines = [head, *(Text("  ").append(_record_line(record)) for record in stretch["first"])]
-    if stretch["record_count"] > len(stretch["first"]):
-        lines.append(Text(f"  ... and {stretch['record_count'] - len(stretch['first'])} more", "dim"))
+    lines = [head, *(Text("  ").append(_record_line(record)) for record in records["first"])]
+    if records["record_count"] > len(records["first"]):
+        lines.append(Text(f"  ... and {records['record_count'] - len(records['first'])} more", "dim"))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: options, output, and errors.
+"""Common options, output and errors of all commands.
 
 Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid.
 """

@@ -143,7 +143,7 @@ def up(
 
 
 def _import_views() -> None:
-    """Import what shows the cluster, while it starts."""
+    """Import the modules of the live view while the cluster starts."""
     importlib.import_module("rmqlab.cluster.cli.tables")
     importlib.import_module("rmqlab.cluster.cli.screen")
 
@@ -261,7 +261,7 @@ def _check_control(address: str) -> None:
 
 
 def up_document(document: Document) -> Document:
-    """Return what `up --json` prints: the nodes and their addresses.
+    """Return the document of `up --json`: the nodes and their addresses.
 
     `document` is that of the start (`rmqlab.cluster.supervisor.serve.WhenReady`).
     """

@@ -210,16 +210,9 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
                 if not isinstance(message, Item):
                     status = message.value["status"]
                     break
-                event = message.value
-                names.add(event["node"])
-                counts.update(_counted(event))
-                if as_json:
-                    print_json(event)
-                elif every:
-                    _show(event, 1)
-                elif not _is_quiet(event):
-                    folder.add(event)
-                folder.show_due()
+                names.add(message.value["node"])
+                counts.update(_counted(message.value))
+                _print_event(message.value, folder, every=every, as_json=as_json)
                 show(_summary(counts, first))
     except KeyboardInterrupt:
         status = 0
@@ -235,8 +228,18 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
         fail(f"none of {counts['sent']} sends is known to be stored")
 
 
+def _print_event(event: dict[str, Any], folder: RepeatFolder, *, every: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(event)
+    elif every:
+        _show(event, 1)
+    elif not _is_quiet(event):
+        folder.add(event)
+    folder.show_due()
+
+
 def _show(event: Mapping[str, Any], times: int) -> None:
-    """Print an event that stands for some that happened."""
+    """Print an event that occurred so many times."""
     line = render_event(event)
     console.print(line if times == 1 else line.append(f"  ({times} times)", "dim"))
 

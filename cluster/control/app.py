@@ -56,7 +56,7 @@ class Admitted:
 
 @attrs.define(eq=False)
 class ControlApp:
-    """The control API of one cluster. It knows no connection."""
+    """The control API of one cluster, independent of connections."""
 
     cluster: Cluster
     access: ControlAccess

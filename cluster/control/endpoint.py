@@ -19,7 +19,7 @@ OPENAPI_PATH = "/openapi.json"
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
-    """What a method and a path do."""
+    """The action of a method and a path."""
 
     name: str
     """Its `operationId`."""

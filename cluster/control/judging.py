@@ -24,7 +24,7 @@ class CannotJudgeError(Exception):
 
 
 async def judge(directory: Path, metrics: Sequence[str]) -> dict[str, Any]:
-    """Return what `rmqlab check --json` prints. CannotJudgeError, TooSlowError."""
+    """Return the document of `rmqlab check --json`. CannotJudgeError, TooSlowError."""
     options = [part for metric in metrics for part in ("--metric", metric)]
     command = module_command("rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory))
     with trio.fail_after(real_seconds(CHECK_SECONDS)):

@@ -1,4 +1,4 @@
-"""What passes between the HTTP server and the application. No I/O."""
+"""Messages between the HTTP server and the application. No I/O."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NoReturn

@@ -42,7 +42,7 @@ class Limits:
     head_bytes: int = 32 * 2**10
     body_bytes: int = 2**20
     connections: int = 64
-    """The next ones get 503; beyond twice the number they are closed."""
+    """Further connections get 503; beyond twice the number they are closed."""
     streams: int = 32
     """Of the connections, those that may be streams: the others stay free for commands."""
     request_seconds: float = 10.0
@@ -50,7 +50,7 @@ class Limits:
     send_seconds: float = 10.0
     """For each 64 KiB of a response."""
     linger_seconds: float = 2.0
-    """To read what a client still sends while it gets an error."""
+    """Time to read the rest of a request whose client gets an error."""
     ping_seconds: float = 15.0
     """Between comments on a silent stream, so that a client that is gone is noticed."""
     end_seconds: float = 0.5

@@ -94,14 +94,14 @@ class DivergedMessage:
 
 @attrs.frozen(kw_only=True)
 class Listing:
-    """The messages that a slave cut, and what of the saved files is unreadable."""
+    """The messages that a slave cut, and unreadable parts of the saved files."""
 
     messages: tuple[DivergedMessage, ...]
     damages: tuple[CutDamage, ...]
 
 
 def list_diverged(directory: ClusterDirectory, node: Node, nodes: Iterable[Node]) -> Listing:
-    """Return what a broker cut from its log. OSError if a directory cannot be read."""
+    """Return the messages cut from a log. OSError if a directory cannot be read."""
     found = list(read_diverged(store_config(directory, node.name).store_path_root_dir))
     cut = [one for one in found if isinstance(one, CutMessage)]
     ids = {key for one in cut if (key := one.message.properties.get(PROPERTY_UNIQ_KEY))}

@@ -42,7 +42,7 @@ _SET_BY_SERVERS = frozenset(
 
 @attrs.frozen(kw_only=True)
 class Resent:
-    """What became of a message that was sent again."""
+    """The outcome of a message that was sent again."""
 
     message_id: str
     topic: str

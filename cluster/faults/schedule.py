@@ -17,7 +17,7 @@ from rmqlab.faults import FaultError, near_miss
 from rmqlab.runtime.validators import at_least
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
-"""What can be done to a node, and what undoes it."""
+"""An action on a node, and the action that undoes it."""
 _GROUPS = ("masters", "slaves", "brokers", "nameservers")
 
 
@@ -66,7 +66,7 @@ class RandomFaults:
         return self.count * self.every + self.heal_after if self.count else math.inf
 
     def targets(self, nodes: Sequence[Node]) -> list[str]:
-        """Names of the nodes that it may strike. FaultError where there are none."""
+        """Return the names of possible targets. FaultError if there are none."""
         groups = {
             "masters": [node for node in nodes if node.is_master],
             "slaves": [node for node in nodes if node.is_slave],

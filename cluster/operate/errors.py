@@ -1,4 +1,4 @@
-"""Errors of operations: one line that names what was wrong and what was expected."""
+"""Errors of operations: one line with the invalid and the expected value."""
 
 import difflib
 from collections.abc import Iterable

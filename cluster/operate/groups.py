@@ -3,7 +3,7 @@
 The model is mqadmin's updateSubGroup, deleteSubGroup, consumerProgress.
 
 `create_group` and `update_group` are mqadmin's updateSubGroup in two, as for topics. A created group has the defaults
-of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false unless told otherwise.
+of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false by default.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ class GroupChange:
     broadcast: bool | None = None
     from_min: bool | None = None
     notify: bool | None = None
-    """Tell members when another one joins or leaves."""
+    """Notify members when a member joins or leaves."""
     retries: int | None = None
     retry_queues: int | None = None
     broker_id: int | None = None

@@ -101,7 +101,7 @@ EVERYWHERE = Scope()
 
 @attrs.frozen(eq=False)
 class Operator:
-    """What operations use; made by `open_operator`."""
+    """The client and cluster of operations; made by `open_operator`."""
 
     client: Client
     connection: Connection

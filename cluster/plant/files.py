@@ -4,25 +4,25 @@ import shutil
 
 from rmqlab.cluster.plant.logs import unique_id
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes
-from rmqlab.cluster.plant.site import Site, any_broker
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 
 
-def delete_store(site: Site, nodes: Nodes) -> Change:
+def delete_store(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete a node's store; its journal stays."""
-    broker, edits = site.broker_of(nodes[0]), [site.edit(nodes[0], site.store(nodes[0]), None, "deleted")]
-    shutil.rmtree(site.store(nodes[0]))
+    broker, edits = copy.broker_of(nodes[0]), [copy.edit(nodes[0], copy.store(nodes[0]), None, "deleted")]
+    shutil.rmtree(copy.store(nodes[0]))
     return Change(edits=tuple(edits), broker=broker)
 
 
-def delete_log(site: Site, nodes: Nodes) -> Change:
+def delete_log(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete a node's commit log files; queues, index and tables stay."""
-    log = site.log(nodes[0])
-    node_sends = {send.ids[0] for send in site.history.sends if send.is_acknowledged and len(send.ids) == 1}
+    log = copy.log(nodes[0])
+    node_sends = {send.ids[0] for send in copy.history.sends if send.is_acknowledged and len(send.ids) == 1}
     victims = list({unique_id(one): one for one in log.records() if unique_id(one) in node_sends}.values())
-    edits = [site.edit(nodes[0], path, None, "deleted") for path in log.files()]
+    edits = [copy.edit(nodes[0], path, None, "deleted") for path in log.files()]
     for path in log.files():
         path.unlink()
-    return site.change(nodes, victims, edits)
+    return copy.change(nodes, victims, edits)
 
 
 FILES = (

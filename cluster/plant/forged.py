@@ -6,7 +6,7 @@ from typing import Any
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_consumer, any_node, any_producer
+from rmqlab.cluster.plant.runcopy import RunCopy, any_consumer, any_node, any_producer
 
 _OFF_MILLIS = 20_000
 _TIMES = ("began_at",)
@@ -21,100 +21,100 @@ _OF_CLOCKS = (
 """Metrics that compare times, and gaps that are found by times."""
 
 
-def _last(site: Site, node: str, kind: str) -> PlacedEntry:
-    found = [placed for placed in placed_entries(site.journal(node)) if placed.kind == kind]
+def _last(copy: RunCopy, node: str, kind: str) -> PlacedEntry:
+    found = [placed for placed in placed_entries(copy.journal(node)) if placed.kind == kind]
     if not found:
         raise NothingToPlantError(f"the journal of {node} has no entry {kind}")
     return found[-1]
 
 
-def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
+def _acknowledged_entries(copy: RunCopy, node: str) -> list[PlacedEntry]:
     """Return acknowledged sends of single messages in a producer's journal."""
-    known = {send.ids[0] for send in site.history.sends if send.is_acknowledged and send.queue and len(send.ids) == 1}
+    known = {send.ids[0] for send in copy.history.sends if send.is_acknowledged and send.queue and len(send.ids) == 1}
     return [
         placed
-        for placed in placed_entries(site.journal(node))
+        for placed in placed_entries(copy.journal(node))
         if placed.kind == "sent" and placed.fields.get("message_id") in known
     ]
 
 
-def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
+def forge_acknowledgement(copy: RunCopy, nodes: Nodes) -> Change:
     """Write an acknowledged send of a message that was never stored."""
-    path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
-    last, fields = _last(site, nodes[0], "sent"), like.fields
-    stranger = site.foreign_id(str(fields["message_id"]))
+    path, like = copy.journal(nodes[0]), copy.choose(_acknowledged_entries(copy, nodes[0]), "acknowledged send")
+    last, fields = _last(copy, nodes[0], "sent"), like.fields
+    stranger = copy.foreign_id(str(fields["message_id"]))
     forged = {
         "number": int(last.fields.get("number") or 0) + 1,
         "message_id": stranger,
-        "offset": _acknowledged_end(site, Queue(fields["topic"], fields["broker"], fields["queue"])),
+        "offset": _acknowledged_end(copy, Queue(fields["topic"], fields["broker"], fields["queue"])),
         "began_at": last.at_millis - 1,
         "took": 1,
     }
     insert(path, last, last.changed({**fields, **forged}))
-    edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} acknowledged with {fields['outcome']}")
+    edit = copy.edit(nodes[0], path, last.end, f"forged: {stranger} acknowledged with {fields['outcome']}")
     return Change(edits=(edit,), victims=(stranger,), broker=str(fields["broker"]))
 
 
-def _acknowledged_end(site: Site, queue: Queue) -> int:
+def _acknowledged_end(copy: RunCopy, queue: Queue) -> int:
     """Return the queue offset after the last acknowledged message."""
-    return max(send.offset for send in site.history.sends if send.queue == queue and send.offset is not None) + 1
+    return max(send.offset for send in copy.history.sends if send.queue == queue and send.offset is not None) + 1
 
 
-def remove_send(site: Site, nodes: Nodes) -> Change:
+def remove_send(copy: RunCopy, nodes: Nodes) -> Change:
     """Remove the entry of an acknowledged send."""
-    path, placed = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
+    path, placed = copy.journal(nodes[0]), copy.choose(_acknowledged_entries(copy, nodes[0]), "acknowledged send")
     message_id = str(placed.fields["message_id"])
     remove(path, placed)
-    edit = site.edit(nodes[0], path, placed.start, f"the send of {message_id} removed")
+    edit = copy.edit(nodes[0], path, placed.start, f"the send of {message_id} removed")
     return Change(edits=(edit,), victims=(message_id,))
 
 
-def forge_delivery(site: Site, nodes: Nodes) -> Change:
+def forge_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     """Write the delivery of a message that was never stored."""
-    path, last = site.journal(nodes[0]), _last(site, nodes[0], "delivered")
+    path, last = copy.journal(nodes[0]), _last(copy, nodes[0], "delivered")
     fields = last.fields
-    stranger = site.foreign_id(str(fields["message_id"]))
+    stranger = copy.foreign_id(str(fields["message_id"]))
     forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
     insert(path, last, last.changed(forged))
-    edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")
+    edit = copy.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")
     return Change(edits=(edit,), victims=(stranger,), consumer_group=str(fields["group"]))
 
 
-def repeat_delivery(site: Site, nodes: Nodes) -> Change:
+def repeat_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     """Write a delivery a second time."""
-    path = site.journal(nodes[0])
+    path = copy.journal(nodes[0])
     deliveries = [placed for placed in placed_entries(path) if placed.kind == "delivered"]
-    placed = site.choose(deliveries, f"delivery in the journal of {nodes[0]}")
+    placed = copy.choose(deliveries, f"delivery in the journal of {nodes[0]}")
     message_id = str(placed.fields["message_id"])
     insert(path, placed, placed.members)
-    edit = site.edit(nodes[0], path, placed.end, f"the delivery of {message_id} written again")
+    edit = copy.edit(nodes[0], path, placed.end, f"the delivery of {message_id} written again")
     return Change(edits=(edit,), victims=(message_id,), consumer_group=str(placed.fields["group"]))
 
 
-def forge_commit(site: Site, nodes: Nodes) -> Change:
+def forge_commit(copy: RunCopy, nodes: Nodes) -> Change:
     """Write a commit of half the last offset of a queue."""
-    path = site.journal(nodes[0])
+    path = copy.journal(nodes[0])
     commits = {
         (placed.fields["topic"], placed.fields["broker"], placed.fields["queue"]): placed
         for placed in placed_entries(path)
         if placed.kind == "committed"
     }
     candidates = [placed for placed in commits.values() if placed.fields["offset"] > 0]
-    last = site.choose(candidates, f"commit above 0 in the journal of {nodes[0]}")
+    last = copy.choose(candidates, f"commit above 0 in the journal of {nodes[0]}")
     offset = int(last.fields["offset"])
     insert(path, last, last.changed({"offset": offset // 2}))
-    edit = site.edit(nodes[0], path, last.end, f"forged: commit of {offset // 2} after {offset}")
+    edit = copy.edit(nodes[0], path, last.end, f"forged: commit of {offset // 2} after {offset}")
     return Change(edits=(edit,), consumer_group=str(last.fields["group"]))
 
 
-def move_clock(millis: int) -> Callable[[Site, Nodes], Change]:
+def move_clock(millis: int) -> Callable[[RunCopy, Nodes], Change]:
     """Make a change that moves all times of a node's journal."""
 
-    def change(site: Site, nodes: Nodes) -> Change:
-        path = site.journal(nodes[0])
+    def change(copy: RunCopy, nodes: Nodes) -> Change:
+        path = copy.journal(nodes[0])
         entries = placed_entries(path)
         rewrite(path, [_moved(entry, millis) for entry in entries])
-        return Change(edits=(site.edit(nodes[0], path, None, f"{len(entries)} entries {millis / 1000:+g} s"),))
+        return Change(edits=(copy.edit(nodes[0], path, None, f"{len(entries)} entries {millis / 1000:+g} s"),))
 
     return change
 

@@ -3,7 +3,7 @@
 from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat, rewrite
 from rmqlab.cluster.plant.logs import overwrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
+from rmqlab.cluster.plant.runcopy import RunCopy, any_process, any_producer, any_workload
 from rmqlab.runtime.journal import OPENED
 
 _UNSEEN = ("unclaimed",)
@@ -11,98 +11,98 @@ _UNSEEN = ("unclaimed",)
 _GARBLED = 40
 
 
-def _middle(site: Site, node: str) -> PlacedEntry:
-    return site.choose(placed_entries(site.journal(node)), f"entry in the journal of {node}")
+def _middle(copy: RunCopy, node: str) -> PlacedEntry:
+    return copy.choose(placed_entries(copy.journal(node)), f"entry in the journal of {node}")
 
 
-def tear_journal(site: Site, nodes: Nodes) -> Change:
+def tear_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Cut a journal in the middle of an entry."""
-    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    path, placed = copy.journal(nodes[0]), _middle(copy, nodes[0])
     at = (placed.start + placed.end) // 2
     path.write_bytes(path.read_bytes()[:at])
-    return Change(edits=(site.edit(nodes[0], path, at, "cut here, in the middle of an entry"),))
+    return Change(edits=(copy.edit(nodes[0], path, at, "cut here, in the middle of an entry"),))
 
 
-def truncate_journal(site: Site, nodes: Nodes) -> Change:
+def truncate_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Cut a journal between two entries, so that the file itself is valid."""
-    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    path, placed = copy.journal(nodes[0]), _middle(copy, nodes[0])
     path.write_bytes(path.read_bytes()[: placed.start])
-    return Change(edits=(site.edit(nodes[0], path, placed.start, "cut here, between two entries"),))
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, "cut here, between two entries"),))
 
 
-def garble_journal(site: Site, nodes: Nodes) -> Change:
+def garble_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Overwrite the beginning of an entry with a byte that msgpack never uses."""
-    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    path, placed = copy.journal(nodes[0]), _middle(copy, nodes[0])
     size = min(_GARBLED, path.stat().st_size - placed.start)
     overwrite(path, placed.start, b"\xc1" * size)
-    return Change(edits=(site.edit(nodes[0], path, placed.start, f"{size} bytes overwritten"),))
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, f"{size} bytes overwritten"),))
 
 
-def delete_journal(site: Site, nodes: Nodes) -> Change:
+def delete_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete a journal."""
-    path = site.journal(nodes[0])
-    edit = site.edit(nodes[0], path, None, "deleted")
+    path = copy.journal(nodes[0])
+    edit = copy.edit(nodes[0], path, None, "deleted")
     path.unlink()
     return Change(edits=(edit,))
 
 
-def exchange_journal(site: Site, nodes: Nodes) -> Change:
+def exchange_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Replace a journal by that of another run in the same span of time.
 
     The other run did the same: only the ids of its messages and its own are different.
     """
-    path = site.journal(nodes[0])
-    other = [placed.changed(_of_another_run(site, placed)) for placed in placed_entries(path)]
+    path = copy.journal(nodes[0])
+    other = [placed.changed(_of_another_run(copy, placed)) for placed in placed_entries(path)]
     if not any(one["kind"] == OPENED for one in other):
         raise NothingToPlantError("the run is older than journals that name their run")
     rewrite(path, other)
-    return Change(edits=(site.edit(nodes[0], path, 0, "the journal of another run"),))
+    return Change(edits=(copy.edit(nodes[0], path, 0, "the journal of another run"),))
 
 
-def _of_another_run(site: Site, placed: PlacedEntry) -> dict[str, str]:
+def _of_another_run(copy: RunCopy, placed: PlacedEntry) -> dict[str, str]:
     """Return the changed fields of an entry."""
     if placed.kind == OPENED:
         return {"run": str(placed.fields["run"])[::-1] + "0"}
     message_ids = str(placed.fields.get("message_id") or "")
     if not message_ids:
         return {}
-    return {"message_id": ",".join(site.foreign_id(message_id) for message_id in message_ids.split(","))}
+    return {"message_id": ",".join(copy.foreign_id(message_id) for message_id in message_ids.split(","))}
 
 
-def thin_journal(site: Site, nodes: Nodes) -> Change:
+def thin_journal(copy: RunCopy, nodes: Nodes) -> Change:
     """Remove an entry from the middle of a journal; the others keep their numbers."""
-    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    path, placed = copy.journal(nodes[0]), _middle(copy, nodes[0])
     if "seq" not in placed.members:
         raise NothingToPlantError("the run is older than journals with numbered entries")
     content = path.read_bytes()
     path.write_bytes(content[: placed.start] + content[placed.end :])
-    return Change(edits=(site.edit(nodes[0], path, placed.start, f"an entry removed: {placed.kind}"),))
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, f"an entry removed: {placed.kind}"),))
 
 
-def replace_sends(site: Site, nodes: Nodes) -> Change:
+def replace_sends(copy: RunCopy, nodes: Nodes) -> Change:
     """Replace a producer's journal by that of another cluster with the same run id.
 
     The other cluster did the same: only the ids of its messages are different.
     """
-    path = site.journal(nodes[0])
+    path = copy.journal(nodes[0])
     own = placed_entries(path)
-    other = [{} if one.kind == OPENED else _of_another_run(site, one) for one in own]
+    other = [{} if one.kind == OPENED else _of_another_run(copy, one) for one in own]
     rewrite(path, [placed.changed(changes) for placed, changes in zip(own, other, strict=True)])
     ids = tuple(key for one in own if one.kind == "sent" for key in str(one.fields.get("message_id")).split(","))
     strangers = tuple(key for one in other for key in one.get("message_id", "").split(",") if key)
-    return Change(edits=(site.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, strangers=strangers)
+    return Change(edits=(copy.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, strangers=strangers)
 
 
-def repeat_send(site: Site, nodes: Nodes) -> Change:
+def repeat_send(copy: RunCopy, nodes: Nodes) -> Change:
     """Write a send into the journal a second time."""
-    path = site.journal(nodes[0])
+    path = copy.journal(nodes[0])
     sends = [placed for placed in placed_entries(path) if placed.kind == "sent"]
-    placed = site.choose(sends, f"send in the journal of {nodes[0]}")
+    placed = copy.choose(sends, f"send in the journal of {nodes[0]}")
     message_id = str(placed.fields.get("message_id") or "")
     if not message_id:
         raise NothingToPlantError("the send that was chosen has no unique id; try another seed")
     repeat(path, placed)
-    edit = site.edit(nodes[0], path, placed.end, f"the send of {message_id} written again")
+    edit = copy.edit(nodes[0], path, placed.end, f"the send of {message_id} written again")
     return Change(edits=(edit,), victims=(message_id,))
 
 

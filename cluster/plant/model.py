@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 if TYPE_CHECKING:
-    from rmqlab.cluster.plant.site import Site
+    from rmqlab.cluster.plant.runcopy import RunCopy
 
 Nodes = tuple[str, ...]
 
 
 class NothingToPlantError(ValueError):
-    """The run has no place for this kind. The text says what was looked for."""
+    """The run has no place for this kind. The text names the missing place."""
 
 
 @attrs.frozen(kw_only=True)
@@ -33,7 +33,7 @@ class Edit:
 
 @attrs.frozen(kw_only=True)
 class Change:
-    """What a kind's function did to the copy of a run."""
+    """The changes that a kind's function made to the copy of a run."""
 
     edits: tuple[Edit, ...]
     victims: tuple[str, ...] = ()
@@ -93,9 +93,9 @@ class Kind:
 
     name: str
     does: str
-    where: Callable[["Site"], Nodes]
+    where: Callable[["RunCopy"], Nodes]
     """Chooses the nodes whose files are changed."""
-    change: Callable[["Site", Nodes], Change]
+    change: Callable[["RunCopy", Nodes], Change]
     expects: tuple[Expected, ...]
     consequences: tuple[str, ...] = ()
     """Metrics, without targets, that may change as well; `*` stands for any text.
@@ -147,7 +147,7 @@ class Planted:
 
 
 def reports_of(kind: Kind, change: Change, slaves: Sequence[str]) -> tuple[Report, ...]:
-    """Return what a judge must report, with the targets filled in.
+    """Return the reports that a judge must make, with their targets.
 
     `slaves` are those of the broker name concerned.
     """

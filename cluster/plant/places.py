@@ -9,7 +9,7 @@ import attrs
 from rmqlab.cluster.plant.logs import NodeLog, unique_id, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.queues import QueueEntries
-from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
+from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
@@ -27,27 +27,27 @@ _CLOSE = 900
 _TAIL = 3
 
 
-def swap_records(site: Site, nodes: Nodes) -> Change:
+def swap_records(copy: RunCopy, nodes: Nodes) -> Change:
     """Exchange two messages that follow each other in a queue.
 
     Each place keeps its offsets and its store time.
     """
-    first, second = site.choose(_neighbours(site, nodes), "two messages of one size that follow each other in a queue")
-    logs = site.logs(nodes)
+    first, second = copy.choose(_neighbours(copy, nodes), "two messages of one size that follow each other in a queue")
+    logs = copy.logs(nodes)
     edits = [
-        site.edit_log(log, record.physical_offset, f"{unique_id(record)} exchanged with {unique_id(other)}")
+        copy.edit_log(log, record.physical_offset, f"{unique_id(record)} exchanged with {unique_id(other)}")
         for log in logs
         for record, other in ((first, second), (second, first))
     ]
     write_record(logs, _at_place_of(second, first))
     write_record(logs, _at_place_of(first, second))
-    return attrs.evolve(site.change(nodes, [first], edits), others=(unique_id(second),))
+    return attrs.evolve(copy.change(nodes, [first], edits), others=(unique_id(second),))
 
 
-def _neighbours(site: Site, nodes: Nodes) -> list[tuple[StoredMessage, StoredMessage]]:
+def _neighbours(copy: RunCopy, nodes: Nodes) -> list[tuple[StoredMessage, StoredMessage]]:
     """Return pairs whose second was sent after the first was acknowledged."""
-    sends = {send.ids[0]: send for send in site.history.sends if len(send.ids) == 1}
-    by_place = {(one.topic, one.queue_id, one.queue_offset): one for one in site.acknowledged(nodes)}
+    sends = {send.ids[0]: send for send in copy.history.sends if len(send.ids) == 1}
+    by_place = {(one.topic, one.queue_id, one.queue_offset): one for one in copy.acknowledged(nodes)}
     pairs = [
         (one, by_place[next_place])
         for (topic, queue_id, offset), one in by_place.items()
@@ -71,30 +71,30 @@ def _at_place_of(record: StoredMessage, place: StoredMessage) -> StoredMessage:
     )
 
 
-def shift_queue_offset(site: Site, nodes: Nodes) -> Change:
+def shift_queue_offset(copy: RunCopy, nodes: Nodes) -> Change:
     """Write another queue offset into a record."""
-    victim = site.victim(nodes)
-    logs = site.logs(nodes)
+    victim = copy.victim(nodes)
+    logs = copy.logs(nodes)
     says = f"queue offset {victim.queue_offset} of {unique_id(victim)} raised by {_AWAY}"
-    edits = [site.edit_log(log, victim.physical_offset, says) for log in logs]
+    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
     write_record(logs, attrs.evolve(victim, queue_offset=victim.queue_offset + _AWAY))
-    return site.change(nodes, [victim], edits)
+    return copy.change(nodes, [victim], edits)
 
 
-def append_foreign_record(site: Site, nodes: Nodes) -> Change:
+def append_foreign_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Append a message that was never sent, with its queue and index entries."""
-    like = site.victim(nodes)
-    stranger = site.foreign_id(unique_id(like))
-    logs = site.logs(nodes)
+    like = copy.victim(nodes)
+    stranger = copy.foreign_id(unique_id(like))
+    logs = copy.logs(nodes)
     end, time = _common_end(logs)
-    queues = [QueueEntries(site.store(node), like.topic, like.queue_id) for node in nodes]
+    queues = [QueueEntries(copy.store(node), like.topic, like.queue_id) for node in nodes]
     record = attrs.evolve(
         with_foreign_id(like, stranger), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
     )
     edits: list[Edit] = []
     for log, queue in zip(logs, queues, strict=True):
-        edits += _append(site, log, queue, record, queue.entry_of(like), stranger)
-    return Change(edits=tuple(edits), strangers=(stranger,), broker=site.broker_of(nodes[0]))
+        edits += _append(copy, log, queue, record, queue.entry_of(like), stranger)
+    return Change(edits=tuple(edits), strangers=(stranger,), broker=copy.broker_of(nodes[0]))
 
 
 def _common_end(logs: Sequence[NodeLog]) -> tuple[int, int]:
@@ -107,7 +107,7 @@ def _common_end(logs: Sequence[NodeLog]) -> tuple[int, int]:
 
 
 def _append(
-    site: Site,
+    copy: RunCopy,
     log: NodeLog,
     queue: QueueEntries,
     record: StoredMessage,
@@ -118,21 +118,21 @@ def _append(
     data = encode_message(record)
     if at + len(data) + BLANK_SIZE > path.stat().st_size:
         raise NothingToPlantError(f"{path.name} of {log.node} has no room for another record")
-    edit = site.edit(log.node, path, at, f"{stranger} appended")
+    edit = copy.edit(log.node, path, at, f"{stranger} appended")
     log.write(record.physical_offset, data)
     entry_path, entry_at = queue.place(record.queue_offset)
     queue.write(record.queue_offset, record.physical_offset, len(data), like_entry[2])
-    edits = [edit, site.edit(log.node, entry_path, entry_at, f"entry of {stranger}")]
-    index = _put_in_index(site, log.node, record, stranger)
-    return [*edits, site.edit(log.node, index, None, f"keys of {stranger}")] if index else edits
+    edits = [edit, copy.edit(log.node, entry_path, entry_at, f"entry of {stranger}")]
+    index = _put_in_index(copy, log.node, record, stranger)
+    return [*edits, copy.edit(log.node, index, None, f"keys of {stranger}")] if index else edits
 
 
-def _put_in_index(site: Site, node: str, record: StoredMessage, stranger: str) -> Path | None:
+def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, stranger: str) -> Path | None:
     """Enter the keys of a record; return the index file, None if the node has none."""
-    paths = sorted(path for path in (site.store(node) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdigit())
     if not paths:
         return None
-    file = IndexFile.open(paths[-1], *_index_size(site.root / node / "config.toml"), Disk(), create=False)
+    file = IndexFile.open(paths[-1], *_index_size(copy.root / node / "config.toml"), Disk(), create=False)
     keys = [stranger, *record.properties.get(PROPERTY_KEYS, "").split()]
     file.put(
         [(key_hash(f"{record.topic}#{key}".encode()), record.physical_offset, record.store_timestamp) for key in keys]
@@ -149,18 +149,18 @@ def _index_size(config: Path) -> tuple[int, int]:
     return store.max_hash_slot_num, store.max_index_num
 
 
-def diverge_tail(site: Site, nodes: Nodes) -> Change:
+def diverge_tail(copy: RunCopy, nodes: Nodes) -> Change:
     """Replace the last few records of a slave's log by messages of its own."""
-    tail = site.acknowledged(nodes)[-_TAIL:]
+    tail = copy.acknowledged(nodes)[-_TAIL:]
     if not tail:
         raise NothingToPlantError(f"no acknowledged message in the log of {nodes[0]}")
-    log = site.log(nodes[0])
+    log = copy.log(nodes[0])
     edits, strangers = [], []
     for record in tail:
-        strangers.append(site.foreign_id(unique_id(record)))
-        edits.append(site.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {strangers[-1]}"))
+        strangers.append(copy.foreign_id(unique_id(record)))
+        edits.append(copy.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {strangers[-1]}"))
         write_record([log], with_foreign_id(record, strangers[-1]))
-    return site.change(nodes, tail, edits, strangers=strangers)
+    return copy.change(nodes, tail, edits, strangers=strangers)
 
 
 PLACES = (

@@ -1,11 +1,11 @@
-"""Plant a violation: copy a run, change the copy, say what a judge must report."""
+"""Plant a violation: copy a run, change the copy, list the reports it must cause."""
 
 import shutil
 from pathlib import Path
 
 from rmqlab.cluster.plant.copying import copy_run
 from rmqlab.cluster.plant.model import Kind, Planted, reports_of
-from rmqlab.cluster.plant.site import Site
+from rmqlab.cluster.plant.runcopy import RunCopy
 
 
 def plant(run: Path, kind: Kind, target: Path, *, seed: int = 1, at: str = "") -> Planted:
@@ -18,10 +18,10 @@ def plant(run: Path, kind: Kind, target: Path, *, seed: int = 1, at: str = "") -
     """
     copy_run(run, target)
     try:
-        site = Site.open(target, kind.name, seed, at)
-        change = kind.change(site, kind.where(site))
+        copy = RunCopy.open(target, kind.name, seed, at)
+        change = kind.change(copy, kind.where(copy))
     except BaseException:
         shutil.rmtree(target)
         raise
-    reports = reports_of(kind, change, site.slaves_of(change.broker))
+    reports = reports_of(kind, change, copy.slaves_of(change.broker))
     return Planted(kind=kind, seed=seed, directory=str(target), change=change, reports=reports)

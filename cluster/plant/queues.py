@@ -1,4 +1,4 @@
-"""Violations in what is derived from a commit log: consume queues and the index."""
+"""Violations in consume queues and the index, which derive from a commit log."""
 
 import itertools
 import shutil
@@ -8,7 +8,7 @@ import attrs
 
 from rmqlab.cluster.plant.logs import overwrite, unique_id
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_broker
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.consumequeue import ENTRY
@@ -74,81 +74,81 @@ class QueueEntries:
         return (int(last.name) + len(written) + QUEUE_ENTRY_SIZE - 1) // QUEUE_ENTRY_SIZE
 
 
-def _change_entry(site: Site, nodes: Nodes, record: StoredMessage, entry: tuple[int, int, int], says: str) -> Change:
-    queue = QueueEntries(site.store(nodes[0]), record.topic, record.queue_id)
+def _change_entry(copy: RunCopy, nodes: Nodes, record: StoredMessage, entry: tuple[int, int, int], says: str) -> Change:
+    queue = QueueEntries(copy.store(nodes[0]), record.topic, record.queue_id)
     path, at = queue.place(record.queue_offset)
     queue.write(record.queue_offset, *entry)
-    return site.change(nodes, [record], [site.edit(nodes[0], path, at, says)])
+    return copy.change(nodes, [record], [copy.edit(nodes[0], path, at, says)])
 
 
-def _entry(site: Site, node: str, record: StoredMessage) -> tuple[int, int, int]:
-    return QueueEntries(site.store(node), record.topic, record.queue_id).entry_of(record)
+def _entry(copy: RunCopy, node: str, record: StoredMessage) -> tuple[int, int, int]:
+    return QueueEntries(copy.store(node), record.topic, record.queue_id).entry_of(record)
 
 
-def misdirect_entry(site: Site, nodes: Nodes) -> Change:
+def misdirect_entry(copy: RunCopy, nodes: Nodes) -> Change:
     """Let an entry point beyond the end of the log."""
-    victim = site.victim(nodes)
-    offset, size, tags_code = _entry(site, nodes[0], victim)
+    victim = copy.victim(nodes)
+    offset, size, tags_code = _entry(copy, nodes[0], victim)
     says = f"the entry of {unique_id(victim)} points to {offset + _NOWHERE}, beyond the log"
-    return _change_entry(site, nodes, victim, (offset + _NOWHERE, size, tags_code), says)
+    return _change_entry(copy, nodes, victim, (offset + _NOWHERE, size, tags_code), says)
 
 
-def point_to_neighbour(site: Site, nodes: Nodes) -> Change:
+def point_to_neighbour(copy: RunCopy, nodes: Nodes) -> Change:
     """Let an entry point to the message behind its own."""
-    records = site.acknowledged(nodes)
-    victim, other = site.choose(list(itertools.pairwise(records)), "two messages")
-    entry = _entry(site, nodes[0], victim)
+    records = copy.acknowledged(nodes)
+    victim, other = copy.choose(list(itertools.pairwise(records)), "two messages")
+    entry = _entry(copy, nodes[0], victim)
     says = f"the entry of {unique_id(victim)} points to {unique_id(other)}"
-    return _change_entry(site, nodes, victim, (other.physical_offset, other.store_size, entry[2]), says)
+    return _change_entry(copy, nodes, victim, (other.physical_offset, other.store_size, entry[2]), says)
 
 
-def point_inside(site: Site, nodes: Nodes) -> Change:
+def point_inside(copy: RunCopy, nodes: Nodes) -> Change:
     """Let an entry point into the middle of its record."""
-    victim = site.victim(nodes)
-    offset, size, tags_code = _entry(site, nodes[0], victim)
+    victim = copy.victim(nodes)
+    offset, size, tags_code = _entry(copy, nodes[0], victim)
     by = size // 2
     says = f"the entry of {unique_id(victim)} points {by} bytes behind the begin of its record"
-    return _change_entry(site, nodes, victim, (offset + by, size - by, tags_code), says)
+    return _change_entry(copy, nodes, victim, (offset + by, size - by, tags_code), says)
 
 
-def zero_entry(site: Site, nodes: Nodes) -> Change:
+def zero_entry(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero an entry in the middle of a queue."""
-    victim = site.victim(nodes)
-    return _change_entry(site, nodes, victim, (0, 0, 0), f"the entry of {unique_id(victim)} zeroed")
+    victim = copy.victim(nodes)
+    return _change_entry(copy, nodes, victim, (0, 0, 0), f"the entry of {unique_id(victim)} zeroed")
 
 
-def cut_queue(site: Site, nodes: Nodes) -> Change:
+def cut_queue(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero the last entry of a queue."""
-    ends = {(one.topic, one.queue_id): one for one in site.acknowledged(nodes)}
-    victim = site.choose(list(ends.values()), "queue that ends in an acknowledged message")
-    return _change_entry(site, nodes, victim, (0, 0, 0), f"the queue's last entry, of {unique_id(victim)}, zeroed")
+    ends = {(one.topic, one.queue_id): one for one in copy.acknowledged(nodes)}
+    victim = copy.choose(list(ends.values()), "queue that ends in an acknowledged message")
+    return _change_entry(copy, nodes, victim, (0, 0, 0), f"the queue's last entry, of {unique_id(victim)}, zeroed")
 
 
-def delete_queues(site: Site, nodes: Nodes) -> Change:
+def delete_queues(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete all queue files of a topic."""
-    topic = site.victim(nodes).topic
-    directory = site.store(nodes[0]) / "consumequeue" / topic
-    edit = site.edit(nodes[0], directory, None, "deleted")
-    victims = [record for record in site.acknowledged(nodes) if record.topic == topic]
+    topic = copy.victim(nodes).topic
+    directory = copy.store(nodes[0]) / "consumequeue" / topic
+    edit = copy.edit(nodes[0], directory, None, "deleted")
+    victims = [record for record in copy.acknowledged(nodes) if record.topic == topic]
     shutil.rmtree(directory)
-    return site.change(nodes, victims, [edit])
+    return copy.change(nodes, victims, [edit])
 
 
-def delete_index(site: Site, nodes: Nodes) -> Change:
+def delete_index(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete the newest index file."""
-    paths = sorted(path for path in (site.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
     if not paths:
         raise NothingToPlantError(f"{nodes[0]} has no index files")
     paths[-1].unlink()
-    return site.change(nodes, [], [site.edit(nodes[0], paths[-1], None, "deleted")])
+    return copy.change(nodes, [], [copy.edit(nodes[0], paths[-1], None, "deleted")])
 
 
-def zero_index(site: Site, nodes: Nodes) -> Change:
+def zero_index(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero all of an index file but its head."""
-    paths = sorted(path for path in (site.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
-    path = site.choose(paths, f"index file of {nodes[0]}")
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    path = copy.choose(paths, f"index file of {nodes[0]}")
     overwrite(path, _INDEX_HEAD, bytes(path.stat().st_size - _INDEX_HEAD))
-    return site.change(nodes, [], [site.edit(nodes[0], path, _INDEX_HEAD, "zeroed from here on")])
+    return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, "zeroed from here on")])
 
 
 QUEUES = (

@@ -4,7 +4,7 @@ import attrs
 
 from rmqlab.cluster.plant.logs import unique_id, with_body, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_broker, any_slave, one_of_pair, whole_broker_name
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import StoredMessage, encode_message
 
 _MISSING = Expected(metric="missing NODE", names_victims=True)
@@ -29,42 +29,42 @@ _TAIL = 5
 """Acknowledged messages in a tail that is cut."""
 
 
-def cut_tail(site: Site, nodes: Nodes) -> Change:
+def cut_tail(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero the end of the logs, with the last few acknowledged messages."""
-    tail = site.acknowledged(nodes)[-_TAIL:]
+    tail = copy.acknowledged(nodes)[-_TAIL:]
     if not tail:
         raise NothingToPlantError(f"no acknowledged message in the log of {' and '.join(nodes)}")
-    start = tail[site.random.randrange(len(tail) - 1) if len(tail) > 1 else 0].physical_offset
-    victims = _only_behind(site, nodes[0], start)
+    start = tail[copy.random.randrange(len(tail) - 1) if len(tail) > 1 else 0].physical_offset
+    victims = _only_behind(copy, nodes[0], start)
     edits = []
-    for log in site.logs(nodes):
-        edits.append(site.edit_log(log, start, f"zeroed from here on, {len(victims)} messages"))
+    for log in copy.logs(nodes):
+        edits.append(copy.edit_log(log, start, f"zeroed from here on, {len(victims)} messages"))
         log.zero_from(start)
-    return site.change(nodes, victims, edits)
+    return copy.change(nodes, victims, edits)
 
 
-def _only_behind(site: Site, node: str, start: int) -> list[StoredMessage]:
+def _only_behind(copy: RunCopy, node: str, start: int) -> list[StoredMessage]:
     """Return acknowledged messages without a record before an offset.
 
     A delayed message has several records.
     """
     first_records: dict[str, StoredMessage] = {}
-    for record in site.log(node).records():
+    for record in copy.log(node).records():
         first_records.setdefault(unique_id(record), record)
-    acknowledged = {key for send in site.history.sends if send.is_acknowledged for key in send.ids}
+    acknowledged = {key for send in copy.history.sends if send.is_acknowledged for key in send.ids}
     found = (record for key, record in first_records.items() if key in acknowledged)
     return [record for record in found if record.physical_offset >= start]
 
 
-def replace_record(site: Site, nodes: Nodes) -> Change:
+def replace_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Replace a message by one of the same size that was never sent.
 
     The log still parses.
     """
-    victim = site.victim(nodes)
-    stranger = site.foreign_id(unique_id(victim))
+    victim = copy.victim(nodes)
+    stranger = copy.foreign_id(unique_id(victim))
     return _rewrite(
-        site,
+        copy,
         nodes,
         victim,
         with_foreign_id(victim, stranger),
@@ -73,45 +73,45 @@ def replace_record(site: Site, nodes: Nodes) -> Change:
     )
 
 
-def break_crc(site: Site, nodes: Nodes) -> Change:
+def break_crc(copy: RunCopy, nodes: Nodes) -> Change:
     """Change a byte of a body, and not the CRC."""
-    victim = site.victim(nodes)
+    victim = copy.victim(nodes)
     altered = attrs.evolve(victim, body=_altered(victim.body))
-    return _rewrite(site, nodes, victim, altered, f"the last byte of the body of {unique_id(victim)} changed")
+    return _rewrite(copy, nodes, victim, altered, f"the last byte of the body of {unique_id(victim)} changed")
 
 
-def forge_body(site: Site, nodes: Nodes) -> Change:
+def forge_body(copy: RunCopy, nodes: Nodes) -> Change:
     """Change a byte of a body, and the CRC with it."""
-    victim = site.victim(nodes)
+    victim = copy.victim(nodes)
     says = f"the last byte of the body of {unique_id(victim)} changed, and its CRC"
-    return _rewrite(site, nodes, victim, with_body(victim, _altered(victim.body)), says)
+    return _rewrite(copy, nodes, victim, with_body(victim, _altered(victim.body)), says)
 
 
-def zero_record(site: Site, nodes: Nodes) -> Change:
+def zero_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero one record: records follow behind the hole."""
-    victim = site.victim(nodes)
+    victim = copy.victim(nodes)
     edits = []
-    for log in site.logs(nodes):
+    for log in copy.logs(nodes):
         edits.append(
-            site.edit_log(log, victim.physical_offset, f"{victim.store_size} bytes zeroed: {unique_id(victim)}")
+            copy.edit_log(log, victim.physical_offset, f"{victim.store_size} bytes zeroed: {unique_id(victim)}")
         )
         log.write(victim.physical_offset, bytes(victim.store_size))
-    return site.change(nodes, [victim], edits)
+    return copy.change(nodes, [victim], edits)
 
 
-def litter_tail(site: Site, nodes: Nodes) -> Change:
+def litter_tail(copy: RunCopy, nodes: Nodes) -> Change:
     """Write random bytes behind the last record."""
-    (log,) = site.logs(nodes)
+    (log,) = copy.logs(nodes)
     records = log.records()
     if not records:
         raise NothingToPlantError(f"{nodes[0]} has no message")
-    start = records[-1].physical_offset + records[-1].store_size + site.random.choice((0, _STRAY))
+    start = records[-1].physical_offset + records[-1].store_size + copy.random.choice((0, _STRAY))
     path, at = log.place(start)
     if at + _STRAY > path.stat().st_size:
         raise NothingToPlantError(f"{path.name} of {log.node} has no room behind its last record")
-    edit = site.edit_log(log, start, f"{_STRAY} random bytes")
-    log.write(start, site.random.randbytes(_STRAY))
-    return site.change(nodes, [], [edit])
+    edit = copy.edit_log(log, start, f"{_STRAY} random bytes")
+    log.write(start, copy.random.randbytes(_STRAY))
+    return copy.change(nodes, [], [edit])
 
 
 def _altered(body: bytes) -> bytes:
@@ -121,13 +121,13 @@ def _altered(body: bytes) -> bytes:
 
 
 def _rewrite(
-    site: Site, nodes: Nodes, victim: StoredMessage, record: StoredMessage, says: str, strangers: Nodes = ()
+    copy: RunCopy, nodes: Nodes, victim: StoredMessage, record: StoredMessage, says: str, strangers: Nodes = ()
 ) -> Change:
     assert len(encode_message(record)) == victim.store_size
-    logs = site.logs(nodes)
-    edits = [site.edit_log(log, victim.physical_offset, says) for log in logs]
+    logs = copy.logs(nodes)
+    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
     write_record(logs, record)
-    return site.change(nodes, [victim], edits, strangers=strangers)
+    return copy.change(nodes, [victim], edits, strangers=strangers)
 
 
 RECORDS = (

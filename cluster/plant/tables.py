@@ -7,7 +7,7 @@ import msgspec
 
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.site import Site, any_broker, any_master, one_of_pair
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_master, one_of_pair
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
@@ -20,8 +20,8 @@ _BACK = 30
 _BEYOND = 100
 
 
-def _path(site: Site, node: str, name: str) -> Path:
-    return site.store(node) / "config" / name
+def _path(copy: RunCopy, node: str, name: str) -> Path:
+    return copy.store(node) / "config" / name
 
 
 def _read(path: Path, kind: type[B]) -> B:
@@ -32,123 +32,123 @@ def _read(path: Path, kind: type[B]) -> B:
         raise NothingToPlantError(f"no table to change: {exc}") from exc
 
 
-def _write(site: Site, node: str, path: Path, table: Body, says: str, *, group: str = "") -> Change:
+def _write(copy: RunCopy, node: str, path: Path, table: Body, says: str, *, group: str = "") -> Change:
     """Save a changed table; its `.bak` stays as it was."""
     path.write_bytes(table.encode_pretty())
-    return Change(edits=(site.edit(node, path, None, says),), broker=site.broker_of(node), consumer_group=group)
+    return Change(edits=(copy.edit(node, path, None, says),), broker=copy.broker_of(node), consumer_group=group)
 
 
-def _committed(site: Site, node: str) -> dict[tuple[str, Queue], int]:
+def _committed(copy: RunCopy, node: str) -> dict[tuple[str, Queue], int]:
     """Return the last offsets above 0 committed to a node's broker name.
 
     The keys are group and queue.
     """
-    broker = site.broker_of(node)
-    last = {(one.group, one.queue): one.offset for one in site.history.commits if one.queue.broker == broker}
+    broker = copy.broker_of(node)
+    last = {(one.group, one.queue): one.offset for one in copy.history.commits if one.queue.broker == broker}
     return {place: offset for place, offset in last.items() if offset > 0}
 
 
-def _set_offset(site: Site, node: str, group: str, queue: Queue, offset: int) -> Change:
-    path = _path(site, node, "consumerOffset.json")
+def _set_offset(copy: RunCopy, node: str, group: str, queue: Queue, offset: int) -> Change:
+    path = _path(copy, node, "consumerOffset.json")
     table, key = _read(path, ConsumerOffsets), f"{queue.topic}@{group}"
     before = table.offset_table.get(key, {}).get(queue.queue_id)
     changed = table.offset_table | {key: table.offset_table.get(key, {}) | {queue.queue_id: offset}}
     says = f"{key} queue {queue.queue_id}: {before} set to {offset}"
-    return _write(site, node, path, msgspec.structs.replace(table, offset_table=changed), says, group=group)
+    return _write(copy, node, path, msgspec.structs.replace(table, offset_table=changed), says, group=group)
 
 
-def set_offset_back(site: Site, nodes: Nodes) -> Change:
+def set_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
     """Lower a stored offset by 30, or to 0."""
-    last = _committed(site, nodes[0])
-    group, queue = site.choose(list(last), f"commit above 0 to {nodes[0]}")
-    return _set_offset(site, nodes[0], group, queue, max(0, last[group, queue] - _BACK))
+    last = _committed(copy, nodes[0])
+    group, queue = copy.choose(list(last), f"commit above 0 to {nodes[0]}")
+    return _set_offset(copy, nodes[0], group, queue, max(0, last[group, queue] - _BACK))
 
 
-def set_offset_forward(site: Site, nodes: Nodes) -> Change:
+def set_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
     """Raise a stored offset beyond the end of its queue."""
-    group, queue = site.choose(list(_committed(site, nodes[0])), f"commit above 0 to {nodes[0]}")
-    records = site.log(nodes[0]).records()
+    group, queue = copy.choose(list(_committed(copy, nodes[0])), f"commit above 0 to {nodes[0]}")
+    records = copy.log(nodes[0]).records()
     end = sum((one.topic, one.queue_id) == (queue.topic, queue.queue_id) for one in records)
-    return _set_offset(site, nodes[0], group, queue, end + _BEYOND)
+    return _set_offset(copy, nodes[0], group, queue, end + _BEYOND)
 
 
-def delete_offsets(site: Site, nodes: Nodes) -> Change:
+def delete_offsets(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete consumerOffset.json and its backup."""
-    path = _path(site, nodes[0], "consumerOffset.json")
+    path = _path(copy, nodes[0], "consumerOffset.json")
     edits = []
     for one in (path, path.with_name(f"{path.name}.bak")):
         if one.exists():
             one.unlink()
-            edits.append(site.edit(nodes[0], one, None, "deleted"))
+            edits.append(copy.edit(nodes[0], one, None, "deleted"))
     if not edits:
         raise NothingToPlantError(f"{nodes[0]} has no {path.name}")
-    return Change(edits=tuple(edits), broker=site.broker_of(nodes[0]))
+    return Change(edits=tuple(edits), broker=copy.broker_of(nodes[0]))
 
 
-def drop_topic(site: Site, nodes: Nodes) -> Change:
-    """Take a topic with messages out of topics.json."""
-    path = _path(site, nodes[0], "topics.json")
-    table, topic = _read(path, TopicConfigSerializeWrapper), site.victim(nodes).topic
+def drop_topic(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove a topic with messages from topics.json."""
+    path = _path(copy, nodes[0], "topics.json")
+    table, topic = _read(path, TopicConfigSerializeWrapper), copy.victim(nodes).topic
     left = {name: config for name, config in table.topic_config_table.items() if name != topic}
     changed = msgspec.structs.replace(table, topic_config_table=left)
-    return _write(site, nodes[0], path, changed, f"topic {topic} removed")
+    return _write(copy, nodes[0], path, changed, f"topic {topic} removed")
 
 
-def drop_group(site: Site, nodes: Nodes) -> Change:
-    """Take a group that consumed out of subscriptionGroup.json."""
-    path = _path(site, nodes[0], "subscriptionGroup.json")
+def drop_group(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove a group that consumed from subscriptionGroup.json."""
+    path = _path(copy, nodes[0], "subscriptionGroup.json")
     table = _read(path, SubscriptionGroupWrapper)
-    groups = sorted({group for group, _ in _committed(site, nodes[0])} & table.subscription_group_table.keys())
-    group = site.choose(groups, f"group that committed to {nodes[0]} in its {path.name}")
+    groups = sorted({group for group, _ in _committed(copy, nodes[0])} & table.subscription_group_table.keys())
+    group = copy.choose(groups, f"group that committed to {nodes[0]} in its {path.name}")
     left = {name: config for name, config in table.subscription_group_table.items() if name != group}
     changed = msgspec.structs.replace(table, subscription_group_table=left)
-    return _write(site, nodes[0], path, changed, f"group {group} removed", group=group)
+    return _write(copy, nodes[0], path, changed, f"group {group} removed", group=group)
 
 
-def set_delay_offset_back(site: Site, nodes: Nodes) -> Change:
+def set_delay_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
     """Lower the offset of a delay level that delivered messages to 0."""
-    path = _path(site, nodes[0], "delayOffset.json")
+    path = _path(copy, nodes[0], "delayOffset.json")
     table = _read(path, DelayOffsets)
     levels = sorted(level for level, offset in table.offset_table.items() if offset > 0)
-    level = site.choose(levels, f"delay level with deliveries at {nodes[0]}")
+    level = copy.choose(levels, f"delay level with deliveries at {nodes[0]}")
     changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: 0})
     says = f"level {level}: {table.offset_table[level]} set to 0"
-    return _write(site, nodes[0], path, changed, says)
+    return _write(copy, nodes[0], path, changed, says)
 
 
-def set_delay_offset_forward(site: Site, nodes: Nodes) -> Change:
+def set_delay_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
     """Raise the offset of a delay level beyond the end of its queue."""
-    path = _path(site, nodes[0], "delayOffset.json")
+    path = _path(copy, nodes[0], "delayOffset.json")
     table = _read(path, DelayOffsets)
-    level = site.choose(sorted(table.offset_table), f"delay level with deliveries at {nodes[0]}")
+    level = copy.choose(sorted(table.offset_table), f"delay level with deliveries at {nodes[0]}")
     before = table.offset_table[level]
     changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: before + _BEYOND})
-    return _write(site, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
+    return _write(copy, nodes[0], path, changed, f"level {level}: {before} set to {before + _BEYOND}")
 
 
-def shrink_topic(site: Site, nodes: Nodes) -> Change:
-    """Take a queue from a topic with messages in topics.json.
+def shrink_topic(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove a queue of a topic with messages in topics.json.
 
     The table keeps its version.
     """
-    path = _path(site, nodes[0], "topics.json")
-    table, topic = _read(path, TopicConfigSerializeWrapper), site.victim(nodes).topic
+    path = _path(copy, nodes[0], "topics.json")
+    table, topic = _read(path, TopicConfigSerializeWrapper), copy.victim(nodes).topic
     config = table.topic_config_table[topic]
     queues = max(0, config.read_queue_nums - 1)
     shrunk = msgspec.structs.replace(config, read_queue_nums=queues, write_queue_nums=queues)
     changed = msgspec.structs.replace(table, topic_config_table=table.topic_config_table | {topic: shrunk})
-    return _write(site, nodes[0], path, changed, f"topic {topic}: {config.read_queue_nums} queues set to {queues}")
+    return _write(copy, nodes[0], path, changed, f"topic {topic}: {config.read_queue_nums} queues set to {queues}")
 
 
-def garble_table(site: Site, nodes: Nodes) -> Change:
+def garble_table(copy: RunCopy, nodes: Nodes) -> Change:
     """Cut a table in its middle."""
-    path = _path(site, nodes[0], site.random.choice(("topics.json", "subscriptionGroup.json")))
+    path = _path(copy, nodes[0], copy.random.choice(("topics.json", "subscriptionGroup.json")))
     content = path.read_bytes() if path.is_file() else b""
     at = len(content) // 2
     if not at:
         raise NothingToPlantError(f"{nodes[0]} has no {path.name}")
     path.write_bytes(content[:at])
-    return Change(edits=(site.edit(nodes[0], path, at, "cut here"),), broker=site.broker_of(nodes[0]))
+    return Change(edits=(copy.edit(nodes[0], path, at, "cut here"),), broker=copy.broker_of(nodes[0]))
 
 
 TABLES = (

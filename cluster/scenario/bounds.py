@@ -57,7 +57,7 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
 
 
 def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) -> None:
-    """Reject impossible names and outcomes: a count of 0 would look like a result."""
+    """Reject impossible names and outcomes: a count of 0 would seem to be a result."""
     for field, value in expectation.where.items():
         for wanted in value if isinstance(value, list) else [value]:
             if field == "outcome" and wanted not in OUTCOMES:

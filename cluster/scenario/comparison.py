@@ -166,7 +166,7 @@ def figures_of(history: History, judgement: Judgement) -> dict[str, Number | Non
 
 
 def as_rows(figures: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the lines of a table: what a figure is, and its value in each run."""
+    """Return the lines of a table: the name of a figure, and its value in each run."""
     return [
         (
             f"{figure.says}, {figure.unit}" if figure.unit != figure.says else figure.says,

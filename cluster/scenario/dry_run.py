@@ -32,7 +32,7 @@ from rmqlab.cluster.supervisor.topology import (
     place,
 )
 
-_ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWERLESS}
+_ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER_LOST}
 UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
 """Addresses of a cluster that is never started."""
 _ASKING = ("sent", "delivered", "ended")

@@ -85,9 +85,9 @@ class Allowance:
     """Tolerances, in seconds of the cluster's clock."""
 
     late: float = 0.0
-    """Time that anything may take beyond what the protocol states."""
+    """Tolerance added to the times of the protocol."""
     rounded: float = 0.0
-    """Error of what one process measured alone: timers and time stamps are rounded."""
+    """Error of measurements by a single process: timers and time stamps are rounded."""
 
     def early(self, expectation: Expectation) -> float:
         """Return by how much a time may seem too short."""

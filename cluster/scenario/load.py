@@ -1,6 +1,6 @@
 """Loads scenarios from TOML and reviews them.
 
-Errors name file, line, key, and what was expected.
+Errors name file, line, key, and the expected value.
 """
 
 import re
@@ -22,12 +22,12 @@ MOST_BYTES = 2**20
 class ScenarioError(ValueError):
     """A scenario that cannot be played.
 
-    The text names the file, the place, and what was expected.
+    The text names the file, the place, and the expected value.
     """
 
 
 def load_scenario(path: Path) -> Scenario:
-    """Read and review a scenario file. ScenarioError for one that cannot be played."""
+    """Read and review a scenario file. ScenarioError if it cannot be played."""
     return parse_scenario(scenario_text(path), str(path))
 
 

@@ -1,4 +1,4 @@
-"""Scenario actions that do what operators do: their arguments and checks.
+"""Scenario actions for operators' commands: their arguments and checks.
 
 The operations are those of `rmqlab.cluster.operate`.
 
@@ -214,7 +214,7 @@ ACTIONS: Mapping[str, OperatorAction] = {
 def problems_of(
     operation: Operation, brokers: Collection[str], topics_known: Collection[str], groups_known: Collection[str]
 ) -> Iterator[str]:
-    """Yield what is wrong with the names of an operation.
+    """Yield the faults of the names in an operation.
 
     Topics and groups are checked only where a workload or an earlier step names any: other programs may use others.
     """

@@ -1,7 +1,7 @@
-"""An operator beside a scenario, who promotes a slave of an absent master.
+"""Simulates an operator who promotes a slave of an absent master.
 
-What people did before DLedger (issue 16): somebody is alerted, decides, and restarts the slave as master. The operator
-sees a master that has ended or is paused, not one that is only cut off.
+Operation without DLedger (issue 16): after an alert, the operator restarts the slave as master. The simulated operator
+detects a master that has ended or is paused, but not an isolated one.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ class Operator:
         """Promote a ready slave of each group whose master was away for `patience`."""
         events = self.cluster.supervisor.events
         while True:
-            self._look()
+            self._check_masters()
             with trio.move_on_after(self._seconds_left()):
                 await events.wait_changed()
             await self._promote_due()
 
-    def _look(self) -> None:
+    def _check_masters(self) -> None:
         nodes = self.cluster.supervisor.nodes.values()
         for group in {node.group for node in nodes if node.group}:
             master = acting_master(group, nodes)
@@ -65,11 +65,11 @@ class Operator:
         return real_seconds(max(due - self._now(), 0.0) / 1000 / self.cluster.supervisor.spec.rate)
 
     async def _promote_due(self) -> None:
-        self._look()
+        self._check_masters()
         for group in [group for group in self._away_since if self._due_at(group) <= self._now()]:
             slave = self._ready_slave(group)
             if slave is None:
-                self._away_since[group] = self._now()  # looks again after the same time
+                self._away_since[group] = self._now()  # checks again after the same time
                 continue
             self.on_line(f"promote {slave.name}, by the operator")
             try:

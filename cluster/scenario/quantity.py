@@ -16,7 +16,7 @@ _FORM = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z][A-Za-z_-]*)")
 
 
 class QuantityError(ValueError):
-    """Not a number with a unit. The text says what was expected."""
+    """Not a number with a unit. The text names the expected form."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""What a run cost: the duration of its start, memory and processor time."""
+"""Resources of a run: the duration of its start, memory and processor time."""
 
 import contextlib
 import re

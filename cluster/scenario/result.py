@@ -1,4 +1,4 @@
-"""What a run of a scenario was told to do, and what came of it."""
+"""Options and results of a scenario's run."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ DISTURBING_SECONDS = 0.5
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """How to run a scenario, besides what its file says."""
+    """Options of a run that are not in the scenario's file."""
 
     profile: str = "4.9"
     rate: float | None = None

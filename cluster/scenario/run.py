@@ -83,7 +83,7 @@ async def run_scenario(
 ) -> Run:
     """Run a scenario and judge it.
 
-    BindingError or NotAllowedError, before anything starts, for one that cannot be played; errors of `open_cluster`. If
+    Raises BindingError or NotAllowedError, before any process starts, and errors of `open_cluster`. If
     cancelled, it heals, stops its processes, and leaves a run directory with the verdict `unknown`. `on_line` gets a
     line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called
     when the cluster is, before the first step.
@@ -91,14 +91,7 @@ async def run_scenario(
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)
     seed = draw_seed() if options.seed is None else options.seed
-    played = seed_faults(scenario.under_profile(options.profile), seed)
-    rate = 1.0 if host.is_simulated else options.rate or played.cluster.rate
-    spec = attrs.evolve(played.cluster, name=scenario.name, rate=rate)
-    if options.mode is not None and options.mode != spec.mode:
-        spec = attrs.evolve(spec, mode=options.mode, slaves=REPLICAS - 1)
-    if stay is not None:
-        spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
-    played = attrs.evolve(played, cluster=spec)
+    played = _with_options(scenario, options, seed, is_simulated=host.is_simulated, is_kept=stay is not None)
     where = directory or RunDirectory.create(scenario.name)
     record = RunRecord(played, options, seed, where, host.is_simulated)
     record.begin()
@@ -113,7 +106,7 @@ async def run_scenario(
 
     try:
         async with trio.open_nursery() as nursery:
-            if not host.is_simulated:  # a simulated machine never stands still
+            if not host.is_simulated:  # a simulated machine never stalls
                 nursery.start_soon(machine.watch_forever)
             failures = await _play(record, host, on_line, on_progress, started, stay)
             missing[:] = failures
@@ -133,6 +126,18 @@ async def run_scenario(
             )
             run = await in_thread(record.judge, missing, machine.worst_seconds, seconds, resources)
     return run
+
+
+def _with_options(scenario: Scenario, options: Options, seed: int, *, is_simulated: bool, is_kept: bool) -> Scenario:
+    """Return the scenario to play: with profile, random faults, clock rate and mode."""
+    played = seed_faults(scenario.under_profile(options.profile), seed)
+    rate = 1.0 if is_simulated else options.rate or played.cluster.rate
+    spec = attrs.evolve(played.cluster, name=scenario.name, rate=rate)
+    if options.mode is not None and options.mode != spec.mode:
+        spec = attrs.evolve(spec, mode=options.mode, slaves=REPLICAS - 1)
+    if is_kept:
+        spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
+    return attrs.evolve(played, cluster=spec)
 
 
 async def _play(

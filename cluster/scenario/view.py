@@ -125,7 +125,7 @@ def _verdict(document: Mapping[str, Any] | None) -> Text:
 
 
 def _found(row: Mapping[str, Any]) -> Text:
-    """Return what differs between the profiles, and why a run does not hold."""
+    """Return differences between the profiles, and why a run does not hold."""
     text = Text()
     for profile in ("4.9", "hardened"):
         document = row.get(profile)

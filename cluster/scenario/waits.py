@@ -31,7 +31,7 @@ OUTCOMES = (*STORED, "refused", "indeterminate")
 ENDS = frozenset({"node_stopped", "node_killed", "node_crashed"})
 
 Judge = Callable[[Sequence[JournalEntry], Sequence[JournalEntry]], str]
-"""Returns what contradicts a condition in all entries and those since the last action; empty if it is true."""
+"""Returns why a condition is false, from all entries and those since the last action; empty if true."""
 
 
 @attrs.frozen
@@ -181,7 +181,7 @@ def _known(workload: str, workloads: list[str]) -> str:
 
 
 def _known_outcomes(outcome: str, known: Sequence[str]) -> Sequence[str]:
-    """Return the one that is asked for, or all of these."""
+    """Return the requested name, or all of these."""
     if outcome and outcome not in known:
         raise UnknownConditionError(f"no outcome {outcome!r}; outcomes: {', '.join(known)}")
     return [outcome] if outcome else known

@@ -41,7 +41,7 @@ _FIRST_PID = 1000
 
 @attrs.define(eq=False)
 class Process:
-    """A simulated process, and what its end is told to."""
+    """A simulated process, and the request to notify at its end."""
 
     spawn_request: SpawnRequest
     pid: int
@@ -141,11 +141,11 @@ class SimulatedForks:
         process.node = node
         self._logs.assign(node, process.log)
         near, far = pipe(machine, node, self._supervisor)
-        machine.tell(self._supervisor, functools.partial(self.connections[0].send_nowait, far))
+        machine.call_in(self._supervisor, functools.partial(self.connections[0].send_nowait, far))
         self._report(request.id, Spawned(request.id, process.pid))
 
     def _deliver(self, process: Process, number: int) -> None:
-        """Do what the kernel does with a signal."""
+        """Deliver a signal as the kernel does."""
         node, pid = process.node, process.pid
         if node.is_gone:
             return
@@ -158,7 +158,7 @@ class SimulatedForks:
             self._machine.resume(node)
             self._report(process.spawn_request.id, Continued(pid))
         else:
-            self._machine.tell(node, functools.partial(process.request, number))
+            self._machine.call_in(node, functools.partial(process.request, number))
 
     def _end(self, process: Process, status: int) -> None:
         """End a process at once, unless it has ended."""
@@ -177,4 +177,4 @@ class SimulatedForks:
         self._report(process.spawn_request.id, Exited(process.pid, status))
 
     def _report(self, request_id: int, report: Report) -> None:
-        self._machine.tell(self._supervisor, functools.partial(self._reports[0].send_nowait, (request_id, report)))
+        self._machine.call_in(self._supervisor, functools.partial(self._reports[0].send_nowait, (request_id, report)))

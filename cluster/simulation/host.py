@@ -136,7 +136,7 @@ def _replace_surroundings(machine: Machine, surroundings: SimulatedSystem) -> No
 
 
 def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
-    """Return what `play` does on a simulated machine, where a cluster can be opened.
+    """Run `play` on a simulated machine; return its result.
 
     It changes this process for good, so call it in one that does nothing else: clocks for work, the generator of
     random numbers, and the logs are those of the simulation from now on.

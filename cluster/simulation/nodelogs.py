@@ -17,7 +17,7 @@ def open_node_log(path: Path) -> LogFile:
 class NodeLogs(logging.Handler):
     """The handler of the root logger.
 
-    What is not logged by a node goes to the handlers before.
+    Records of no node go to the former handlers.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -27,13 +27,13 @@ class NodeLogs(logging.Handler):
         self._others: list[logging.Handler] = []
 
     def install(self) -> None:
-        """Take the place of the root logger's handlers."""
+        """Replace the root logger's handlers."""
         root = logging.getLogger()
         self._others, root.handlers = root.handlers, [self]
         root.setLevel(logging.INFO)
 
     def assign(self, node: Node, file: LogFile) -> None:
-        """Append what the node logs to this file, from now on."""
+        """Append the node's records to this file, from now on."""
         self._files[node] = file
 
     def close_node(self, node: Node) -> None:

@@ -24,7 +24,7 @@ def play_simulated(
 ) -> Run:
     """Run a scenario on virtual time and judge it.
 
-    The seed decides the whole course: the same seed gives the same journals, byte for byte. Raises as `run_scenario`.
+    The seed decides all events: the same seed leads to the same journals, byte for byte. Raises as `run_scenario`.
     Call it outside of a trio run.
     """
     preload()
@@ -38,6 +38,6 @@ def play_simulated(
 
 
 def preload() -> None:
-    """Import what nodes need, so that not each forked process does."""
+    """Import the modules of nodes once, instead of in each forked process."""
     for module in PRELOADED:
         importlib.import_module(module)

@@ -16,7 +16,7 @@ from rmqlab.runtime.regularfile import odd_kind
 
 
 @attrs.frozen
-class Ask:
+class CommandRequest:
     """The command. Closing the connection cancels it."""
 
     verb: str
@@ -31,7 +31,7 @@ class Item:
 
 
 @attrs.frozen
-class Answer:
+class CommandResult:
     """The last message: the command is done."""
 
     value: Any
@@ -48,12 +48,12 @@ class Failure:
     is_usage: bool
 
 
-CommandMessage = Ask | Item | Answer | Failure
+CommandMessage = CommandRequest | Item | CommandResult | Failure
 COMMANDS: MapCodec[CommandMessage] = MapCodec(CommandMessage)
 
 
 class CommandFailedError(Exception):
-    """The supervisor could not do what the command asked for."""
+    """The supervisor could not execute the command."""
 
 
 class CommandUsageError(Exception):
@@ -71,13 +71,13 @@ def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
     return value
 
 
-def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | Answer]:
+def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | CommandResult]:
     """Send a command and yield items as they arrive, then the reply.
 
     Errors as `ask`, and those of the command.
     """
     with contextlib.closing(_connect(directory)) as connection:
-        connection.sendall(COMMANDS.encode(Ask(verb, arguments)))
+        connection.sendall(COMMANDS.encode(CommandRequest(verb, arguments)))
         decoder = COMMANDS.decoder()
         while data := connection.recv(CHUNK):
             decoder.feed(data)
@@ -89,7 +89,7 @@ def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iter
                         raise CommandFailedError(text)
                     case Item():
                         yield message
-                    case Answer():
+                    case CommandResult():
                         yield message
                         return
     raise CommandFailedError(f"the supervisor of cluster {directory.path.name} ended without an answer")
@@ -106,7 +106,7 @@ def _connect(directory: ClusterDirectory) -> socket.socket:
 
 
 def explain_absence(directory: ClusterDirectory) -> str:
-    """Say why no supervisor runs for this cluster."""
+    """Return why no supervisor runs for this cluster."""
     name = directory.path.name
     if directory.is_up():
         return f"cluster {name} is starting or stopping"

@@ -15,7 +15,7 @@ from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
-from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
+from rmqlab.cluster.supervisor.command import COMMANDS, CommandMessage, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
@@ -86,7 +86,7 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
 
     The command is cancelled when the connection closes.
 
-    Nothing that arrives ends more than this connection: invalid bytes are recorded, unexpected exceptions counted.
+    A bad request ends only its connection: invalid bytes are recorded, unexpected exceptions counted.
     """
     supervisor = cluster.supervisor
     answered = None
@@ -114,20 +114,20 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
     return answered
 
 
-async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer: Answer | Failure) -> None:
+async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer: CommandResult | Failure) -> None:
     try:
         await send(answer)
     except ControlError as exc:
         await send(Failure(f"the answer cannot be sent: {exc}", is_usage=False))
 
 
-async def _receive_request(stream: trio.abc.Stream) -> Ask | None:
+async def _receive_request(stream: trio.abc.Stream) -> CommandRequest | None:
     decoder = COMMANDS.decoder()
     with trio.move_on_after(real_seconds(ASK_SECONDS)):
         while data := await stream.receive_some(CHUNK):
             decoder.feed(bytes(data))
             for message in decoder.messages():
-                if isinstance(message, Ask):
+                if isinstance(message, CommandRequest):
                     return message
                 raise unexpected(message)
     return None
@@ -140,8 +140,8 @@ async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> No
 
 
 async def _answer(
-    cluster: Cluster, request: Ask, send: Callable[[CommandMessage], Awaitable[None]]
-) -> Answer | Failure:
+    cluster: Cluster, request: CommandRequest, send: Callable[[CommandMessage], Awaitable[None]]
+) -> CommandResult | Failure:
     async def send_item(value: Any) -> None:
         await send(Item(value))
 
@@ -149,7 +149,7 @@ async def _answer(
     if handler is None:
         return _failure(f"no command {request.verb!r}", is_usage=True)
     try:
-        return Answer(await handler(cluster, request.arguments, send_item))
+        return CommandResult(await handler(cluster, request.arguments, send_item))
     except _USAGE as exc:
         return _failure(str(exc), is_usage=True)
     except _FAILURES as exc:
@@ -185,7 +185,7 @@ def _handler_of(action: NodeAction[Any]) -> Handler:
         names = {node.name for node in cluster.supervisor.find(target)}
         if (settings := arguments.get("settings")) and action.takes_settings:
             states = {liveness_of(cluster.supervisor.process_state(name).state) for name in names}
-            if states <= {*action.needs}:  # else the action fails, and must have changed nothing
+            if states <= {*action.needs}:  # otherwise the action must fail without any change
                 await cluster.change_settings(target, _settings(settings))
         return await action.report.document(cluster.supervisor, names, await cluster.act(action, target))
 

@@ -1,6 +1,6 @@
 """The process of a detached supervisor, as the command sees it.
 
-Imports next to nothing: `rmqlab up --detach` starts the process before its own imports, so that both import in
+Imports few modules: `rmqlab up --detach` starts the process before its own imports, so that both import in
 parallel, and sends what to start as soon as it has read its options. On Linux that process is a fork of the command,
 which saves the start of an interpreter.
 """

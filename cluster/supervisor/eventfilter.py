@@ -1,4 +1,4 @@
-"""Which events a reader wants, by kind and by process."""
+"""Selects events by kind and by process."""
 
 from collections.abc import Collection, Iterable
 

@@ -24,7 +24,7 @@ WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.
 MEMBER_MODULE = "rmqlab.broker.dledger.main"
 """A broker that is a member of a DLedger group."""
 LATER_MODULES = (*WORKLOAD_MODULES, MEMBER_MODULE)
-"""Modules that are imported when a process needs them, or while nothing else happens."""
+"""Modules that are imported when a process needs them, or while the fork server is idle."""
 STEPS: Mapping[str, Sequence[str]] = {
     BROKER_MODULE: (
         "rmqlab.store.messagestore",
@@ -33,11 +33,11 @@ STEPS: Mapping[str, Sequence[str]] = {
         "rmqlab.broker.handlers",
     )
 }
-"""Modules to import before a module that takes long. Between two of them, the nameserver can be started."""
+"""Modules to import before a slow module. Between two of them, the nameserver can be started."""
 
 
 def import_steps(modules: Iterable[str]) -> list[str]:
-    """Return what a fork server imports for nodes of these modules, in order."""
+    """Return the modules that a fork server imports for these nodes, in order."""
     return [*(step for module in modules for step in (*STEPS.get(module, ()), module)), *LATER_MODULES]
 
 

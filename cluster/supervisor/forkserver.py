@@ -31,7 +31,7 @@ from rmqlab.cluster.supervisor.forklaunch import LATER_MODULES
 from rmqlab.cluster.supervisor.ownmodules import module_command
 from rmqlab.cluster.supervisor.prewarm import prewarm
 from rmqlab.runtime.logfile import redirect_output
-from rmqlab.runtime.mapcodec import CHUNK, MapCodec
+from rmqlab.runtime.mapcodec import CHUNK, MapCodec, MapDecoder
 
 QUIET_TIME = 0.2
 """Seconds without an order after which one of LATER_MODULES is imported in advance."""
@@ -111,13 +111,13 @@ class ForkLoop:
     is_forking: bool
     modules: list[str] = attrs.field(factory=list)
     """Modules that are not imported yet."""
+    _decoder: MapDecoder[Order] = attrs.field(factory=ORDERS.decoder, init=False)
     _is_ordered: bool = attrs.field(default=False, init=False)
     _children: set[int] = attrs.field(factory=set, init=False)
     _wakeup: tuple[socket.socket, socket.socket] = attrs.field(factory=socket.socketpair, init=False)
 
     def serve(self) -> None:
         """Execute orders until the supervisor ends; then kill all children."""
-        decoder = ORDERS.decoder()
         self._wakeup[1].setblocking(False)
         signal.set_wakeup_fd(self._wakeup[1].fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake the selector
@@ -125,25 +125,30 @@ class ForkLoop:
             with selectors.DefaultSelector() as selector:
                 selector.register(self.connection, selectors.EVENT_READ)
                 selector.register(self._wakeup[0], selectors.EVENT_READ)
-                while True:
-                    ready = selector.select(self._patience)
-                    if not ready:
-                        self._import(self.modules[0])
-                    for key, _ in ready:
-                        if key.fileobj is self._wakeup[0]:
-                            self._wakeup[0].recv(CHUNK)
-                            self._report_changes()
-                        elif data := self.connection.recv(CHUNK):
-                            decoder.feed(data)
-                            self._is_ordered = True
-                            for order in decoder.messages():
-                                self._obey(order, selector)
-                        else:
-                            return
+                while self._serve_ready(selector):
+                    pass
         except ConnectionError:
             return  # equivalent to the end of the stream
         finally:
             self._kill_all()
+
+    def _serve_ready(self, selector: selectors.BaseSelector) -> bool:
+        """Wait once, and serve what is ready. False at the end of the stream."""
+        ready = selector.select(self._patience)
+        if not ready:
+            self._import(self.modules[0])
+        for key, _ in ready:
+            if key.fileobj is self._wakeup[0]:
+                self._wakeup[0].recv(CHUNK)
+                self._report_changes()
+            elif data := self.connection.recv(CHUNK):
+                self._is_ordered = True
+                self._decoder.feed(data)
+                for order in self._decoder.messages():
+                    self._obey(order, selector)
+            else:
+                return False
+        return True
 
     def _obey(self, order: Order, selector: selectors.BaseSelector) -> None:
         match order:

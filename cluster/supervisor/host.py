@@ -48,7 +48,7 @@ class Host(Protocol):
     is_simulated: bool
 
     def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:
-        """Return what starts processes, which need these modules."""
+        """Return the starter of processes that need these modules."""
 
     def placed(
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None

@@ -17,13 +17,13 @@ from rmqlab.dledger.bodies import LeadershipTransferRequest, LeadershipTransferR
 from rmqlab.dledger.codes import DLedgerCode, DLedgerRequestCode
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.command import request
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 TRANSFER_SECONDS: Final = 10.0
-"""Real seconds that the leader may take. It waits 3 s of its own clock for the new one."""
+"""Timeout in real seconds. The leader waits 3 s of its own clock for the new leader."""
 LEAD_SECONDS: Final = 10.0
 """Real seconds within which an elected member becomes master: it commits and dispatches its log first."""
 

@@ -8,7 +8,7 @@ from rmqlab.cluster.supervisor.topology import NodeKind
 
 
 async def live_status(supervisor: Supervisor) -> Document:
-    """Return what `rmqlab status --json` prints.
+    """Return the document of `rmqlab status --json`.
 
     Workloads that have ended are left out.
     """

@@ -42,7 +42,7 @@ def addition(spec: ClusterSpec, placement: Placement, kind: str, name: str = "")
     """Return a cluster with another group, slave or nameserver.
 
     `name` is the group of the new slave, or a removed group or node, which returns with its address and its data.
-    Names of removed nodes are not given to new ones. UnknownTargetError for an unknown name; WrongStateError if there
+    New nodes do not reuse the names of removed ones. UnknownTargetError for an unknown name; WrongStateError if there
     is no room, or the node is there already.
     """
     names = _names(spec, placement, kind, name)
@@ -67,7 +67,7 @@ def without(spec: ClusterSpec, names: Collection[str]) -> ClusterSpec:
 
 
 def removal(target: str, nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes that `remove` takes away, slaves first.
+    """Return the nodes that `remove` stops, slaves first.
 
     UnknownTargetError. WrongStateError, with what would be possible, for nodes that the cluster needs.
     """

@@ -1,4 +1,4 @@
-"""What every node does once at its start, done before the fork.
+"""Work that every node needs once at its start, done before the fork.
 
 Converters, codecs and decoders are built at their first use, and stay. A child that builds them takes the time and the
 memory for itself; built before the fork, all children share them.
@@ -86,7 +86,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 def prewarm(module: ModuleType) -> None:
-    """Do what a node of this module does first; nothing of it has an effect."""
+    """Do the first work of a node of this module, without side effects."""
     faults_of_process(RatedClock(ClockSettings.starting_now()), NO_RULES)
     decoder = CONTROL.decoder()
     for message in MESSAGES:

@@ -36,7 +36,7 @@ class NodeState(enum.StrEnum):
     """Never started, or stopped regularly."""
     KILLED = "killed"
     """Ended by SIGKILL, from any process."""
-    POWERLESS = "powerless"
+    POWER_LOST = "power-lost"
     """Killed, with its unsynced data erased afterwards."""
     CRASHED = "crashed"
     """Ended with an error, or without request."""
@@ -57,7 +57,7 @@ class ProcessState:
     """The process has reported that it is stopping, with or without request."""
     exit_status: int | None = None
     """Exit status of the last process that has ended; negative for a signal."""
-    is_powerless: bool = False
+    has_lost_power: bool = False
     """A power loss was simulated on its files since then."""
 
     @property
@@ -68,8 +68,8 @@ class ProcessState:
             if self.is_asked_to_stop or self.is_ending:
                 return NodeState.STOPPING
             return NodeState.STARTING if self.ready is None else NodeState.READY
-        if self.is_powerless:
-            return NodeState.POWERLESS
+        if self.has_lost_power:
+            return NodeState.POWER_LOST
         if self.exit_status in {None, 0} or (self.is_asked_to_stop and self.exit_status == -signal.SIGTERM):
             return NodeState.STOPPED
         return NodeState.KILLED if self.exit_status == -signal.SIGKILL else NodeState.CRASHED

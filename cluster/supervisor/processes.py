@@ -78,7 +78,7 @@ class Processes:
 
     def lost_power(self, name: str, lost: Lost) -> None:
         """Record that the unsynced data of a node were erased."""
-        self.states[name] = attrs.evolve(self.state_of(name), is_powerless=True)
+        self.states[name] = attrs.evolve(self.state_of(name), has_lost_power=True)
         self.record(name, "power_lost", **attrs.asdict(lost))
 
     # Reports
@@ -118,7 +118,7 @@ class Processes:
             async with stream, trio.open_nursery() as nursery:
                 await serve_node_connection(stream, admit, self._on_message)
                 nursery.cancel_scope.cancel()
-        except* Exception as group:  # noqa: BLE001 - a boundary: it ends this connection, and nothing else
+        except* Exception as group:  # noqa: BLE001 - a boundary: it ends only this connection
             for exc in leaves(group):
                 self._record_error(admitted[0].hello.name if admitted else "", exc)
         finally:

@@ -33,16 +33,16 @@ from rmqlab.cluster.supervisor.topology import (
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.properties import write_properties_text
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 from rmqlab.runtime.worker import in_thread
 
 log = logging.getLogger(__name__)
 
 INFORM_SECONDS = 5.0
-"""Real seconds that a broker may take to accept a new list of nameservers."""
+"""Timeout in real seconds for a broker to accept a new list of nameservers."""
 
 TrySettings = Callable[[Mapping[str, Any], int], Awaitable[list[str]]]
 """As `Host.try_settings`."""
@@ -86,7 +86,7 @@ async def add(supervisor: Supervisor, kind: str, name: str = "", settings: Mappi
 
 
 async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
-    """Stop nodes and take them out of the cluster; return their names.
+    """Stop nodes and remove them from the cluster; return their names.
 
     Their data stay on disk.
 
@@ -116,7 +116,8 @@ async def remove(supervisor: Supervisor, target: str) -> tuple[str, ...]:
 async def change_settings(supervisor: Supervisor, target: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Change settings of brokers from their next start on; return the brokers' names.
 
-    The cluster's record keeps them. WrongStateError for other nodes, BadSettingsError for what a broker rejects.
+    The cluster's record keeps them. WrongStateError for other nodes, BadSettingsError for settings that a broker
+    rejects.
     """
     async with supervisor.changing:
         nodes = supervisor.find(target)
@@ -135,7 +136,7 @@ async def change_settings(supervisor: Supervisor, target: str, settings: Mapping
 async def check_settings(spec: ClusterSpec, try_settings: TrySettings) -> None:
     """Let a broker read each different set of settings, and log its warnings.
 
-    BadSettingsError names the key, a near miss and what was expected.
+    BadSettingsError names the key, a similar key and the expected values.
     """
     members = spec.group_members
     try:

@@ -56,7 +56,7 @@ def planned_names(spec: ClusterSpec, target: str) -> list[str]:
 
 
 def node_target(broker: str) -> str:
-    """Return the target of `ClusterSpec.node_settings` that is one broker alone."""
+    """Return the target of `ClusterSpec.node_settings` for a single broker."""
     return f"{broker}:master" if place_in_group(broker)[0] == broker else broker
 
 

@@ -177,7 +177,7 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
 
 
 def _membership(follower: Facts, leader: Facts) -> Mapping[str, Any] | None:
-    """Return what is known of a member that follows its group's leader.
+    """Return the known facts of a member that follows its group's leader.
 
     None if it does not. It is in sync when it has all entries of the leader, and all of them are committed.
     """
@@ -196,7 +196,7 @@ def _membership(follower: Facts, leader: Facts) -> Mapping[str, Any] | None:
 
 
 def _trouble_of(slave: Node, master_facts: Facts) -> str | None:
-    """Return what a slave reported to its master; None if nothing is known."""
+    """Return the trouble that a slave reported to its master; None if unknown."""
     troubles = [one for one in _list(_map(master_facts, "ha"), "slave_troubles") if isinstance(one, Mapping)]
     return next((str(one.get("text")) for one in troubles if one.get("broker_id") == slave.broker_id), None)
 

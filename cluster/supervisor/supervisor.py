@@ -180,7 +180,7 @@ class Supervisor:
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is ready.
 
-        NodeFailedError if it ends before that, or takes too long. A workload that has finished its work before this
+        NodeFailedError if it ends before that, or after the timeout. A workload that has finished its work before this
         task runs again counts as a success.
         """
         if not await self.processes.wait_progress(
@@ -205,7 +205,7 @@ class Supervisor:
     async def stop(self, *names: str) -> None:
         """Stop nodes with SIGTERM, and wait until they have ended.
 
-        A node that takes too long is killed.
+        A node that does not end within the timeout is killed.
         """
         for name in names:
             if self._alive(name).is_paused:

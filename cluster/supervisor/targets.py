@@ -75,6 +75,6 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
 
 
 def near_target(target: str, known: Iterable[str]) -> str:
-    """Return `; did you mean x?`, or nothing without a near miss."""
+    """Return `; did you mean x?`, or an empty text without a similar name."""
     close = difflib.get_close_matches(target, sorted(known), 1)
     return f"; did you mean {close[0]}?" if close else ""

@@ -96,7 +96,7 @@ class ClusterSpec:
     added: tuple[str, ...] = ()
     """Names of nodes beyond the numbers above, in the order in which `add` brought them."""
     removed: tuple[str, ...] = ()
-    """Names of nodes among those numbers that `remove` took away."""
+    """Names of nodes among those numbers that `remove` has removed."""
 
     @property
     def group_members(self) -> int:

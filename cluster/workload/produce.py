@@ -99,7 +99,7 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
             producer = TransactionProducer(
                 client,
                 config.group,
-                lambda message: _tell_asked(link, message),
+                lambda message: _commit_checked(link, message),
                 ProducerConfig(send_timeout=config.send_timeout, retries=config.retries),
                 on_attempt=lambda attempt: emit_attempt(link, attempt),
             )
@@ -111,7 +111,7 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
         link.emit("produced", sent=counts.total(), **counts)
 
 
-async def _tell_asked(link: ControlLink, message: ReceivedMessage) -> TransactionState:
+async def _commit_checked(link: ControlLink, message: ReceivedMessage) -> TransactionState:
     await trio.lowlevel.checkpoint()
     link.emit("transaction_asked", message_id=message.message_id, topic=message.topic)
     return TransactionState.COMMIT

@@ -152,7 +152,7 @@ class Admin:
         await self._client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def clean_expired_consume_queue(self, address: str) -> None:
-        """Let a broker delete queue files that point at nothing."""
+        """Let a broker delete queue files whose records are deleted."""
         await self._client.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_commit_log(self, address: str) -> None:

@@ -239,7 +239,7 @@ class AsyncioConsumer:
         self._consumer = consumer
 
     async def suspend(self) -> None:
-        """Pull nothing more until `resume`."""
+        """Stop pulling until `resume`."""
         await self._call(self._consumer.suspend)
 
     async def resume(self) -> None:

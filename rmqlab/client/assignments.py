@@ -61,7 +61,7 @@ class Assignments:
                 await self._assign(topic, mine)
 
     async def rebalance_forever(self) -> NoReturn:
-        """Look again once per period, and whenever something has changed."""
+        """Rebalance once per period, and after each change."""
         while True:
             with trio.move_on_after(self.group.config.rebalance_period):
                 await self.due.wait()

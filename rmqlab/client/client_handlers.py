@@ -43,7 +43,7 @@ class GroupMember(Protocol):
         """Topics whose routes it needs."""
 
     def data(self) -> ConsumerData | None:
-        """Its part of heartbeats; None if brokers need not know it."""
+        """Its part of heartbeats; None if it is not registered at brokers."""
 
     def rebalance_soon(self) -> None:
         """Rebalance soon, because something changed."""
@@ -83,7 +83,7 @@ class LocalMembers:
     consumers: dict[str, GroupMember] = attrs.field(factory=dict)
     """By group."""
     checkers: dict[str, Checker] = attrs.field(factory=dict)
-    """By producer group: they know how transactions ended."""
+    """By producer group: they return the outcomes of transactions."""
     replies: dict[str, Callable[[ReplyMessage], None]] = attrs.field(factory=dict)
     """By correlation id: they wait for the reply to a request."""
 
@@ -91,7 +91,7 @@ class LocalMembers:
 def notify_consumer_ids_changed(
     residents: LocalMembers, header: NotifyConsumerIdsChangedRequestHeader, _: Request
 ) -> None:
-    """Rebalance every group, as Java does, not only the one that is named."""
+    """Rebalance every group, as Java does, not only the named group."""
     del header
     for member in residents.consumers.values():
         member.rebalance_soon()

@@ -27,7 +27,7 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
 
 @attrs.frozen(kw_only=True)
 class ClientConfig:
-    """One client instance: what its producers and consumers share."""
+    """One client instance: settings that its producers and consumers share."""
 
     namesrv_addr: tuple[str, ...] = attrs.field(default="", converter=_addresses)
     """`host:port`, several joined by `;`. Each instance uses one, and the next one when its connection is lost."""
@@ -102,7 +102,7 @@ class ProducerConfig:
     compress_level: int = attrs.field(default=5, validator=attrs.validators.in_(range(1, 10)))
     max_message_size: int = attrs.field(default=4 * 2**20, validator=attrs.validators.gt(0))
     max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
-    """Bound on what `send_soon` keeps in memory."""
+    """Limit of the messages that `send_soon` keeps in memory."""
     enable_trace: bool = False
     """Write a trace of each send to the trace topic; see rmqlab.client.tracing."""
     trace_topic: str = TRACE_TOPIC

@@ -75,14 +75,14 @@ class _Topic:
 
 @attrs.define(eq=False)
 class ConsumeStats:
-    """Rates and times by topic. `now` gives seconds of the process's clock."""
+    """Rates and times by topic. `now` returns seconds of the process's clock."""
 
     now: Callable[[], float]
     began_at: float
     _topics: dict[str, _Topic] = attrs.field(factory=lambda: collections.defaultdict(_Topic), init=False)
 
     def pulled(self, topic: str, messages: int, took: float) -> None:
-        """A pull found messages; it took so many seconds."""
+        """Record a pull with messages, and its duration in seconds."""
         now, of_topic = self.now(), self._topics[topic]
         of_topic.pulled.add(now, messages)
         of_topic.pull_millis.add(now, took * 1000)

@@ -1,8 +1,8 @@
 """Concurrent consumption: delivers messages, and sends failed ones back.
 
-Source: class ConsumeMessageConcurrentlyService; broker-requests section 3.11. Messages of one queue may be
-consumed in any order. A message that failed goes back to its broker, which delivers it again after a while from
-the group's retry topic; a broadcasting consumer drops it.
+Source: class ConsumeMessageConcurrentlyService; broker-requests section 3.11. Messages of one queue may be consumed in
+any order. The consumer sends a failed message back to its broker, which delivers it again after a delay from the
+group's retry topic; a broadcasting consumer drops it.
 """
 
 import logging
@@ -91,7 +91,7 @@ class ConcurrentConsumption:
         """No queue needs anything of its own."""
 
     async def _work_forever(self, nursery: trio.Nursery) -> NoReturn:
-        """Consume one batch after the other. The nursery keeps what waits for another try."""
+        """Consume batches one by one. The nursery has the tasks that wait for a retry."""
         while True:
             assignment, messages = await self._receive.receive()
             if assignment.held.is_dropped:

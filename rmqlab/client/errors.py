@@ -89,4 +89,4 @@ class IndeterminateError(SendError):
 
 @attrs.define(str=False)
 class TooManySendsError(SendError):
-    """More sends are under way than the producer allows. Nothing was sent."""
+    """More sends are in flight than the producer allows. The message was not sent."""

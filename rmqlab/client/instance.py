@@ -34,10 +34,10 @@ from rmqlab.remoting.headers.group import UnregisterClientRequestHeader
 from rmqlab.remoting.headers.nameserver import GetRouteInfoRequestHeader
 from rmqlab.remoting.message import RecordError
 from rmqlab.remoting.names import RETRY_PREFIX, group_fault
-from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.dispatch import Dispatcher, handler_table
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Client:
         self.client_id = client_id(config, self.ip)
         self.errors = reactor.errors
         self.nursery = nursery
-        """For what must not outlive the instance."""
+        """Runs tasks that must not outlive the instance."""
         self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
         self.residents = LocalMembers()
         self.consumers = self.residents.consumers

@@ -51,7 +51,7 @@ class Message:
     keys: str = attrs.field(default="", converter=_keys)
     properties: Mapping[str, str] = attrs.field(factory=dict)
     flag: int = 0
-    """An application's own number. RocketMQ stores it and looks away."""
+    """A number of the application. RocketMQ stores it without using it."""
     delay_level: int = 0
     """1 to 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h. 0 delivers at once."""
     wait_store_ok: bool = True
@@ -59,7 +59,7 @@ class Message:
     min_copies: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(MAX_MIN_COPIES)])
     """Logs that must have the message before it is SEND_OK, the master's included; 0: as the broker is configured.
 
-    A broker obeys it with the switch `obey_min_copies`. Others, real ones too, store the property and ignore it.
+    A broker obeys it with the switch `obey_min_copies`. Other brokers, also RocketMQ's, store and ignore the property.
     """
 
     def wire_properties(self, unique_id: str | None) -> dict[str, str]:
@@ -97,7 +97,7 @@ class SendResult:
     queue: MessageQueue
     queue_offset: int
     attempts: int = 1
-    """Requests that it took."""
+    """Number of requests of the send."""
     remark: str | None = None
     """The broker's remark: why no slave has the message, with rmqlab's switches on."""
 
@@ -180,7 +180,7 @@ MAX_INFLATED_TOGETHER = 128 * 2**20
 def received(
     stored: StoredMessage, broker_name: str, namespace: str | None = None, limit: int = MAX_INFLATED
 ) -> ReceivedMessage:
-    """Make of a record what an application wants to see.
+    """Convert a record to the message that applications get.
 
     Its topic is the application's name, its queue the wire's.
 

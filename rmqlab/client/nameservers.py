@@ -10,8 +10,8 @@ import trio
 
 from rmqlab.client.errors import NoNameServerError
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import ConnectError
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class NameServers:
         return await self._remoting.request(await self.choose(), command, timeout)
 
     async def choose(self) -> str:
-        """Return the connected address in use, or the next one that accepts a connection."""
+        """Return the connected address, or the next address that accepts a connection."""
         async with self._choosing:  # two tasks that advance at once would each skip the other's candidate
             return await self._choose()
 

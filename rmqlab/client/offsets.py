@@ -126,7 +126,7 @@ class BrokerOffsets(_Table):
             channel = await self._client.remoting.channel(target.address)
             # No checkpoint from here: a pull of this queue could commit a newer offset before an older one is sent.
             if (offset := self._offsets.get(queue)) is None:
-                continue  # another member took the queue over while the connection was made
+                continue  # another member was assigned the queue during the connect
             calls.send_commit(channel, self._client, self._group, queue, offset)
             self._told[queue] = (target, offset)
             self._report_target(queue, target, offset)

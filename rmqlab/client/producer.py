@@ -36,9 +36,9 @@ from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import SendMessageResponseHeader
 from rmqlab.remoting.message import PROPERTY_INSTANCE_ID
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
-from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.identity import process_id
+from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Producer:
         """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
 
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
-        `message_id` is one of `new_id`, for callers that must know it before the send ends.
+        `message_id` is from `new_id`, for callers that need it before the send ends.
         """
         return await self._deliver(self._prepared(message, message_id), timeout, to)
 
@@ -164,7 +164,7 @@ class Producer:
         return queues
 
     async def announce(self, topic: str) -> None:
-        """Ensure once per topic that the brokers of its route know this client.
+        """Register this client, once per topic, at the brokers of its route.
 
         A reply finds the client by its id.
         """
@@ -291,7 +291,7 @@ class Producer:
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
         """Send a request to a broker, until the deadline.
 
-        ConnectError: certainly nothing was written.
+        After ConnectError, certainly no byte was written.
         """
         with trio.move_on_at(deadline) as connecting:
             channel = await self.client.remoting.channel(address)

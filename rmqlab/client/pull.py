@@ -1,6 +1,6 @@
 """A stateless consumer of single pull requests (class DefaultMQPullConsumerImpl).
 
-It stores no offsets. One that keeps positions and pulls ahead is in litepull.
+It stores no offsets. The consumer in litepull keeps positions and pulls ahead.
 """
 
 import attrs

@@ -50,7 +50,7 @@ class Group:
     stats: ConsumeStats
     tracer: Tracer | None = None
     resumed: trio.Event = attrs.field(factory=trio.Event)
-    """Set while queues are pulled; one that is not set stops all of them until it is."""
+    """Set while queues are pulled; clearing it pauses all pulls."""
 
     def __attrs_post_init__(self) -> None:
         self.resumed.set()
@@ -99,7 +99,7 @@ class Assignment:
             await self._room.wait()
 
     async def wait_empty(self) -> None:
-        """Wait until nothing is held any more. Nothing may be pulled meanwhile."""
+        """Wait until no message is held. The caller must have stopped pulling."""
         while self.held.count and not self.held.is_dropped:
             self._room = trio.Event()
             await self._room.wait()
@@ -157,7 +157,7 @@ class QueuePuller:
         target: BrokerAddress | None = None
         try:
             target = await calls.broker_of(group.client, held.queue, self._suggested_id)
-            if target != self._pulling_from:  # emitted at the request: the reply may take long
+            if target != self._pulling_from:  # emitted at the request: the broker may hold the pull
                 self._pulling_from = target
                 group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
             result = await self._ask(target, timing)
@@ -216,7 +216,7 @@ class QueuePuller:
         if isinstance(exc, BrokerError) and exc.code == ResponseCode.FLOW_CONTROL:
             delay = FLOW_CONTROL_DELAY
         elif isinstance(exc, BrokerError) and exc.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
-            self.group.client.heartbeat_soon()  # a broker that was restarted does not know us
+            self.group.client.heartbeat_soon()  # a restarted broker has lost our registration
         await trio.sleep(delay)
 
     def _header(self, target: BrokerAddress) -> PullMessageRequestHeader:

@@ -10,8 +10,8 @@ import attrs
 import trio
 
 from rmqlab.client.broker_api import PullResult, PullStatus
-from rmqlab.runtime.channel import ConnectionLostError
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.remoting_errors import ConnectionLostError
 
 HOLD_SWEEP = 6.0
 """Seconds by which a broker may exceed the suspend timeout: it examines held pulls every 5 s."""

@@ -134,7 +134,7 @@ class PushConsumer(Member):
             for topic in self._group.subscriptions:
                 await self._client.try_refresh(topic)
             await self._check_subscriptions()
-            await self._client.heartbeat()  # a broker refuses pulls of groups that it does not know
+            await self._client.heartbeat()  # a broker refuses pulls of unregistered groups
             async with trio.open_nursery() as nursery:
                 self._consumption.begin(nursery)
                 assignments = self._assignments = Assignments(

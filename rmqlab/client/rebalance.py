@@ -60,7 +60,7 @@ def by_config(own: Iterable[MessageQueue]) -> Strategy:
 def by_machine_room(rooms: Collection[str]) -> Strategy:
     """Share out the queues of some machine rooms.
 
-    A broker's room is what its name shows before an `@`.
+    A broker's room is the part of its name before an `@`.
     """
 
     def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:

@@ -89,7 +89,7 @@ def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRoute
 def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:
     """Return the next queue in turn, and the new index.
 
-    It is on another broker than the one that failed, if possible.
+    It is on another broker than the failed one, if possible.
     """
     for step in range(1, len(queues) + 1):
         queue = queues[(index + step) % len(queues)]
@@ -177,7 +177,7 @@ class RouteCache:
         return self.for_pull(datas[choice % len(datas)].broker_name, MASTER_ID)
 
     def for_heartbeat(self, *, with_slaves: bool) -> list[str]:
-        """Every address that must know this client. Slaves only matter to consumers."""
+        """Return the addresses for heartbeats. Slaves only matter to consumers."""
         return [
             address
             for addresses in self.brokers.values()

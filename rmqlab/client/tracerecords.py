@@ -122,7 +122,7 @@ def consuming(group: str, messages: Sequence[ReceivedMessage], request_id: str, 
 def consumed(
     group: str, messages: Sequence[ReceivedMessage], request_id: str, outcome: Consumed, *, at: int, took: int
 ) -> TraceRecord:
-    """The application is done with them; `took` is each one's share."""
+    """Trace the end of consumption; `took` is the share of each message."""
     is_ok = outcome is Consumed.SUCCESS
     text = "".join(
         _record("SubAfter", request_id, message.message_id, took, is_ok, message.keys or None, outcome, at, group)

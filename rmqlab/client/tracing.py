@@ -127,7 +127,7 @@ class Tracer:
     # -- how it is sent --------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Send what waits, for half a second at most."""
+        """Send waiting records, for half a second at most."""
         with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
             async with self._sending:  # waits for trace messages being sent
                 while self._waiting:
@@ -164,7 +164,7 @@ class Tracer:
                         await self._send_one()
 
     async def _send_one(self) -> None:
-        """Send one message of what waits."""
+        """Send one message with waiting records."""
         text, keys = self._take()
         try:
             await self._sender.send(Message(topic=self._topic, body=text.encode(), keys=keys))

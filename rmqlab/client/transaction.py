@@ -4,7 +4,7 @@
     await producer.send_in_transaction(message, charge_the_customer)
 
 The half message is sent; then the application does its work and commits or rolls back. If it does neither, or dies, the
-broker checks with a member of the producer group later, repeatedly, until it gives the message up. Sources:
+broker checks with a member of the producer group later, repeatedly, until it discards the message. Sources:
 broker-requests section 4; classes DefaultMQProducerImpl, ClientRemotingProcessor.
 """
 

@@ -19,7 +19,7 @@ MAX_PENDING: Final = 10_000
 """Appends that may wait; one more is accepted, as by DLedger."""
 
 Caller = TypeVar("Caller")
-"""What the owner needs to finish an append."""
+"""The owner's reference to the caller of an append."""
 
 
 @attrs.define
@@ -72,8 +72,9 @@ class Acks(Generic[Caller]):
     def append(self, bodies: Sequence[bytes], caller: Caller, now: int, prepare: Prepare | None = None) -> list[Entry]:
         """Append one entry per body (dledger#40).
 
-        The outcome is that of the last one. DLedgerError if nothing was appended: NOT_LEADER, LEADER_TRANSFERRING, LEADER_PENDING_FULL,
-        REQUEST_WITH_EMPTY_BODYS. An error of the store is raised, too; entries before the failed one stay in the log.
+        The outcome is that of the last one. DLedgerError if nothing was appended: NOT_LEADER, LEADER_TRANSFERRING,
+        LEADER_PENDING_FULL, REQUEST_WITH_EMPTY_BODYS. An error of the store is raised, too; entries before the failed
+        one stay in the log.
         """
         self.enter_term()
         if not self.member.is_leader:
@@ -112,7 +113,7 @@ class Acks(Generic[Caller]):
         self.check(now)
 
     def check(self, now: int) -> None:
-        """Commit what a quorum has, and time appends out (dledger#39, #40).
+        """Commit entries that a quorum has, and time appends out (dledger#39, #40).
 
         DLedger stops at the first index without append, so a batch behind it never times out. This checks all.
         """

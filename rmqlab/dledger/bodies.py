@@ -76,7 +76,7 @@ class Message(Body, frozen=True, kw_only=True):
         return DLedgerCode(self.code)
 
     def members(self) -> dict[str, object]:
-        """Return what is written, by its name in JSON."""
+        """Return the written members, by name."""
         names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
         return {name: value for name, field in names if (value := getattr(self, field)) is not None}
 
@@ -127,7 +127,7 @@ class HeartBeatResponse(Message, frozen=True, kw_only=True):
 class PushEntryRequest(Message, frozen=True, kw_only=True):
     """Request of 51004: one entry, a batch, or none with COMMIT.
 
-    The computed members are written for peers that log them; nobody reads them (dledger#10).
+    The computed members are written for the logs of peers; no peer evaluates them (dledger#10).
     """
 
     batch_entry: Annotated[list[EntryBody], msgspec.Meta(max_length=MOST_IN_BATCH)] = []

@@ -85,7 +85,7 @@ class VoteResult(enum.StrEnum):
 
 
 class PushType(enum.StrEnum):
-    """What a PUSH asks of a follower (section 6.3)."""
+    """Kind of a PUSH request to a follower (section 6.3)."""
 
     APPEND = "APPEND"
     COMMIT = "COMMIT"

@@ -14,7 +14,7 @@ import attrs
 from rmqlab.dledger.bodies import HeartBeatRequest, HeartBeatResponse, Message, VoteRequest, VoteResponse
 from rmqlab.dledger.codes import DLedgerCode, VoteResult
 from rmqlab.dledger.member import Member, Role
-from rmqlab.dledger.rounds import BeatOutcome, BeatRound, VoteOutcome, VoteRound
+from rmqlab.dledger.rounds import HeartbeatOutcome, HeartbeatRound, VoteOutcome, VoteRound
 
 NEVER: Final = -(2**62)
 
@@ -25,14 +25,14 @@ class Outgoing:
 
     peer: str
     request: Message
-    round: VoteRound | BeatRound
+    round: VoteRound | HeartbeatRound
 
 
 @attrs.frozen
 class RoleChange:
     """A member has, or has again, a role.
 
-    `term` may be one that it has not entered yet.
+    `term` may be later than the member's current term.
     """
 
     term: int
@@ -50,7 +50,7 @@ class Elector:
     member: Member
     random_below: Callable[[int], int]
     """Returns a number from 0 to less than its argument."""
-    _round: VoteRound | BeatRound | None = None
+    _round: VoteRound | HeartbeatRound | None = None
     _next_vote_at: int = NEVER
     _must_raise_term: bool = False
     """A greater term was seen: the next turn enters it, without votes (dledger#28)."""
@@ -89,13 +89,13 @@ class Elector:
     # ---- time ----
 
     def tick(self, now: int) -> None:
-        """Do what is due. Errors of `Member.save` leave the term as it was."""
+        """Do all due work. Errors of `Member.save` leave the term as it was."""
         if self._round is not None:
             self._conclude(now)
         elif now >= self.wake_at:
             match self.member.role:
                 case Role.LEADER:
-                    self._send_beats(now)
+                    self._send_heartbeats(now)
                 case Role.FOLLOWER:
                     self._become_candidate(self.member.term)
                 case Role.CANDIDATE:
@@ -158,7 +158,7 @@ class Elector:
         if isinstance(ended, VoteRound):
             self._conclude_votes(ended, now)
         else:
-            self._conclude_beats(ended, now)
+            self._conclude_heartbeats(ended, now)
 
     def _conclude_votes(self, votes: VoteRound, now: int) -> None:
         """Follow the table of section 5.2 (dledger#26)."""
@@ -181,11 +181,11 @@ class Elector:
 
     # ---- leader ----
 
-    def _send_beats(self, now: int) -> None:
+    def _send_heartbeats(self, now: int) -> None:
         """Send a heartbeat to each peer (dledger#30)."""
         member, settings = self.member, self.member.settings
         self._beats_sent_at = now
-        beats = BeatRound(
+        heartbeats = HeartbeatRound(
             term=member.term,
             members=len(settings.peers),
             quorum=settings.quorum,
@@ -193,7 +193,7 @@ class Elector:
             finished=1,
             accepted=1,
         )
-        self._round = beats
+        self._round = heartbeats
         for peer in settings.others:
             request = HeartBeatRequest(
                 group=settings.group,
@@ -202,30 +202,32 @@ class Elector:
                 remote_id=peer,
                 term=member.term,
             )
-            self._requests.append(Outgoing(peer, request, beats))
+            self._requests.append(Outgoing(peer, request, heartbeats))
         self._conclude(now)
 
-    def receive_beat(self, beats: BeatRound, peer: str, response: HeartBeatResponse | None, now: int) -> None:
+    def receive_heartbeat(
+        self, heartbeats: HeartbeatRound, peer: str, response: HeartBeatResponse | None, now: int
+    ) -> None:
         """Count the response to a heartbeat. A late one shows only that the peer lives."""
         self.member.is_live[peer] = response is not None
-        if beats is self._round:
-            beats.add(response)
+        if heartbeats is self._round:
+            heartbeats.add(response)
             self._conclude(now)
 
-    def _conclude_beats(self, beats: BeatRound, now: int) -> None:
+    def _conclude_heartbeats(self, heartbeats: HeartbeatRound, now: int) -> None:
         """Follow section 5.3 (dledger#31)."""
-        match beats.outcome():
-            case BeatOutcome.SUCCESS:
+        match heartbeats.outcome():
+            case HeartbeatOutcome.SUCCESS:
                 self._beats_accepted_at = now
-            case BeatOutcome.NOT_READY:
+            case HeartbeatOutcome.NOT_READY:
                 self._beats_sent_at = NEVER
-            case BeatOutcome.TERM_EXPIRED:
-                self._become_candidate(beats.max_term)
-            case BeatOutcome.OTHER_LEADER:
-                self._become_candidate(beats.term)
-            case BeatOutcome.NO_QUORUM:
+            case HeartbeatOutcome.TERM_EXPIRED:
+                self._become_candidate(heartbeats.max_term)
+            case HeartbeatOutcome.OTHER_LEADER:
+                self._become_candidate(heartbeats.term)
+            case HeartbeatOutcome.NO_QUORUM:
                 if now - self._beats_accepted_at > self.member.settings.leader_timeout_ms:
-                    self._become_candidate(beats.term)
+                    self._become_candidate(heartbeats.term)
 
     # ---- requests of peers ----
 

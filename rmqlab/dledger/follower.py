@@ -1,6 +1,6 @@
 """A follower's side of replication: a state machine without network and clock.
 
-Section 6.3, class DLedgerEntryPusher.EntryHandler. Requests come in any order; APPENDs wait for the one before them.
+Section 6.3, class DLedgerEntryPusher.EntryHandler. Requests arrive in any order; APPENDs wait for their predecessor.
 Other requests are applied at once, so the queue of DLedger's thread, and its code 421 when full, do not exist here.
 """
 
@@ -18,7 +18,7 @@ CHECK_INTERVAL_MS: Final = 1000
 """APPENDs that do not fit are checked so often, and are too early after waiting so long."""
 
 Caller = TypeVar("Caller")
-"""What the owner needs to send a response: a connection and the number of a request."""
+"""The owner's reference for the response: a connection and a request's number."""
 
 
 LAST_INDEX: Final = 2**58
@@ -79,7 +79,7 @@ class Follower(Generic[Caller]):
         return self._checked_at + CHECK_INTERVAL_MS if is_needed else None
 
     def handle(self, request: PushEntryRequest, caller: Caller, now: int) -> None:
-        """Accept a request and do what is possible (dledger#42).
+        """Accept a request, and apply all requests that are ready (dledger#42).
 
         DLedgerError(UNEXPECTED_ARGUMENT) if it has no entry but needs one, or one that no leader can have.
         """
@@ -134,7 +134,7 @@ class Follower(Generic[Caller]):
             self._check_appends(now)
 
     def _apply(self, waiting: _Waiting[Caller]) -> None:
-        """Do what a request asks and respond; any error is 406, or -1 for a COMMIT."""
+        """Apply a request and respond; any error is 406, or -1 for a COMMIT."""
         request = waiting.request
         try:
             match request.type:

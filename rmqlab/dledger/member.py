@@ -22,12 +22,12 @@ FAR_TERM: Final = 2**62
 LEAP: Final = 2**20
 """A term beyond `FAR_TERM` is entered in steps of so many.
 
-DLedger enters any term at once. After 2**63 - 1 it counts on with negative ones, and its group elects nobody.
+DLedger enters any term at once. After 2**63 - 1 its terms become negative, and its group never elects a leader again.
 """
 
 
 class Role(enum.StrEnum):
-    """What a member is in its group. Every member starts as candidate."""
+    """Role of a member in its group. Every member starts as candidate."""
 
     CANDIDATE = "CANDIDATE"
     LEADER = "LEADER"
@@ -36,7 +36,7 @@ class Role(enum.StrEnum):
 
 @attrs.frozen
 class Ballot:
-    """What a member must not forget: its term, and its vote in it."""
+    """Persistent state of a member: its term, and its vote in it."""
 
     term: int = 0
     voted_for: str | None = None

@@ -16,14 +16,14 @@ from rmqlab.dledger.group import GroupSettings
 LONGEST_LIST: Final = 300
 """Characters of a peer's list that are shown."""
 RETRY_MS: Final = 2000
-"""Until a peer that did not answer is asked again."""
+"""Time until a peer that did not respond is asked again."""
 REPEAT_MS: Final = 30_000
-"""Until a peer that answered is asked again: it may have started anew, with another list."""
+"""Time until a peer that responded is asked again: it may have restarted with another list."""
 
 
 @attrs.define
 class PeerLists:
-    """What is wrong with the lists of peers, by the id of the peer."""
+    """Faults of the lists of peers, by the id of the peer."""
 
     settings: GroupSettings
     faults: dict[str, str] = attrs.field(factory=dict)

@@ -35,7 +35,7 @@ class Pending:
         return len(self.sent) >= MOST_PENDING or self.size >= MOST_PENDING_BYTES
 
     def add(self, first: int, sent: Sent) -> None:
-        """Count an APPEND. One that is repeated counts once."""
+        """Count an APPEND. Repetitions count once."""
         self.remove(first)
         self.sent[first] = sent
         self.size += sent.size

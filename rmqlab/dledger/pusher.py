@@ -28,7 +28,7 @@ NEVER: Final = -(2**62)
 class Push:
     """A request to the peer.
 
-    The owner gives it back with the response, or with None after 3000 ms.
+    The owner returns it with the response, or with None after 3000 ms.
     """
 
     peer: str
@@ -186,7 +186,7 @@ class Pusher:
     # ---- appending ----
 
     def _append(self, now: int) -> None:
-        """Send what the peer lacks, until too much is without response (dledger#34)."""
+        """Send entries that the peer lacks, up to the limit without response (dledger#34)."""
         watermark, push = self.acks.watermark(self.peer), self._push_batch if self._has_batches else self._push_one
         while self._write_index <= self.store.end_index:
             if self._pending.is_full:

@@ -18,7 +18,7 @@ from rmqlab.remoting.body import BodyError
 
 
 def handle_metadata(member: Member, request: MetadataRequest) -> MetadataResponse:
-    """Return the group as this member knows it, whatever its role (handleMetadata)."""
+    """Return this member's view of the group, in any role (handleMetadata)."""
     try:
         member.check_recipient(request)
     except DLedgerError as exc:

@@ -52,7 +52,7 @@ class Replication(Generic[Appender, Peer]):
         return min((time for time in times if time is not None), default=None)
 
     def work(self, now: int) -> None:
-        """Do what is due."""
+        """Send due pushes and apply due requests."""
         self.acks.check(now)
         self.follower.work(now)
         for pusher in self.pushers.values():

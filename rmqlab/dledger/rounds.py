@@ -89,7 +89,7 @@ class VoteRound(Round):
         return VoteOutcome.NOT_READY if self._has_quorum_soon() else VoteOutcome.REJECTED
 
 
-class BeatOutcome(enum.Enum):
+class HeartbeatOutcome(enum.Enum):
     """Outcome of a round of heartbeats, in the order of the checks (dledger#31)."""
 
     SUCCESS = enum.auto()
@@ -100,7 +100,7 @@ class BeatOutcome(enum.Enum):
 
 
 @attrs.define(kw_only=True)
-class BeatRound(Round):
+class HeartbeatRound(Round):
     """One heartbeat to each peer (DLedgerLeaderElector.sendHeartbeats)."""
 
     has_other_leader: bool = False
@@ -115,12 +115,12 @@ class BeatRound(Round):
         if response and code is DLedgerCode.EXPIRED_TERM:
             self.max_term = response.term
 
-    def outcome(self) -> BeatOutcome:
+    def outcome(self) -> HeartbeatOutcome:
         """Return the first that applies (dledger#31)."""
         if self.accepted >= self.quorum:
-            return BeatOutcome.SUCCESS
+            return HeartbeatOutcome.SUCCESS
         if self._has_quorum_soon():
-            return BeatOutcome.NOT_READY
+            return HeartbeatOutcome.NOT_READY
         if self.max_term > self.term:
-            return BeatOutcome.TERM_EXPIRED
-        return BeatOutcome.OTHER_LEADER if self.has_other_leader else BeatOutcome.NO_QUORUM
+            return HeartbeatOutcome.TERM_EXPIRED
+        return HeartbeatOutcome.OTHER_LEADER if self.has_other_leader else HeartbeatOutcome.NO_QUORUM

@@ -50,9 +50,9 @@ _CODES: Final[dict[type[Message], DLedgerRequestCode]] = {
 
 M = TypeVar("M", bound=Message)
 Caller = TypeVar("Caller")
-"""What the owner needs to send a response: a connection and the number of a request."""
+"""The owner's reference for the response: a connection and a request's number."""
 Appender = TypeVar("Appender")
-"""What the owner needs to finish an append."""
+"""The owner's reference to the caller of an append."""
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class ClientAppend(Generic[Caller]):
 
 @attrs.frozen(eq=False)
 class Call:
-    """A request to send. The owner gives it back to `Server.receive`, once."""
+    """A request to send. The owner passes it to `Server.receive` once."""
 
     peer: str
     request: Message
@@ -149,7 +149,7 @@ class Server(Generic[Appender, Caller]):
     # ---- inputs ----
 
     def work(self, now: int) -> None:
-        """Do what is due. OSError if the term cannot be written: call again later."""
+        """Do all due work. OSError if the term cannot be written: call again later."""
         for peer in self.peer_lists.take_due(now):
             self._ask_for_list(peer)
         self.elector.tick(now)
@@ -267,7 +267,7 @@ class Server(Generic[Appender, Caller]):
             if isinstance(ballots, VoteRound):
                 self.elector.receive_vote(ballots, _decoded(VoteResponse, body), now)
             else:
-                self.elector.receive_beat(ballots, outgoing.peer, _decoded(HeartBeatResponse, body), now)
+                self.elector.receive_heartbeat(ballots, outgoing.peer, _decoded(HeartBeatResponse, body), now)
 
         return Call(outgoing.peer, outgoing.request, receive)
 

@@ -21,7 +21,7 @@ CATCH_UP_STEP_MS: Final = 10
 PREFER_INTERVAL_MS: Final = 1000
 
 Caller = TypeVar("Caller")
-"""What the owner needs to send a response."""
+"""The owner's reference for the response."""
 
 
 @attrs.frozen(eq=False)
@@ -55,7 +55,7 @@ class Transfer(Generic[Caller]):
     _catching_up: _Taking[Caller] | None = None
     _taking: _Taking[Caller] | None = None
     _preferred_at: int = 0
-    """Time of the last look for a preferred leader."""
+    """Time of the last check for a preferred leader."""
     _calls: list[TransferCall[Caller]] = attrs.field(factory=list)
     _responses: list[tuple[Caller, LeadershipTransferResponse]] = attrs.field(factory=list)
     _dropped: list[Caller] = attrs.field(factory=list)
@@ -200,7 +200,7 @@ class Transfer(Generic[Caller]):
             self._refuse(waiting.caller, waiting.request, DLedgerCode.TAKE_LEADERSHIP_FAILED)
 
     def _take(self, taking: _Taking[Caller]) -> None:
-        """Stand for election in the next term (dledger#22)."""
+        """Become candidate in the next term (dledger#22)."""
         member = self.elector.member
         if taking.request.term != member.term:
             self._respond(taking.caller, DLedgerCode.INCONSISTENT_TERM, member.term)

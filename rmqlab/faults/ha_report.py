@@ -15,10 +15,10 @@ import attrs
 import trio
 
 from rmqlab.faults.specification import CannotPlayError, SupervisorFault, TargetNode, option
-from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.reactor import READ, Reactor, open_reactor
 from rmqlab.runtime.remoting_client import open_connection
+from rmqlab.runtime.remoting_errors import ConnectError
 
 REPORT = struct.Struct(">q")
 REPORT_PERIOD: Final = 5.0

@@ -22,7 +22,7 @@ LONGEST_WORD: Final = 200
 class FaultError(ValueError):
     """The values describe no fault.
 
-    The text names what was wrong and what is expected.
+    The text names the invalid and the expected value.
     """
 
 
@@ -35,7 +35,7 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 
 def limit_problem(value: object) -> str:
-    """Return what a number beyond `LIMIT` should be, or an empty text."""
+    """Return the expected range for a number beyond `LIMIT`, or an empty text."""
     return "a number below 2**63" if isinstance(value, (int, float)) and not abs(value) < LIMIT else ""
 
 
@@ -50,14 +50,14 @@ class Option:
     most: float | None = None
     choices: tuple[str, ...] = ()
     unless_given: object = None
-    """The value that counts if none is given, shown in help texts."""
+    """The default value, as help texts show it."""
     flag: str = ""
     """The option of the command line, if it is not the name with dashes."""
     is_argument: bool = False
     """The command line takes it by position."""
 
     def problem(self, value: Any) -> str:
-        """Return what the value should be, or an empty text if it is valid."""
+        """Return the expected value, or an empty text if the value is valid."""
         if problem := limit_problem(value):
             return problem
         if self.choices and value not in self.choices:
@@ -126,7 +126,7 @@ class Fault:
     kind: ClassVar[str] = ""
     """Empty for the only kind of a family."""
     default_kind: ClassVar[str] = ""
-    """The kind of this family that is meant if none is given. Empty: it must be given."""
+    """The default kind of this family; empty if the kind is required."""
     example: ClassVar[Mapping[str, object]]
     """Values of one fault of this kind, without `type` and `kind`: shown in `docs/faults.md` as a command."""
     is_brokers_only: ClassVar[bool] = False

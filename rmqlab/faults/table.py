@@ -50,7 +50,7 @@ class Family:
 
     @property
     def keys(self) -> list[str]:
-        """What the values of a fault may have beside `type`."""
+        """Members of a fault's values besides `type`."""
         return ["kind", *self.fields] if self.has_kinds else [*self.fields]
 
     def own_fields(self, name: str) -> dict[str, Field]:
@@ -110,7 +110,7 @@ class FaultTable:
     def fault_of(self, values: Mapping[str, Any]) -> Fault:
         """Return the fault of plain values, such as `{"type": "link", "kind": "reset"}`.
 
-        FaultError names the value that does not fit, and what is expected.
+        FaultError names the invalid value, and the expected one.
         """
         given = {key: value for key, value in values.items() if value is not None}
         name = given.pop("type", None)

@@ -334,7 +334,7 @@ TABLES = (
         ),
     ),
     AuditTable(
-        "raw_happenings",
+        "raw_events",
         "All other journal entries.",
         ("seq",),
         (

@@ -60,10 +60,10 @@ class Range:
 
 
 @attrs.frozen
-class Stretch:
+class RecordSegment:
     """Contents of a range at one position: whole records, or bytes without a record.
 
-    `starts` are the records' positions in the file; empty for a torn stretch, which starts at `begin` and has `size`
+    `starts` are the records' positions in the file; empty for a torn segment, which starts at `begin` and has `size`
     bytes.
     """
 
@@ -192,7 +192,7 @@ def written_end(path: Path) -> int:
         os.close(descriptor)
 
 
-def stretches(
+def segments(
     view: memoryview,
     mapped: mmap.mmap,
     base: int,
@@ -202,7 +202,7 @@ def stretches(
     *,
     is_last: bool = True,
     find: Walk = walk,
-) -> Iterator[Stretch]:
+) -> Iterator[RecordSegment]:
     """Yield the records and torn bytes that begin in [start, end) of a file, in order.
 
     `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
@@ -213,7 +213,7 @@ def stretches(
     while at < end:
         starts, at_end = find(view, at, min(end, at + CHUNK_BYTES), base, CHUNK_RECORDS)
         if len(starts):
-            yield Stretch(at, at_end - at, starts)
+            yield RecordSegment(at, at_end - at, starts)
             at = at_end
             continue
         if _is_blank(view, at) or (is_last and _is_zero(mapped, at, written)):
@@ -221,7 +221,7 @@ def stretches(
         if at + lead_at(view, at, base) >= end:  # the next range has the record of this entry
             return
         following = next_record(mapped, view, at + 1, base, written)
-        yield Stretch(at, following - at)
+        yield RecordSegment(at, following - at)
         at = following
 
 

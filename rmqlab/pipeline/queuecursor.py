@@ -21,7 +21,7 @@ from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.channel import ConnectError
+from rmqlab.runtime.remoting_errors import ConnectError
 
 READ_FROM: Final = ("master", "slave", "suggested")
 _READ_AHEAD: Final = 32

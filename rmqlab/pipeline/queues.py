@@ -30,7 +30,7 @@ from rmqlab.remoting.headers.offset import (
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.remoting_errors import RemotingError
 
 T = TypeVar("T")
 _SUBSCRIPTION = 4  # of a pull's sysFlag: the request contains the subscription

@@ -34,7 +34,7 @@ from rmqlab.pipeline.commitlogs import (
     find_logs,
     next_record,
     ranges_of,
-    stretches,
+    segments,
     topics_of,
     written_bytes,
     written_end,
@@ -170,16 +170,16 @@ class StoreReader(DataSourceReader):
         Returns the position at which to continue.
         """
         base, written = int(Path(part.path).name), written_end(Path(part.path))
-        found = stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last, find=walk_many)
-        for stretch in found:
-            if not len(stretch.starts):
-                yield self._torn(part, base + stretch.begin, stretch.size)
+        found = segments(view, mapped, base, part.start, part.end, written, is_last=part.is_last, find=walk_many)
+        for segment in found:
+            if not len(segment.starts):
+                yield self._torn(part, base + segment.begin, segment.size)
                 continue
-            chunk = view[stretch.begin : stretch.begin + stretch.size]
-            records, unsound = decode_records(chunk, np.asarray(stretch.starts) - stretch.begin)
+            chunk = view[segment.begin : segment.begin + segment.size]
+            records, unsound = decode_records(chunk, np.asarray(segment.starts) - segment.begin)
             yield from self._whole(part, records)
             if unsound is not None:
-                begin = stretch.starts[unsound]
+                begin = segment.starts[unsound]
                 following = next_record(mapped, view, begin + 1, base, written)
                 yield self._torn(part, base + begin, following - begin)
                 return following

@@ -68,7 +68,7 @@ class Bounds:
         Raises PlanError if a topic cannot be read, if a queue of option assign does not exist, or if no route has a
         broker of the options brokers and assign.
         """
-        self.options.link.call(self._look)
+        self.options.link.call(self._read_routes)
         self.check_assignment()
         if (problem := self._missing()) is None:
             return
@@ -79,7 +79,7 @@ class Bounds:
     async def look_again(self, client: Client) -> None:
         """Fetch the routes again; on failure the previous ones remain."""
         try:
-            await self._look(client)
+            await self._read_routes(client)
         except PlanError as exc:
             self.warn(str(exc))
 
@@ -134,7 +134,7 @@ class Bounds:
         """List the brokers in routes, for errors."""
         return f"brokers in routes: {shortened(sorted(self.members)) or 'none'}"
 
-    async def _look(self, client: Client) -> None:
+    async def _read_routes(self, client: Client) -> None:
         known = len(self.queues)
         topics = await self._topics(client)
         routes: dict[str, queues.Topic | Exception] = {}

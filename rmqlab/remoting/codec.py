@@ -17,7 +17,7 @@ from rmqlab.remoting.command import RESPONSE, Command
 from rmqlab.remoting.fastjson import FastJsonError, parse_fastjson
 from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, HeaderTooLargeError, RemoteProtocolError, frame_prefix
 from rmqlab.remoting.header import Int
-from rmqlab.remoting.templates import MAX_SIZE, MAX_TEMPLATES, AlikeFields, Template, text_of
+from rmqlab.remoting.templates import MAX_SIZE, MAX_TEMPLATES, Template, TemplateFields, text_of
 
 _BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
 _INT = struct.Struct(">i")
@@ -146,7 +146,7 @@ _templates: dict[int, Template] = {}
 """Templates by size of the ext fields in bytes."""
 
 
-def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | AlikeFields:
+def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | TemplateFields:
     if at + size > len(raw):
         raise RemoteProtocolError(f"{size} bytes of ext fields exceed a header of {len(raw)} bytes")
     block, template = raw[at : at + size], _templates.get(size)

@@ -8,7 +8,7 @@ import msgspec
 from rmqlab.remoting.codes import VERSION
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.header import Header, fields_from_json, header_from_fields, header_from_json, header_to_fields
-from rmqlab.remoting.templates import AlikeFields
+from rmqlab.remoting.templates import TemplateFields
 
 RESPONSE = 1
 """Flag bit 0."""
@@ -33,7 +33,7 @@ class Command(msgspec.Struct, eq=False):
     remark: str | None = None
     body: bytes = b""
     serialize_type: int = JSON
-    raw_fields: msgspec.Raw | AlikeFields | dict[str, str] | None = None
+    raw_fields: msgspec.Raw | TemplateFields | dict[str, str] | None = None
 
     @property
     def is_response(self) -> bool:
@@ -54,7 +54,7 @@ class Command(msgspec.Struct, eq=False):
         fields = self.raw_fields
         if fields is None:
             return {}
-        if isinstance(fields, AlikeFields):
+        if isinstance(fields, TemplateFields):
             fields = self.raw_fields = fields.as_dict()
         elif not isinstance(fields, dict):
             fields = self.raw_fields = fields_from_json(fields)
@@ -63,7 +63,7 @@ class Command(msgspec.Struct, eq=False):
     def header(self, kind: type[H]) -> H:
         """Return the ext fields as a typed header. HeaderError if they do not fit."""
         fields = self.raw_fields
-        if isinstance(fields, AlikeFields):
+        if isinstance(fields, TemplateFields):
             return fields.header(kind)
         if isinstance(fields, msgspec.Raw):
             return header_from_json(kind, fields)

@@ -198,7 +198,7 @@ def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> bytes:
 
 @functools.lru_cache(256)
 def _id_prefix(host: str, port: int) -> bytes:
-    """Return what all message ids of a broker begin with."""
+    """Return the common prefix of all message ids of a broker."""
     return host_id(host, port).encode()
 
 

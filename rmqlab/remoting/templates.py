@@ -29,7 +29,7 @@ def text_of(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-class AlikeFields(msgspec.Struct, eq=False):
+class TemplateFields(msgspec.Struct, eq=False):
     """Ext fields that match a template, and their values of its varying fields."""
 
     template: "Template"
@@ -85,10 +85,10 @@ class Template:
             if name in self.varying:
                 yield from (at - size, at)
 
-    def match(self, block: bytes) -> AlikeFields | None:
+    def match(self, block: bytes) -> TemplateFields | None:
         """Split a block of the template's size. None if it does not match."""
         parts = self._unpack(block)
-        return AlikeFields(self, parts[1::2]) if parts[::2] == self._fixed else None
+        return TemplateFields(self, parts[1::2]) if parts[::2] == self._fixed else None
 
     def grown(self, block: bytes, fields: Mapping[str, str], sizes: Sequence[int]) -> "Template":
         """Return the template to use after a block that did not match.

@@ -41,7 +41,7 @@ class Caller(Protocol):
 class CallThread:
     """Makes calls in a thread.
 
-    It starts with the first ones, and stays until `close`.
+    It starts with the first calls, and runs until `close`.
     """
 
     def __init__(self, reactor: Reactor) -> None:

@@ -20,6 +20,7 @@ from rmqlab.runtime.dispatch import Buffer, Request
 from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.reactor import READ, WRITE, Reactor
+from rmqlab.runtime.remoting_errors import ConnectionLostError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -52,22 +53,6 @@ SCARCE_MAX_PARKED = 2**20
 PROCESS_MAX_PARKED = 512 * 2**20
 _JOIN_BELOW = 128 * 1024
 _MAX_BUFFERS = 512  # below IOV_MAX: 1024
-
-
-class RemotingError(Exception):
-    """A request received no response. The message contains the address and the cause."""
-
-
-class ConnectError(RemotingError):
-    """No connection: the peer did not receive the request."""
-
-
-class ConnectionLostError(RemotingError):
-    """The connection closed before a response; the peer may have served the request."""
-
-
-class RequestTimeoutError(RemotingError):
-    """No response within the timeout: the peer may have processed the request."""
 
 
 class Channel:

@@ -58,7 +58,7 @@ class RatedClock(trio.abc.Clock):
 
         Called by trio when the run begins.
         """
-        global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads know no trio run
+        global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads have no trio run
         _process_clock = self
 
     def elapsed(self) -> float:

@@ -52,7 +52,7 @@ class Ready:
 class Stopping:
     """The process has begun to stop.
 
-    It can take seconds to close the store and to unregister.
+    Closing the store and unregistering can take seconds.
     """
 
 

@@ -1,4 +1,4 @@
-"""What tells this process and its parts apart from others.
+"""Identifiers that distinguish this process and its parts from others.
 
 Used in names of clients, in message ids, and for the supervisor.
 
@@ -27,7 +27,7 @@ _IDENTITY = trio.lowlevel.RunVar[Identity | None]("identity of this process", de
 
 
 def set_identity(identity: Identity) -> None:
-    """Give this trio run an identity that differs from that of its process."""
+    """Set an identity of this trio run, instead of that of its process."""
     _IDENTITY.set(identity)
 
 

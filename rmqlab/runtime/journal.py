@@ -325,7 +325,7 @@ def journal_files(directory: Path) -> list[Path]:
 
 
 def odd_journals(directory: Path) -> list[Path]:
-    """Return what has the name of a journal and is no regular file."""
+    """Return the paths named like a journal that are no regular files."""
     return sorted(directory / name for name, is_file in _journal_names(directory) if not is_file)
 
 

@@ -100,7 +100,7 @@ class JournalSurvey:
         self.runs += new[: MOST_NOTED - len(self.runs)]
 
     def _continue_at(self, earliest: int) -> None:
-        """Compare what follows with the times so far."""
+        """Compare the following entries with the times so far."""
         if self.latest is not None:
             self.went_back = max(self.went_back, self.latest - earliest)
 

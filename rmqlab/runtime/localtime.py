@@ -13,7 +13,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 def local_time(millis: int) -> datetime:
     """Return the local time of a moment in ms, to the second.
 
-    A moment before year 1 or after year 9999 is the first or the last one that Python has. Java has all of them.
+    Times before year 1 or after year 9999, which Java supports, become Python's first or last time.
     """
     try:
         return datetime.fromtimestamp(millis // 1000).astimezone()

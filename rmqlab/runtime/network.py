@@ -1,4 +1,4 @@
-"""What an event loop needs of a network: sockets, and to wait for them.
+"""The network of an event loop: its sockets, and how it waits for them.
 
 Processes use the kernel's network (`KernelNetwork`). A simulation sets another one for each of its nodes; its sockets
 are instances of `socket.socket` without a descriptor.

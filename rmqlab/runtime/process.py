@@ -103,7 +103,7 @@ async def serve(
     signals: AsyncIterator[int],
     exit_now: Callable[[int], object] = os._exit,
 ) -> None:
-    """Run `main` until it returns, a signal comes, or the supervisor is gone.
+    """Run `main` until it returns, a signal arrives, or the supervisor ends.
 
     Without a stream, there is no supervisor. A second signal calls `exit_now` with the exit status.
     """

@@ -60,7 +60,7 @@ def read_regular_text(path: str | os.PathLike[str], most: int = MOST_BYTES) -> s
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return what is in the place of a regular file, such as `a loop of links`.
+    """Return the kind of a path that is no regular file, such as `a loop of links`.
 
     None for a regular file, or nothing. OSError if that cannot be found out.
     """

@@ -12,12 +12,13 @@ import attrs
 import trio
 
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.channel import Channel, ConnectError, RequestTimeoutError
+from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.fault_hooks import LinkHook
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
 
 CONNECT_TIMEOUT = 3.0
 """Seconds (remoting-and-nameserver section 1.11)."""

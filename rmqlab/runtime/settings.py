@@ -168,7 +168,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
 
 
 def why_no_toml(exc: ValueError | RecursionError) -> str:
-    """Return what is wrong with a text that `tomllib` rejects."""
+    """Return the fault of a text that `tomllib` rejects."""
     if isinstance(exc, RecursionError):
         return "values are nested too deeply"
     return str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "a number has too many digits"
@@ -327,4 +327,4 @@ _CONVERTERS: Final[Mapping[Any, Callable[[object], Any]]] = {
     str: _text_of,
     pathlib.Path: lambda value: pathlib.Path(_text_of(value)),
 }
-"""What converts a value to the type of a setting, or raises ValueError or TypeError."""
+"""Return the converter to the type of a setting; it raises ValueError or TypeError."""

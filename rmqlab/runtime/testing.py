@@ -5,7 +5,7 @@ import trio
 
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.runtime.channel import ConnectError
+from rmqlab.runtime.remoting_errors import ConnectError
 
 
 @attrs.define

@@ -1,4 +1,4 @@
-"""Timers: one task makes all scheduled calls, and sleeps while there are none."""
+"""Timers: one task makes all scheduled calls, and sleeps until the next is due."""
 
 import heapq
 import itertools

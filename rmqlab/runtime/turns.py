@@ -38,7 +38,7 @@ class Turns(trio.abc.Instrument):
     def before_task_step(self, _task: trio.lowlevel.Task) -> None:
         """Count a ready task that runs.
 
-        The first ones became ready before this was installed.
+        The first tasks became ready before this was installed.
         """
         self._scheduled = max(self._scheduled - 1, 0)
 

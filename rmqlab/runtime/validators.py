@@ -87,7 +87,7 @@ def is_host(text: str) -> bool:
 
 
 def line_fault(text: str) -> str | None:
-    """Return what a settings file's line requires of a text that violates it.
+    """Return the requirement that a text violates as a line of a settings file.
 
     None if the text is valid.
     """

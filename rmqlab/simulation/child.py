@@ -57,7 +57,7 @@ class Child(Generic[T]):
         return self.pipe.fileno()
 
     def result(self) -> T:
-        """Wait for the end. Return what the function returned, or raise what it raised.
+        """Wait for the end. Return the function's result, or raise its exception.
 
         ChildEndedError if the process ended before that.
         """
@@ -87,9 +87,9 @@ class Child(Generic[T]):
 
 
 def run_in_child(fn: Callable[[], T]) -> T:
-    """Return what `fn` returns in a forked process, or raise what it raises. As Child.
+    """Return the result of `fn` in a forked process, or raise its exception.
 
-    What cannot be pickled is raised as RuntimeError with the text of the traceback.
+    An exception that cannot be pickled becomes a RuntimeError with the traceback's text. Errors as Child.
     """
     return Child.start(fn).result()
 

@@ -2,7 +2,7 @@
 
 They are byte streams with latency, flow control, ends and resets.
 
-What differs from the kernel's TCP: a packet is never lost (link faults delay or drop whole connections, as on real
+Differences from the kernel's TCP: a packet is never lost (link faults delay or drop whole connections, as on real
 sockets), there is no slow start, and keep-alive probes do not exist.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 import attrs
 
-from rmqlab.simulation.machine import Belonging, Node
+from rmqlab.simulation.machine import Node, ProcessResource
 from rmqlab.simulation.medium import Medium
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -33,7 +33,7 @@ class Watcher(Protocol):
         """A socket may have become ready."""
 
 
-class SimulatedSocket(socket.socket, Belonging):
+class SimulatedSocket(socket.socket, ProcessResource):
     """A `socket.socket` without a descriptor: of a simulated network."""
 
     medium: Medium
@@ -52,7 +52,7 @@ class SimulatedSocket(socket.socket, Belonging):
         self.is_closed = False
         self.is_aborting = False
         self.window = WINDOW
-        node.belongings[self] = None
+        node.resources[self] = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} of {self.node.name} at {self.own}>"
@@ -68,7 +68,7 @@ class SimulatedSocket(socket.socket, Belonging):
         raise NotImplementedError
 
     def changed(self) -> None:
-        """Let the selector look again."""
+        """Let the selector check the socket again."""
         if self.selector is not None:
             self.selector.note(self)
 
@@ -108,14 +108,14 @@ class SimulatedSocket(socket.socket, Belonging):
     def close(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self.node.belongings.pop(self, None)
+            self.node.resources.pop(self, None)
             self.closed()
 
     def abandon(self) -> None:
         self.close()
 
     def closed(self) -> None:
-        """Tell the other side."""
+        """Notify the peer."""
         raise NotImplementedError
 
     def check_open(self) -> None:
@@ -206,7 +206,7 @@ class ConnectedSocket(SimulatedSocket):
         return room
 
     def closed(self) -> None:
-        if self._received or self.is_aborting:  # as Linux: bytes that nobody read make it a reset
+        if self._received or self.is_aborting:  # as Linux: unread bytes turn the close into a reset
             self._at_peer(self.peer.reset)
         else:
             self._at_peer(self.peer.end)
@@ -253,7 +253,7 @@ class ConnectedSocket(SimulatedSocket):
     def _take_error(self) -> OSError:
         """Return the error of a call on a connection that was reset.
 
-        It comes once, as `sk_err` of Linux does.
+        It is reported once, as `sk_err` of Linux.
         """
         error, self._error = self._error, None
         return error or failure(errno.EPIPE)

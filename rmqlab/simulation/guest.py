@@ -3,7 +3,7 @@
 trio's guest mode lets another loop run a trio run tick by tick. It allows one run per thread, and keeps its state in
 one place, `trio._core._run.GLOBAL_RUN_CONTEXT`; a guest puts its own state there while it runs. It also sends the ticks
 itself, because guest mode asks the kernel for events before each: a fifth of the time, for a network that has no
-descriptors. This module is the only one that knows so much of trio's inside.
+descriptors. Only this module depends on trio's internals.
 """
 
 import math
@@ -71,7 +71,7 @@ class Guest:
             raise RuntimeError(f"{self.name} has not ended")
         return self.result.unwrap()
 
-    def tell(self, fn: Callable[[], object]) -> None:
+    def call_soon(self, fn: Callable[[], object]) -> None:
         """Call `fn` inside the guest when it runs next."""
         self._inbox.append(fn)
 
@@ -111,7 +111,7 @@ class Guest:
             self.result = state.runner.main_task_outcome
 
     def _take_state(self, tick: Callable[[], object]) -> None:
-        """Take over from guest mode, which wants its first tick."""
+        """Take over from guest mode when it requests its first tick."""
         self._state = tick.__self__  # type: ignore[attr-defined]  # a method of GuestState
         # trio asks several times a tick whether there are instruments; its own mapping is ten times slower than a dict.
         self._state.runner.instruments = {}

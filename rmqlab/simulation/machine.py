@@ -1,6 +1,6 @@
 """The machine: virtual time, and the order in which things happen.
 
-What is to happen waits in one heap, by time and then by order of arrival. The kernel's work, such as packets, happens
+Future events are in one heap, by time and then by order of arrival. The kernel's work, such as packets, happens
 at the level of the machine, also for nodes that are paused. The nodes' own work happens in their guests.
 """
 
@@ -19,7 +19,7 @@ EPOCH = 1_700_000_000.0
 Event = Callable[[], object]
 
 
-class StuckError(Exception):
+class DeadlockError(Exception):
     """The main guest waits, and nothing will ever happen."""
 
 
@@ -31,9 +31,9 @@ class Node:
     on_end: Callable[[], object]
     is_paused: bool = False
     is_gone: bool = False
-    """It ended or was killed: its guest never runs again."""
-    belongings: dict["Belonging", None] = attrs.field(factory=dict)
-    """What the kernel closes when the process ends, in the order in which it was opened."""
+    """True after its end: its guest never runs again."""
+    resources: dict["ProcessResource", None] = attrs.field(factory=dict)
+    """Resources that the kernel closes when the process ends, in the order of opening."""
     _wakes_at: float = attrs.field(default=math.inf, init=False)
 
     @property
@@ -41,11 +41,11 @@ class Node:
         return self.guest.name
 
 
-class Belonging:
-    """Something that ends with its process."""
+class ProcessResource:
+    """A resource that the kernel closes when its process ends."""
 
     def abandon(self) -> None:
-        """The process has ended without closing this."""
+        """Close this after the end of its process."""
         raise NotImplementedError
 
 
@@ -63,12 +63,12 @@ class Machine:
         """Nodes that were killed: as long as they are kept, their tasks do not clean up."""
 
     def at(self, moment: float, fn: Event) -> None:
-        """Let this happen at a time, or now if it has passed."""
+        """Call `fn` at a time, or now if it has passed."""
         self._count += 1
         heapq.heappush(self._events, (max(moment, self.now), self._count, fn))
 
     def after(self, seconds: float, fn: Event) -> None:
-        """Let this happen so many seconds from now."""
+        """Call `fn` so many seconds from now."""
         self.at(self.now + seconds, fn)
 
     # ---- nodes ----
@@ -76,20 +76,20 @@ class Machine:
     def start(self, name: str, main: Callable[[], Awaitable[object]], on_end: Callable[[Node], object]) -> Node:
         """Start a process. `on_end` is called when it ends by itself.
 
-        Its belongings are closed by then.
+        Its resources are closed by then.
         """
         guest = Guest(name, VirtualClock(lambda: self.now, EPOCH))
         node = Node(guest, lambda: on_end(node))
         self.after(0.0, lambda: self._begin(node, main))
         return node
 
-    def tell(self, node: Node, fn: Event) -> None:
+    def call_in(self, node: Node, fn: Event) -> None:
         """Call `fn` inside a node, soon, or when it is resumed.
 
-        Nothing happens in one that is gone.
+        No effect on a node that has ended.
         """
         if not node.is_gone:
-            node.guest.tell(fn)
+            node.guest.call_soon(fn)
             if node is not self.current:  # a node that runs empties its inbox before it waits
                 self._wake(node, self.now)
 
@@ -98,7 +98,7 @@ class Machine:
         node.is_paused = True
 
     def resume(self, node: Node) -> None:
-        """Let a stopped process go on: SIGCONT."""
+        """Continue a stopped process: SIGCONT."""
         node.is_paused = False
         self._wake(node, self.now)
 
@@ -140,16 +140,16 @@ class Machine:
 
     def _bury(self, node: Node) -> None:
         node.is_gone = True
-        belongings, node.belongings = node.belongings, {}
-        for belonging in belongings:
-            belonging.abandon()
+        resources, node.resources = node.resources, {}
+        for resource in resources:
+            resource.abandon()
 
     # ---- time ----
 
     def run_until(self, node: Node) -> None:
-        """Let everything happen until this node has ended. StuckError if it never will."""
+        """Let everything happen until this node has ended. DeadlockError if it never will."""
         while not node.is_gone:
             if not self._events:
-                raise StuckError(f"{node.name} waits at {self.now:.3f} s, and nothing is going to happen")
+                raise DeadlockError(f"{node.name} waits at {self.now:.3f} s, and nothing is going to happen")
             self.now, _, happen = heapq.heappop(self._events)
             happen()

@@ -8,7 +8,7 @@ from rmqlab.simulation.machine import Machine
 LATENCY = 50e-6
 """Seconds that a packet takes, at least."""
 JITTER = 50e-6
-"""Seconds by which it may take longer."""
+"""Maximum additional latency, in seconds."""
 CUT_CHANCE = 0.01
 """How often a send is accepted in part only, and how often bytes arrive in two pieces."""
 _SMALLEST_CUT = 64
@@ -36,7 +36,7 @@ class Medium:
         return chance.randrange(1, size) if size >= _SMALLEST_CUT and chance.random() < CUT_CHANCE else size
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Yield what arrives together: as a rule all."""
+        """Yield the parts that arrive together: usually a single part."""
         cut = self.accepted(len(data))
         yield data[:cut]
         if cut < len(data):

@@ -20,7 +20,7 @@ _ANY = "0.0.0.0"
 
 
 class Fabric(Medium):
-    """What connects all nodes of a machine."""
+    """The network that connects all nodes of a machine."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
@@ -28,7 +28,7 @@ class Fabric(Medium):
         self._ports = itertools.count(_FIRST_PORT)
 
     def listen(self, node: Node, address: tuple[str, int], backlog: int) -> ListeningSocket:
-        """Open a port. OSError(EADDRINUSE) for one that is open."""
+        """Open a port. OSError(EADDRINUSE) if it is open already."""
         host, port = address
         address = host, port or next(self._ports)
         if any(port == address[1] and (at == host or _ANY in (at, host)) for at, port in self._listeners):
@@ -38,7 +38,7 @@ class Fabric(Medium):
         )
         return listener
 
-    def knock(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
+    def connect(self, node: Node, source: str, target: tuple[str, int]) -> ConnectedSocket:
         """Return the near end of a new connection.
 
         Raises ConnectionRefusedError if nothing listens there.
@@ -58,7 +58,7 @@ class SimulatedNetwork:
     fabric: Fabric
     node: Node
     host: str = "127.0.0.1"
-    """The address from which it connects unless told otherwise."""
+    """The default source address of connections."""
 
     def open_selector(self) -> selectors.BaseSelector:
         return SimulatedSelector(self.fabric.machine, self.node)
@@ -71,14 +71,14 @@ class SimulatedNetwork:
         return contextlib.nullcontext()  # a simulated selector cannot block
 
     def call_soon(self, fn: Callable[[], None]) -> None:
-        self.fabric.machine.tell(self.node, fn)
+        self.fabric.machine.call_in(self.node, fn)
 
     def listen(self, host: str, port: int, backlog: int) -> socket.socket:
         return self.fabric.listen(self.node, (host, port), backlog)
 
     async def connect(self, host: str, port: int, source_ip: str | None) -> socket.socket:
         await trio.sleep(self.fabric.latency())
-        near = self.fabric.knock(self.node, source_ip or self.host, (host, port))
+        near = self.fabric.connect(self.node, source_ip or self.host, (host, port))
         try:
             await trio.sleep(self.fabric.latency())
         except trio.Cancelled:
@@ -90,7 +90,7 @@ class SimulatedNetwork:
 class SimulatedSelector(selectors.BaseSelector):
     """Selects among simulated sockets of one node.
 
-    Ready sockets come in the order in which they became ready.
+    Returns sockets in the order in which they became ready.
     """
 
     def __init__(self, machine: Machine, node: Node) -> None:
@@ -102,12 +102,12 @@ class SimulatedSelector(selectors.BaseSelector):
         self._waiting: trio.lowlevel.Task | None = None
 
     def note(self, sock: SimulatedSocket) -> None:
-        """A socket may have become ready."""
+        """Check a socket that may have become ready."""
         key = self._keys.get(sock.number)
         if key is not None:
             self._noted[sock.number] = None
             if self._waiting is not None and sock.readiness() & key.events:
-                self._machine.tell(self._node, self._wake)
+                self._machine.call_in(self._node, self._wake)
 
     def _wake(self) -> None:
         if self._waiting is not None:

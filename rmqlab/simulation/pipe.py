@@ -5,11 +5,11 @@ import collections
 import attrs
 import trio
 
-from rmqlab.simulation.machine import Belonging, Machine, Node
+from rmqlab.simulation.machine import Machine, Node, ProcessResource
 
 
 @attrs.define(eq=False, init=False)
-class PipeEnd(trio.abc.Stream, Belonging):
+class PipeEnd(trio.abc.Stream, ProcessResource):
     """One end of a stream.
 
     Bytes and the end arrive at the other end at once, also while its node is paused.
@@ -28,7 +28,7 @@ class PipeEnd(trio.abc.Stream, Belonging):
         self._received = collections.deque()
         self._is_ended = self.is_closed = False
         self._arrived = trio.Event()
-        node.belongings[self] = None
+        node.resources[self] = None
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send.
@@ -46,7 +46,7 @@ class PipeEnd(trio.abc.Stream, Belonging):
         await trio.lowlevel.checkpoint()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return what has arrived, or b"" at the end."""
+        """Return the received bytes, or b"" at the end."""
         await trio.lowlevel.checkpoint()
         while not self._received and not self._is_ended:
             if self.is_closed:
@@ -68,18 +68,18 @@ class PipeEnd(trio.abc.Stream, Belonging):
     def abandon(self) -> None:
         if not self.is_closed:
             self.is_closed = True
-            self.node.belongings.pop(self, None)
+            self.node.resources.pop(self, None)
             self.other.end()
 
     def arrive(self, data: bytes) -> None:
         """Bytes of the other end arrive."""
         self._received.append(data)
-        self.machine.tell(self.node, self._wake)
+        self.machine.call_in(self.node, self._wake)
 
     def end(self) -> None:
         """The other end is closed."""
         self._is_ended = True
-        self.machine.tell(self.node, self._wake)
+        self.machine.call_in(self.node, self._wake)
 
     def _wake(self) -> None:
         self._arrived.set()

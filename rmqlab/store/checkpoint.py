@@ -40,7 +40,7 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Messages stored by this time (ms) are surely on disk in log and queues.
+        """Return the time (ms) up to which messages are on disk, in log and queues.
 
         The 3 s allow for rounding of the timestamps.
         """
@@ -56,7 +56,7 @@ class Checkpoint:
         self.index_msg_timestamp = min(self.index_msg_timestamp, stored_at)
 
     def write(self) -> None:
-        """Write and sync.
+        """Write and sync the file.
 
         A flush job does so in a worker thread, with a checkpoint of its own.
         """

@@ -62,11 +62,11 @@ class Cleaner:
             self.queues.recover_counters()  # a start on a full disk could not recover all of them
 
     def delete_by_hand(self) -> None:
-        """Let the next rounds delete expired files at any hour."""
+        """Let the next rounds delete expired files at any hour (request of an operator)."""
         self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
 
     def delete_expired(self, hour: int) -> list[str]:
-        """One round of cleaning; `hour` is the local one.
+        """Delete expired files once; `hour` is the local hour.
 
         Return the names of the commit log files deleted.
 

@@ -36,7 +36,7 @@ def physical_offset_of(record: memoryview) -> int:
 
 
 class RecordSpace(Protocol):
-    """A place for records: a file, or a buffer."""
+    """A destination of records: a file or a buffer."""
 
     @property
     def first_offset(self) -> int:
@@ -67,12 +67,12 @@ class CommitLog:
 
     @property
     def max_offset(self) -> int:
-        """The end of what may be read."""
+        """End of the readable log."""
         return self.files.max_offset
 
     @property
     def written_end(self) -> int:
-        """The end of what is stored."""
+        """End of the stored log; not all of it may be readable."""
         return self.files.max_offset
 
     @property
@@ -95,14 +95,14 @@ class CommitLog:
     def close(self) -> None:
         self.files.close()
 
-    # ---- what a flush needs ----
+    # ---- for flushes ----
 
     def files_grown_beyond(self, offset: int) -> list[LogFile]:
         """Return the files with bytes after an offset, which are to be synced."""
         return [file for file in self.files.files if file.end_offset > offset]
 
     def begins_record(self, offset: int) -> bool:
-        """True if the record at an offset states that it is there."""
+        """Return True if the record at an offset states this offset."""
         record = self.record(offset)
         return record is not None and physical_offset_of(record) == offset
 

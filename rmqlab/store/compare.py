@@ -1,6 +1,6 @@
 """Comparison of two commit logs: common range, differing bytes, their messages.
 
-Reads files and changes none: those of running or stopped brokers, ours or real ones. A log ends after its last whole
+Only reads files, of running or stopped brokers, ours or RocketMQ's. A log ends after its last whole
 record; bytes before it that are no record, such as a zeroed one, do not end it (see rmqlab/store/scan.py).
 """
 
@@ -68,7 +68,7 @@ class Record:
 
 
 @attrs.frozen
-class Stretch:
+class RecordRange:
     """Some records of one log, in their order."""
 
     offset: int
@@ -88,9 +88,9 @@ class Side:
     file_count: int
     min_offset: int
     max_offset: int
-    differing: Stretch | None
+    differing: RecordRange | None
     """Records with a byte that differs from the other log's byte at the same offset."""
-    beyond: Stretch | None
+    beyond: RecordRange | None
     """Records from the other log's end on."""
 
 
@@ -195,9 +195,9 @@ class LogImage:
                 at = next_record(view, at + 1, first, self.written[number])
 
     def _record_end(self, number: int, at: int) -> int:
-        """Where a record ends, in its file.
+        """Return the end of a record, as a position in its file.
 
-        A length that leads to no record may be wrong: the next one decides.
+        If the length leads to no record, it may be wrong: the next record bounds it.
         """
         view, first = self.views[number], self.firsts[number]
         end: int = at + _HEAD.unpack_from(view, at)[0]
@@ -206,9 +206,9 @@ class LogImage:
         return end
 
     def _end(self) -> int:
-        """Where the last record ends whose lengths agree with each other.
+        """Return the end of the last record with consistent lengths.
 
-        Where the log begins without one.
+        The begin of the log if there is none.
         """
         for number in reversed(range(len(self.views))):
             view, first = self.views[number], self.firsts[number]
@@ -244,8 +244,8 @@ class LogImage:
             is_intact=message.is_intact,
         )
 
-    def stretch(self, extents: Iterator[tuple[int, int]], shown: int) -> Stretch | None:
-        """Some of this log's records; None without one."""
+    def record_range(self, extents: Iterator[tuple[int, int]], shown: int) -> RecordRange | None:
+        """Summarize records of this log; None for no records."""
         begin, byte_count, record_count = 0, 0, 0
         first: list[Record] = []
         for start, end in extents:
@@ -254,10 +254,10 @@ class LogImage:
             record_count += 1
             if len(first) < shown:
                 first.append(self.record(start))
-        return Stretch(begin, byte_count, record_count, tuple(first)) if record_count else None
+        return RecordRange(begin, byte_count, record_count, tuple(first)) if record_count else None
 
     def last_before(self, offset: int) -> Record | None:
-        """The last record that ends at or before `offset`."""
+        """Return the last record that ends at or before `offset`."""
         for number in range(self._number(offset), -1, -1):
             last = max((start for start, end in self._records(number) if end <= offset), default=-1)
             if last >= 0:
@@ -265,7 +265,7 @@ class LogImage:
         return None
 
     def _number(self, offset: int) -> int:
-        """Of the file that holds an offset, or would."""
+        """Return the number of the file for an offset."""
         return max(0, bisect_right(self.firsts, offset) - 1)
 
 
@@ -298,12 +298,12 @@ def compare_logs(a: LogImage, b: LogImage, *, shown: int = SHOWN) -> Comparison:
 
 
 def first_difference(a: LogImage, b: LogImage, low: int, high: int) -> int | None:
-    """The first offset in [low, high) where the bytes of two logs differ."""
+    """Return the first offset in [low, high) where the bytes of two logs differ."""
     return next((at + _first_unequal(ours, theirs, len(ours)) for at, ours, theirs in _blocks(a, b, low, high)), None)
 
 
 def differing_bytes(a: LogImage, b: LogImage, low: int, high: int) -> int:
-    """How many offsets in [low, high) have different bytes in two logs."""
+    """Count the offsets in [low, high) at which two logs have different bytes."""
     return sum(_count_unequal(ours, theirs) for _, ours, theirs in _blocks(a, b, low, high))
 
 
@@ -353,8 +353,8 @@ def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
         file_count=len(image.views),
         min_offset=image.min_offset,
         max_offset=image.max_offset,
-        differing=image.stretch(differing, shown) if unequal else None,
-        beyond=image.stretch(image.extents(max(other.max_offset, image.min_offset)), shown),
+        differing=image.record_range(differing, shown) if unequal else None,
+        beyond=image.record_range(image.extents(max(other.max_offset, image.min_offset)), shown),
     )
 
 

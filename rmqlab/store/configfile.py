@@ -1,7 +1,7 @@
 """Small files that are replaced as a whole, with the old content in `.bak`.
 
-Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
-after a power loss, the `.bak` may be all that is left.
+Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. As in RocketMQ, files are not synced:
+after a power loss, only the `.bak` may be left.
 """
 
 import contextlib
@@ -124,7 +124,7 @@ def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) ->
 def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T], never_written: T | None = None) -> T | None:
     """Read X for a judge; None if X is missing, empty, broken or unreadable.
 
-    `X.bak` is not read: it is older, and does not prove what the broker saved last. `never_written` is returned if the
+    `X.bak` is not read: it is older than the last saved table. `never_written` is returned if the
     directory of X has neither of them: a broker writes X when it has something to save.
     """
     try:

@@ -171,7 +171,7 @@ class Disk:
             return {}
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it; one that exists is no error."""
+        """Make a directory and its parents; an existing directory is no error."""
         path.mkdir(parents=True, exist_ok=True)
 
     def remove_directory(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reads what a slave cut from its log, from files in `store/diverged/`.
+"""Reads the messages that a slave cut from its log, saved in `store/diverged/`.
 
 `rmqlab.store.truncate.save_from` writes a file for each cut: its name is the commit log offset of its first byte, 20
 digits, a point, and the time in ms. Records are as in the log, so a record states its own place.
@@ -22,7 +22,7 @@ FOLDER = "diverged"
 MOST_BYTES: Final = 2**28
 """Limit of the size of a store's saved files together; files beyond it are not read."""
 MOST_DAMAGES: Final = 100
-"""Limit of the damages of a file that are reported; what follows is not read."""
+"""Maximum damages reported for a file; the rest of the file is not read."""
 _NAME = re.compile(r"(\d{20})\.(\d{1,19})")
 _PREFIX = struct.Struct(">ii")
 
@@ -48,8 +48,8 @@ class CutDamage:
 def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
     """Yield messages that were cut from a store's log, by time, and damages.
 
-    `root` is the store's root directory. Nothing without saved files. A file that exceeds `MOST_BYTES` with those
-    before it is a damage.
+    `root` is the store's root directory. Yields nothing without saved files. A file that exceeds `MOST_BYTES` with
+    those before it is a damage.
     """
     left = MOST_BYTES
     directory = root / FOLDER

@@ -113,7 +113,7 @@ class FileQueue:
             file.close()
 
     def destroy(self) -> None:
-        """Delete all files, and the directory if nothing else is in it.
+        """Delete all files, and the directory if it is empty then.
 
         Never raises OSError: a file that stays counts as empty.
         """

@@ -1,8 +1,8 @@
 """Flushing: a worker thread syncs, and the loop applies the result.
 
-The synced offsets must survive `kill -9`, so that a power loss can be simulated: kill the process, then erase what was
-never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit log offsets
-up to which records, and up to which their queue entries, were synced.
+The synced offsets must survive `kill -9`, so that a power loss can be simulated: kill the process, then erase the bytes
+that were never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit
+log offsets up to which records, and up to which their queue entries, were synced.
 
 The kernel reports a failed fsync once and may then mark the pages as clean: the next fsync succeeds and writes nothing.
 So a range whose fsync failed counts as synced only after it was rewritten and its records checked. RocketMQ 4.9 counts
@@ -49,7 +49,7 @@ class FlushedMarks:
     log: int = 0
     queues: int = 0
     is_known: bool = False
-    """False for a store of a real broker, or one that was never flushed."""
+    """False for a store of RocketMQ, or a store that was never flushed."""
     _descriptor: int = attrs.field(default=-1, init=False)
 
     @classmethod
@@ -83,8 +83,8 @@ class FlushedMarks:
 class FlushJob:
     """`run` may block, in any thread; OSError if a sync fails.
 
-    Or call its `steps`, one after the other, and pass what they raise to `failed`. Afterwards pass the job to
-    `MessageStore.flushed`.
+    Or call its `steps`, one after the other, and pass the errors that they raise to `failed`. Afterwards pass the job
+    to `MessageStore.flushed`.
 
     A failed job is dropped: the next one covers the same range, and rewrites it first.
     """
@@ -101,7 +101,7 @@ class FlushJob:
 
     @property
     def steps(self) -> list[Callable[[], None]]:
-        """What to call, in this order."""
+        """The functions to call, in this order."""
         return [*self.syncs, *([self.checkpoint.write] if self.checkpoint is not None else [])]
 
     def run(self) -> None:

@@ -60,7 +60,7 @@ class HeldEntries:
             self.runs.append((queue_offset, bytearray(entries)))
 
     def cut(self, log_end: int) -> bool:
-        """Drop the entries of records from `log_end` on. False if nothing is left."""
+        """Drop the entries of records from `log_end` on. False if no entry is left."""
         for _, entries in self.runs:
             kept = sum(offset < log_end for offset, _ in OFFSET_AND_SIZE.iter_unpack(entries))
             del entries[kept * QUEUE_ENTRY_SIZE :]

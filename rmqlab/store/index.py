@@ -184,7 +184,7 @@ class IndexFile:
             table[place] = number
         table.release()
         previous = array("I", bytes(4 * size))
-        if chained.tobytes() == previous.tobytes():  # nothing to swap or to check
+        if chained.tobytes() == previous.tobytes():  # no bytes to swap or to check
             self.slot_count += size
         else:
             found = enumerate(big_endian("i", chained), count)
@@ -204,7 +204,7 @@ class IndexFile:
     def _secure(self, places: Sequence[int], entries_at: int, entries_end: int) -> None:
         """Allocate blocks for these slots and entries.
 
-        OSError if there is no room; nothing is changed then.
+        OSError, without any change, if there is no room.
         """
         if self._has_holes:
             first, last = [_HEADER_SIZE + 4 * place >> _UNIT_BITS for place in (min(places), max(places))]

@@ -23,7 +23,7 @@ _ZEROS: Final = sum(48 * 31**i for i in range(DIGITS))  # a base contains the di
 PAIR_END: Final = b"\x02"
 
 # Hex digits are less than 31 apart from "0": with "0" taken off, a unique key is a number that int() reads in
-# base 31. Other characters become one that int() refuses.
+# base 31. Other characters are replaced by a character that int() rejects.
 ABOVE_0: Final = bytes(
     b"0123456789abcdefghijklmnopqrstu"[c - 48] if 48 <= c < 79 else ord("~") for c in range(256)
 )  # fmt: skip

@@ -129,7 +129,7 @@ class LogFile:
     def ensure_room(self, end: int) -> None:
         """Make [0, end) safe to write.
 
-        Raises OSError if the disk has no more room; nothing is changed then.
+        Raises OSError, without any change, if the disk has no room.
         """
         if end <= self.room:
             return
@@ -203,7 +203,7 @@ class LogFile:
             self.disk.allocate(descriptor, start, end - start)
 
     def sync(self) -> None:
-        """Sync written bytes. Does nothing for a deleted file."""
+        """Sync written bytes. No effect on a deleted file."""
         with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
             self.disk.sync(descriptor)
 

@@ -1,4 +1,4 @@
-"""What the files of a log state of themselves.
+"""First records and trailing bytes of log files.
 
 That is where each belongs, and what follows the last record. Nothing but the first record of each file, and the bytes
 behind the last one, is read.
@@ -56,7 +56,8 @@ def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
     """Return which bytes of a log are no record although its broker wrote them.
 
     None if that is not certain. `end` is where the last record ends, and `recorded` the end of the log that the broker
-    recorded. A slave receives the log in pieces, so it may end within a record; the rest of a file may be declared empty.
+    recorded. A slave receives the log in pieces, so it may end within a record; the rest of a file may be declared
+    empty.
     """
     for path in files_in(log_directory(root)):
         begin = int(path.name)
@@ -87,10 +88,10 @@ class StrayBytes:
 def stray_tail(root: Path, end: int) -> StrayBytes | None:
     """Return bytes behind the end of a log that no broker wrote there.
 
-    None without any. `end` is where the last record ends. Brokers fill new files with zeros, and zero what they cut off. What may follow
-    the last record is the begin of another one, which a slave had not received to its end, or whose broker was killed,
-    and a file's rest that is declared empty. The broker may go on writing: what follows by then is not stray. Only the
-    first file with such bytes is returned. Raises OSError.
+    None without any. `end` is where the last record ends. Brokers fill new files with zeros, and zero what they cut
+    off. What may follow the last record is the begin of another one, which a slave had not received to its end, or
+    whose broker was killed, and a file's rest that is declared empty. The broker may go on writing: what follows by
+    then is not stray. Only the first file with such bytes is returned. Raises OSError.
     """
     for path in files_in(log_directory(root)):
         begin = int(path.name)

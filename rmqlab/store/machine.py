@@ -1,6 +1,6 @@
-"""What a store learns about its machine: memory, disk space, names of paths.
+"""The store's view of its machine: memory, disk space, names of paths.
 
-A simulation replaces it, because its course must not depend on the real machine.
+A simulation replaces it, because its results must not depend on the real machine.
 """
 
 import os
@@ -25,7 +25,7 @@ class Machine:
     def memory_bytes(self) -> int:
         """Return the bytes of physical memory.
 
-        They decide when a reader counts as far behind (section 6.2).
+        The broker suggests its slave to readers that are farther behind than a share of it (section 6.2).
         """
         try:
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -51,7 +51,7 @@ class Machine:
         return DiskSpace(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize)
 
     def path_name(self, path: Path) -> str:
-        """Return what a broker calls this path in answers to its clients."""
+        """Return the name of a path for replies to clients."""
         return str(path)
 
 
@@ -64,6 +64,6 @@ def this_machine() -> Machine:
 
 
 def set_machine(machine: Machine) -> None:
-    """Let this be the machine, from now on, of the whole process."""
+    """Set the machine of the whole process, from now on."""
     global _machine  # noqa: PLW0603 -- one machine for each process
     _machine = machine

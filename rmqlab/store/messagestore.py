@@ -1,6 +1,6 @@
 """The message store of one broker: put, read, replicate, flush, recover.
 
-Nothing here waits or reads a clock.
+No function here waits or reads a clock.
 
 All calls must be made in one thread, except `FlushJob.run` and its steps. Returned memoryviews point into mapped files:
 use them within the same pass of the event loop, because a later pass may delete the file.
@@ -155,7 +155,7 @@ class MessageStore:
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def set_role(self, *, is_slave: bool) -> None:
-        """Take puts, or refuse them: a member of a group whose role changes."""
+        """Accept or refuse puts: for a group member whose role changes."""
         self.is_slave = self.cleaner.is_slave = is_slave
         self.putter.refusal = SLAVE_REFUSAL if is_slave else None
         self.cleaner.check_disk()

@@ -1,4 +1,4 @@
-"""What is in the place of a store, or of one of its files, and is no such thing.
+"""Paths of a store that are of the wrong kind: pipes, devices, loops of links.
 
 A judge cannot read a pipe, a device or a loop of links. Commands name them, so that nobody has to guess why the
 evidence is missing.
@@ -51,5 +51,5 @@ def _odd_in(place: Path, node: str) -> Iterator[tuple[Path, str]]:
 def _is(path: Path, kind: Callable[[int], bool]) -> bool:
     try:
         return kind(path.stat().st_mode)
-    except OSError:  # a loop of links, or one that leads nowhere
+    except OSError:  # a loop of links, or a dangling link
         return False

@@ -100,7 +100,7 @@ class QueueFile(LogFile):
 
     @classmethod
     def create(cls, path: Path, size: int, disk: Disk, pool: OpenFiles, first_step: int, last_step: int) -> "QueueFile":
-        """Create a file, or reuse one that an error left empty. OSError if that fails."""
+        """Create a file, or reuse an empty file that an error left. OSError if that fails."""
         file = cls.existing(path, size, disk, pool, first_step, last_step)
         file.bring_in(create=True)
         return file

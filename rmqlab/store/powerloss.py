@@ -1,6 +1,6 @@
 """Simulates a power loss on the store of a killed process; empties a store.
 
-A killed process loses nothing, because the page cache survives it; a power loss also loses what was never synced. The
+A killed process loses no bytes, because the page cache survives it; a power loss also loses all unsynced bytes. The
 marks in `config/rmqlab.flushed` (see flush.py) record what was synced; all bytes after them are zeroed, as they read
 after a crash in files that never reached the disk. Index files are left alone: an abnormal start drops the young one
 anyway. So are the JSON files: they are replaced by renaming, and file systems write renamed files to disk.
@@ -39,7 +39,7 @@ class Lost:
 
 
 def lose_unsynced(config: StoreConfig) -> Lost:
-    """Erase what was not synced. A missing store loses nothing.
+    """Erase the unsynced bytes of a store. A missing store is no error.
 
     StoreLocked while a process still has the store; StoreError for a store without marks of what was synced, such as a
     real broker's.
@@ -91,7 +91,7 @@ def _folders(config: StoreConfig) -> set[Path]:
 
 
 def wipe_store(config: StoreConfig) -> int:
-    """Delete all files of a store, and nothing else beside them; return their number.
+    """Delete all files of a store, and no others; return their number.
 
     StoreLocked while a process still has the store.
     """

@@ -89,7 +89,7 @@ class Puller:
     ) -> None:
         """Gather records; neighbours in one file become one buffer.
 
-        The first one ignores all limits.
+        The first record ignores all limits.
         """
         limits, log = self._limits, self.log
         log_end = log.max_offset

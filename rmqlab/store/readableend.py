@@ -1,4 +1,4 @@
-"""Where the readers of a store's log end: what no quorum has is in no queue.
+"""End of the readable log: entries without a quorum are in no queue.
 
 Read from the files alone (docs/protocol/dledger.md, sections 1.4, 1.5 and 8.4).
 """

@@ -2,7 +2,7 @@
 
 Section 3.5. After a crash, RocketMQ dispatches every record of the files it walks once more, and its queues skip known
 entries. Here the queues' entries are compared with the log first: after a kill of the process they are usually
-complete, and nothing is dispatched again.
+complete, and no record is dispatched again.
 """
 
 from collections.abc import Callable

@@ -71,7 +71,7 @@ class PutResult(msgspec.Struct, eq=False):
     store_timestamp: int = 0
     physical_offsets: Sequence[int] | None = None  # batch only: of every record
     reason: str = ""  # why it was refused
-    decision: Decision | None = None  # of a group, which may still undo what is stored
+    decision: Decision | None = None  # of a group, which may still truncate the record
 
     @property
     def is_stored(self) -> bool:

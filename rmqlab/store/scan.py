@@ -1,6 +1,6 @@
 """Reads a store's commit log from its files alone, of any broker.
 
-The store may belong to a running or stopped broker, ours or a real one. Nothing is locked, changed or recovered. Damage
+The store may belong to a running or stopped broker, ours or RocketMQ's. It is not locked, changed or recovered. Damage
 does not end the scan: it continues at the next record that states its own place in the log. So records behind a hole
 are found, which a broker's recovery after a crash would cut off (store-and-ha section 3.5). RocketMQ does not clear
 what it cuts off: old records behind the end of a log that was truncated, and not yet overwritten, look like records

@@ -1,4 +1,4 @@
-"""Tables and index files of a store that cannot be what its broker wrote.
+"""Tables and index files of a store that its broker cannot have written.
 
 Both judges warn of them. Metrics compare these files with logs and journals only where they can be read.
 """
@@ -53,7 +53,7 @@ def side_remarks(
     after_power_loss: Collection[str],
     unclean: Collection[str],
 ) -> Iterator[str]:
-    """Yield what is wrong with tables and index files, each line with its node.
+    """Yield faults of tables and index files, each line with its node.
 
     `roots` are stores by node, `followers` masters by slave. A power loss may leave unreadable tables, and a node that
     did not always end in good order an index with entries of records that it cut off. Raises OSError.
@@ -105,7 +105,8 @@ def _table(root: Path, name: str) -> Body | None:
 def foreign_indexes(root: Path) -> Iterator[str]:
     """Yield index files with many entries that do not lead to their records.
 
-    Entries of expired records prove nothing; a few wrong ones show a damaged log. Raises OSError if a file cannot be read.
+    Entries of expired records are not checked; a few wrong entries point to a damaged log. Raises OSError if a file
+    cannot be read.
     """
     slots, most = _index_sizes(root.parent / "config.toml")
     logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
@@ -128,7 +129,7 @@ def foreign_indexes(root: Path) -> Iterator[str]:
 def _index_sizes(config: Path) -> tuple[int, int]:
     """Return the slots and entries of a node's index files.
 
-    As its settings say; without valid ones, RocketMQ's defaults.
+    From its settings; RocketMQ's defaults without valid settings.
     """
     store = StoreConfig()
     with contextlib.suppress(OSError, ValueError, RecursionError):

@@ -17,15 +17,15 @@ def truncate(store: MessageStore, log_end: int) -> None:
     """Truncate the log at `log_end`, which must be the start of a record.
 
     The cut bytes are zeroed, so that a restart finds the log's end there. A file that the disk does not delete counts
-    as empty. OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered
-    again.
+    as empty. OSError if a queue's file cannot be opened: the log is not truncated then, and dispatch enters the dropped
+    entries again.
     """
     forget_from(store, log_end)
     store.log.cut(log_end)
 
 
 def forget_from(store: MessageStore, log_end: int) -> None:
-    """Drop what queues and index have of later records. OSError as `truncate`."""
+    """Drop queue and index entries of later records. OSError as `truncate`."""
     last = store.queues.record_before(log_end)
     store.putter.recent.clear()
     store.dispatcher.cut(log_end)

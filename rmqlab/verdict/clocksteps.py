@@ -1,8 +1,8 @@
 """Steps of clocks, as the journal of one process alone shows them.
 
-A process appends its entries as things happen. An entry dated before the one in front of it shows that the wall clock
-of the process went back: a clock that was set back, or set right again after it was ahead. No other process is needed
-for that, so it also shows the steps of consumers, nameservers and slaves, whose times contradict nobody's.
+A process appends its entries in the order of events. An entry dated before its predecessor shows that the wall clock of
+the process went back: it was set back, or corrected after it was ahead. This needs no other process, so it also finds
+the steps of consumers, nameservers and slaves, whose times are not compared with others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

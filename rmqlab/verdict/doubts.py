@@ -19,7 +19,7 @@ _ROLLBACKS: Final = "offset_rollbacks"
 
 
 @attrs.frozen(kw_only=True)
-class Clocked:
+class ClockDependencies:
     """The nodes whose clocks metrics depend on."""
 
     groups: Mapping[str, str]
@@ -30,8 +30,8 @@ class Clocked:
     """The masters of each slave, over time."""
 
 
-def withdraw_doubtful(findings: Iterable[Finding], clocked: Clocked) -> Iterator[Finding]:
-    """Yield all findings, with those that `clock_disagreement` contradicts as unknown.
+def withdraw_doubtful(findings: Iterable[Finding], dependencies: ClockDependencies) -> Iterator[Finding]:
+    """Yield all findings; those that depend on a wrong clock become unknown.
 
     Source: issue 14.8. The sum of all groups' rollbacks counts those of the other groups only, and is at least that.
     """
@@ -43,30 +43,32 @@ def withdraw_doubtful(findings: Iterable[Finding], clocked: Clocked) -> Iterator
         if name == "clock_disagreement" and one.value
     }
     nameservers = [one.metric.partition(" ")[2] for one in found if one.metric.startswith("missing_route ")]
-    needed = {one.metric: nameservers if one.metric == "route_disagreement" else _nodes(one, clocked) for one in found}
+    needed = {
+        one.metric: nameservers if one.metric == "route_disagreement" else _nodes(one, dependencies) for one in found
+    }
     why = {metric: "; ".join(doubts[node] for node in nodes if node in doubts) for metric, nodes in needed.items()}
     rollbacks = sum(one.value or 0 for one in found if why[one.metric] and one.metric.startswith(f"{_ROLLBACKS} "))
-    of_groups = [doubts[node] for node in clocked.groups if node in doubts]
+    of_groups = [doubts[node] for node in dependencies.groups if node in doubts]
     for one in found:
         if why[one.metric]:
-            yield attrs.evolve(one, value=None, is_at_least=False, missing=why[one.metric])
+            yield one.withdrawn(why[one.metric])
         elif one.metric == _ROLLBACKS and of_groups and one.value is not None:
             yield attrs.evolve(one, value=one.value - rollbacks, is_at_least=True, says="; ".join(of_groups))
         else:
             yield one
 
 
-def _nodes(finding: Finding, clocked: Clocked) -> Iterable[str]:
+def _nodes(finding: Finding, dependencies: ClockDependencies) -> Iterable[str]:
     """Return the nodes whose clocks a finding depends on."""
     name, _, target = finding.metric.partition(" ")
     if name in _OF_GROUPS and target:
-        return [node for node, group in clocked.groups.items() if group == target]
+        return [node for node, group in dependencies.groups.items() if group == target]
     if name in _OF_CONSUMERS:
-        return clocked.groups
+        return dependencies.groups
     if name in _OF_WATCHERS:
         return (target,)
     if name in _OF_SLAVES:
-        return dict.fromkeys((target, *clocked.masters.get(target, ())))
+        return dict.fromkeys((target, *dependencies.masters.get(target, ())))
     if name == "order.stored" or (name == "unreplicated" and finding.value):
-        return clocked.senders
+        return dependencies.senders
     return ()

@@ -14,7 +14,7 @@ EVIDENCE_LIMIT = 100
 IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
 NO_COMMIT_DUE = "no commit to this node must have been saved"
-"""Why `offset_file_behind` is unknown in a run that has nothing to compare."""
+"""Reason why `offset_file_behind` is unknown in a run without a due commit."""
 
 Number = int | float
 T = TypeVar("T")
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 @attrs.frozen(kw_only=True)
 class Evidence:
-    """One thing that was seen, for a person to look into."""
+    """One observation that supports a finding, for a person to investigate."""
 
     says: str
     at_millis: int | None = None
     """When it began, in milliseconds of the cluster's clock."""
     until_millis: int | None = None
-    """When it ended; None for an instant, or where it had not ended."""
+    """When it ended; None for an instant, or if it had not ended."""
     message_ids: tuple[str, ...] = ()
     entries: tuple[JournalEntry, ...] = ()
     """The journal's entries about it and around it, by time."""
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; unknown ones are omitted."""
+        """Return plain values, without unknown members."""
         document: dict[str, Any] = {"says": self.says}
         if self.at_millis is not None:
             document["at"] = self.at_millis
@@ -54,11 +54,11 @@ class Finding:
     metric: str
     unit: str
     value: Number | None
-    """None: not known, and `missing` says why."""
+    """None if unknown; `missing` has the reason."""
     is_at_least: bool = False
-    """True where the run ended, or a record is cut, before the whole was seen: the truth is this or more."""
+    """True if `value` is a lower bound: the run or its records ended before the measurement was complete."""
     missing: str = ""
-    """What would have to be there to know it."""
+    """The missing evidence, if the value is unknown."""
     says: str = ""
     """The value in words, where the number alone could mislead."""
     message_ids: tuple[str, ...] = ()
@@ -70,8 +70,12 @@ class Finding:
     def is_known(self) -> bool:
         return self.value is not None
 
+    def withdrawn(self, missing: str) -> "Finding":
+        """Return this finding as unknown, for want of the evidence that `missing` names."""
+        return attrs.evolve(self, value=None, is_at_least=False, missing=missing)
+
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "value": self.value,
             "unit": self.unit,
@@ -140,8 +144,8 @@ def count_of(
     )
 
 
-def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
-    """Evidence that is said in one line each; what exceeds EVIDENCE_LIMIT is left out."""
+def line_evidence(lines: Iterable[str]) -> tuple[Evidence, ...]:
+    """Return evidence of one line each; at most EVIDENCE_LIMIT of them."""
     return tuple(Evidence(says=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 

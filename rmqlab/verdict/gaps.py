@@ -2,8 +2,8 @@
 
 Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
 (`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`). A journal with
-entries of another process or run, or with some twice, gives no lower bound. A value above zero that a missing entry
-could explain (`Metric.excused_by`) is unknown.
+entries of another process or run, or with repeated entries, proves no lower bound. A value above zero that a missing
+entry could explain (`Metric.excused_by`) is unknown.
 """
 
 import collections
@@ -34,7 +34,7 @@ _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
 _CONTRADICTIONS: Final = ("clock_disagreement",)
 """Metrics that show a journal of another run, rather than suffer from it."""
 _FOREIGN_SLACK: Final = 10_000
-"""Milliseconds between the life of a process and the events of another run, at least."""
+"""Minimum distance in milliseconds between the lifetime of a process and events of another run."""
 _SHOWN = 3
 """Places named for one file."""
 
@@ -45,11 +45,11 @@ class Gap:
 
     process: str
     sources: frozenset[Source]
-    """What the process could have seen, as far as that is known."""
+    """The kinds of journals that the process wrote, as far as they are known."""
     says: str
     """The missing evidence, with file and bytes."""
     may_exceed: bool = False
-    """True if the journal has entries that are not its own, or some twice: they prove nothing, and can add to values."""
+    """True if the journal has foreign or repeated entries: they can increase values, so these are no lower bounds."""
 
 
 def find_gaps(
@@ -62,40 +62,43 @@ def find_gaps(
     """Return the gaps in the journals of a run.
 
     `supervised` are the entries of FOLLOWED_KINDS, by time. `are_clocks_right` is False in a run with a `clock` fault:
-    times of entries prove nothing then. `recorded_run` is the id of the run outside of the journals; empty if unknown.
+    times of entries are no evidence then. `recorded_run` is the id of the run outside of the journals; empty if
+    unknown.
     """
     known = {survey.process: survey for survey in surveys}
     run = _run_of(known, recorded_run)
-    lives = _lives(supervised)
-    outside = {name for name, one in known.items() if are_clocks_right and _is_outside(one, lives.get(name, _Life()))}
-    if len(outside) > 1 and len(outside) * 2 > sum(name in lives for name in known):
+    lifetimes = _lifetimes(supervised)
+    outside = {
+        name for name, one in known.items() if are_clocks_right and _is_outside(one, lifetimes.get(name, _Lifetime()))
+    }
+    if len(outside) > 1 and len(outside) * 2 > sum(name in lifetimes for name in known):
         outside = {SUPERVISOR}  # most processes are right, so it is the supervisor's journal that is not of this run
     gaps = []
-    for process in sorted({*known, *lives, SUPERVISOR}):
-        life = lives.get(process, _Life())
+    for process in sorted({*known, *lifetimes, SUPERVISOR}):
+        lifetime = lifetimes.get(process, _Lifetime())
         survey = known.get(process)
         foreign = "" if survey is None else _foreign(survey, run, is_outside=process in outside)
-        incomplete = [] if survey is None else list(_incomplete(survey, life, lives, known))
-        says = _missing(process, life) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
+        incomplete = [] if survey is None else list(_incomplete(survey, lifetime, lifetimes, known))
+        says = _missing(process, lifetime) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
         if says:
-            sources = frozenset(Source) if foreign else _sources(process, survey, life)
+            sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
             gaps.append(Gap(process=process, sources=sources, says=says, may_exceed=bool(foreign) or _repeats(survey)))
     return tuple(gaps)
 
 
 @attrs.define
-class _Life:
-    """What the supervisor saw of a process."""
+class _Lifetime:
+    """The start and end of a process, from the supervisor's events."""
 
     was_ready: bool = False
     last: str = ""
     """Kind of the latest event."""
     began_at: int | None = None
-    """Time of the first start, in milliseconds; None if the supervisor does not mention one."""
+    """Time of the first start, in milliseconds; None if the supervisor recorded no start."""
     ended_at: int = 0
     """Time of the latest event."""
     sources: frozenset[Source] = frozenset()
-    """By what the process said of itself; empty for a workload."""
+    """From the process's own `node_ready`; empty for a workload."""
 
     @property
     def ended_in_order(self) -> bool:
@@ -107,18 +110,18 @@ class _Life:
         return self.last in (*_KILLED, "node_spawned", "node_ready")
 
 
-def _lives(supervised: Iterable[JournalEntry]) -> dict[str, _Life]:
-    lives: dict[str, _Life] = {}
+def _lifetimes(supervised: Iterable[JournalEntry]) -> dict[str, _Lifetime]:
+    lifetimes: dict[str, _Lifetime] = {}
     for entry in supervised:
-        life = lives.setdefault(entry.node or SUPERVISOR, _Life())
-        life.last = entry.kind
-        if entry.kind in _BEGINS and life.began_at is None:
-            life.began_at = entry.at_millis
-        life.ended_at = entry.at_millis
+        lifetime = lifetimes.setdefault(entry.node or SUPERVISOR, _Lifetime())
+        lifetime.last = entry.kind
+        if entry.kind in _BEGINS and lifetime.began_at is None:
+            lifetime.began_at = entry.at_millis
+        lifetime.ended_at = entry.at_millis
         if entry.kind == "node_ready":
-            life.was_ready = True
-            life.sources = _sources_of_node(entry)
-    return lives
+            lifetime.was_ready = True
+            lifetime.sources = _sources_of_node(entry)
+    return lifetimes
 
 
 def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
@@ -127,18 +130,18 @@ def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
     return frozenset({Source.NAMESERVERS}) if ready.fields.get("address") else frozenset()
 
 
-def _sources(process: str, survey: JournalSurvey | None, life: _Life) -> frozenset[Source]:
+def _sources(process: str, survey: JournalSurvey | None, lifetime: _Lifetime) -> frozenset[Source]:
     if process == SUPERVISOR:
         return frozenset({Source.SUPERVISOR})
-    if life.sources:
-        return life.sources
+    if lifetime.sources:
+        return lifetime.sources
     kinds = survey.kinds if survey is not None else {}
     found = {Source.PRODUCERS} if any(kind in kinds for kind in _OF_PRODUCERS) else set()
     found |= {Source.CONSUMERS} if any(kind in kinds for kind in _OF_CONSUMERS) else set()
     return frozenset(found or {Source.PRODUCERS, Source.CONSUMERS})
 
 
-def _missing(process: str, life: _Life) -> str:
+def _missing(process: str, lifetime: _Lifetime) -> str:
     """Say that there is no file.
 
     Empty for a process that ended before it did anything.
@@ -148,23 +151,23 @@ def _missing(process: str, life: _Life) -> str:
         return f"{file}, the supervisor's journal, is missing, or no regular file"
     return (
         f"{file} is missing, or no regular file, and the supervisor started {process}"
-        if life.was_ready or life.ended_in_order
+        if lifetime.was_ready or lifetime.ended_in_order
         else ""
     )
 
 
-def _is_outside(survey: JournalSurvey, life: _Life) -> bool:
+def _is_outside(survey: JournalSurvey, lifetime: _Lifetime) -> bool:
     """True if all entries are dated before a process began or after it ended."""
-    if life.began_at is None or survey.earliest is None or survey.latest is None:
+    if lifetime.began_at is None or survey.earliest is None or survey.latest is None:
         return False
-    ended_at = life.ended_at if life.ended_in_order or life.last in _KILLED else math.inf
-    return survey.latest < life.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
+    ended_at = lifetime.ended_at if lifetime.ended_in_order or lifetime.last in _KILLED else math.inf
+    return survey.latest < lifetime.began_at - _FOREIGN_SLACK or survey.earliest > ended_at + _FOREIGN_SLACK
 
 
 def _run_of(known: Mapping[str, JournalSurvey], recorded: str) -> str:
-    """Return the id of the run; empty if nothing names one, as before version 4.
+    """Return the id of the run; empty if no journal has an id, as before version 4.
 
-    It is the recorded one. Without a record it is that of most journals, and of the supervisor's if two are equal.
+    Without a recorded id it is that of most journals, or of the supervisor's journal if two are equally frequent.
     """
     if recorded:
         return recorded
@@ -197,7 +200,7 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _incomplete(
-    survey: JournalSurvey, life: _Life, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+    survey: JournalSurvey, lifetime: _Lifetime, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
     file = f"journal/{survey.process}{SUFFIX}"
     if survey.torn_bytes:
@@ -207,12 +210,12 @@ def _incomplete(
         places = ", ".join(map(_broken, survey.breaks[:_SHOWN]))
         yield f"{file}: {places}{_more(survey.breaks)}"
     if survey.process == SUPERVISOR:
-        yield from _cut_supervisor(file, survey, lives, known)
-    elif survey.tail_bytes and not life.may_be_torn:
+        yield from _cut_supervisor(file, survey, lifetimes, known)
+    elif survey.tail_bytes and not lifetime.may_be_torn:
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry, and {survey.process} was not killed"
-    elif life.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
+    elif lifetime.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
         yield f"{file}: its end is missing: {survey.process} stopped in good order, and no entry says so"
-    elif survey.entries == survey.kinds[OPENED] and Source.BROKERS in life.sources:
+    elif survey.entries == survey.kinds[OPENED] and Source.BROKERS in lifetime.sources:
         yield f"{file}: it has no event, and {survey.process} was ready: a broker registers first"
 
 
@@ -228,7 +231,7 @@ def _more(places: Sequence[object]) -> str:
 
 
 def _cut_supervisor(
-    file: str, survey: JournalSurvey, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+    file: str, survey: JournalSurvey, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
     """The supervisor of a run that ended says so last.
 
@@ -238,13 +241,13 @@ def _cut_supervisor(
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry"
     if survey.last_kind == "cluster_stopped":
         return
-    unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lives.get(name))]
+    unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lifetimes.get(name))]
     if unnoticed:
         yield f"{file}: its end is missing: it does not record that {', '.join(unnoticed)} ended"
 
 
-def _has_ended(life: _Life | None) -> bool:
-    return life is not None and (life.ended_in_order or life.last in _KILLED)
+def _has_ended(lifetime: _Lifetime | None) -> bool:
+    return lifetime is not None and (lifetime.ended_in_order or lifetime.last in _KILLED)
 
 
 def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[Metric]) -> Iterator[Finding]:
@@ -264,7 +267,7 @@ def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[M
 def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
     """True if a metric rests on the incomplete journal.
 
-    What a process saw or did also rests on its own.
+    A metric whose target is a process also rests on the journal of that process.
     """
     return bool(gap.sources & metric.rests_on or (metric.rests_on and gap.process == target))
 
@@ -278,4 +281,4 @@ def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding
 
 def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
     missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
-    return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)
+    return finding.withdrawn(missing)

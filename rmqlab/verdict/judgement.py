@@ -9,8 +9,8 @@ from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
-from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.metrics import Metric, Source
+from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.verdict import Verdict
 
 CONDITION_KINDS: Final = (
@@ -42,11 +42,11 @@ class Conditions:
     orderly: frozenset[str] = frozenset()
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
-    """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
+    """Producers that are no process of the cluster: client id and group, as brokers recorded them."""
     killed_workloads: tuple[str, ...] = ()
-    """Workloads that did not end in good order: their last sends may be in no journal."""
+    """Workloads that did not shut down cleanly: their last sends may be in no journal."""
     reset_groups: frozenset[str] = frozenset()
-    """Consumer groups whose offsets somebody reset: they move back on purpose."""
+    """Consumer groups whose offsets a request reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
@@ -113,7 +113,7 @@ def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
 
 @attrs.frozen(kw_only=True)
 class Judgement(Findings):
-    """Findings, with the verdict by the table of `rmqlab.verdict.grounds`."""
+    """Findings, with the verdict by the table of `rmqlab.verdict.rules`."""
 
     conditions: Conditions
     decision: Decision
@@ -194,7 +194,7 @@ def _unclaimed_gap(unclaimed: Finding) -> Gap:
 
 
 def _remarks(conditions: Conditions, unclaimed: Finding | None) -> Iterator[str]:
-    """What a reader of the verdict must know beside it."""
+    """Yield remarks that limit the verdict."""
     if not conditions.role:
         yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
     if unclaimed is not None and unclaimed.value and conditions.outside_clients:

@@ -1,8 +1,8 @@
 """Log files that are missing in a store although its broker wrote them.
 
 A broker removes files of its log only with an event (REMOVING_KINDS). If its own samples of the log's end show bytes
-that no file has, and no event explains it, the store that was given is incomplete: nothing can be concluded from the
-absence of a record in it. Both judges ask `log_trouble`, and `weaken_by_stores` withdraws what rests on such a log.
+that no file has, and no event explains it, the store is incomplete: a record that is absent in it may have existed.
+Both judges call `log_trouble`, and `weaken_by_stores` withdraws findings that rest on such a log.
 """
 
 import itertools
@@ -14,14 +14,14 @@ import attrs
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Finding
 
-LIFE_KINDS: Final = ("node_ready", *REMOVING_KINDS)
-"""Kinds of the events that `last_lives` needs."""
+EPOCH_KINDS: Final = ("node_ready", *REMOVING_KINDS)
+"""Kinds of the events that `last_epochs` needs."""
 
 Extent = tuple[int, int]
 """Commit log offsets of a file's first byte, and of the byte behind its last one."""
 
 _UNKNOWN: Final = ("dangling",)
-"""Metrics of a node that an incomplete log makes unknown: entries point at what is missing."""
+"""Metrics of a node that an incomplete log makes unknown: queue entries point at the missing bytes."""
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
 _FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
@@ -31,51 +31,51 @@ _COUNTS_OF_ALL: Final = ("stored_twice", "stored.indeterminate", "stored.refused
 
 
 @attrs.frozen(kw_only=True)
-class Life:
-    """The time since a broker last started, or records of its log were removed."""
+class LogEpoch:
+    """The time since a broker last started, or last removed records of its log."""
 
     since: int
     """Milliseconds of the cluster's clock."""
     has_removed_files: bool
-    """True if the broker removed files of its log by itself: then nothing is known about the log's begin."""
+    """True if the broker removed files of its log: then the expected begin of the log is unknown."""
     is_in_fragments: bool = False
-    """True between a power loss and the next start: any part of what was last written may be on disk."""
+    """True between a power loss and the next start: any part of the last writes may be on disk."""
 
 
 @attrs.frozen(kw_only=True)
 class Samples:
     """The lowest end above 0, and the highest, that a broker recorded of its log.
 
-    Of one life only.
+    Of one epoch only.
     """
 
     lowest: int | None
     highest: int
 
 
-def last_lives(events: Iterable[tuple[int, str, str]]) -> Mapping[str, Life]:
-    """Return the last life of each broker.
+def last_epochs(events: Iterable[tuple[int, str, str]]) -> Mapping[str, LogEpoch]:
+    """Return the last epoch of each broker.
 
-    `events` are those of LIFE_KINDS as (time, node, kind), in order of time.
+    `events` are those of EPOCH_KINDS as (time, node, kind), in order of time.
     """
-    lives: dict[str, Life] = {}
+    epochs: dict[str, LogEpoch] = {}
     for at, node, kind in events:
-        before = lives.get(node)
+        before = epochs.get(node)
         has_removed = before is not None and before.has_removed_files
         if kind == "node_ready":
-            lives[node] = Life(since=at, has_removed_files=has_removed)
+            epochs[node] = LogEpoch(since=at, has_removed_files=has_removed)
         elif kind == "file_deleted":
-            lives[node] = Life(since=before.since if before else at, has_removed_files=True)
+            epochs[node] = LogEpoch(since=before.since if before else at, has_removed_files=True)
         elif kind in REMOVING_KINDS:
-            lives[node] = Life(since=at, has_removed_files=True, is_in_fragments=kind == "power_lost")
-    return lives
+            epochs[node] = LogEpoch(since=at, has_removed_files=True, is_in_fragments=kind == "power_lost")
+    return epochs
 
 
 def log_trouble(
     directory: str,
     extents: Sequence[Extent],
     samples: Samples | None,
-    life: Life | None,
+    epoch: LogEpoch | None,
     *,
     has_recorded: bool = True,
 ) -> str:
@@ -84,14 +84,14 @@ def log_trouble(
     `extents` are those of its files, in order; `directory` is named in the text. `has_recorded` is False if the journal
     of the broker has no end of its log at all: then it lacks deletions of files, too.
     """
-    if life is None:
+    if epoch is None:
         return ""
-    missing = [] if life.has_removed_files else list(_inner(extents))
+    missing = [] if epoch.has_removed_files else list(_inner(extents))
     begin, end = (extents[0][0], extents[-1][1]) if extents else (0, 0)
-    if not has_recorded and not life.has_removed_files and begin:
+    if not has_recorded and not epoch.has_removed_files and begin:
         missing.insert(0, (0, begin))
     if samples is not None:
-        if not life.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
+        if not epoch.has_removed_files and samples.lowest is not None and extents and samples.lowest <= begin:
             missing.insert(0, (0, begin))
         if samples.highest > end:
             missing.append((end, samples.highest))
@@ -123,12 +123,12 @@ class Stray(Protocol):
 
 @attrs.frozen(kw_only=True)
 class LogState:
-    """What is wrong with the files of a log."""
+    """Problems of the files of a log."""
 
     trouble: str = ""
-    """Missing files, and files of others: nothing can be concluded from the absence of a record."""
+    """Missing and foreign files: the absence of a record is no evidence."""
     is_misplaced: bool = False
-    """True if the log has files of others."""
+    """True if the log has files of another broker or run."""
     remark: str = ""
     """Bytes that are no record although the broker wrote them: the messages in them count as lost. And bytes behind the
     end of the log that it did not write."""
@@ -138,7 +138,7 @@ def log_state(
     directory: str,
     extents: Sequence[Extent],
     samples: Samples | None,
-    life: Life | None,
+    epoch: LogEpoch | None,
     *,
     misplaced: str = "",
     tail: Extent | None = None,
@@ -150,14 +150,14 @@ def log_state(
     `misplaced` is what `rmqlab.verdict.misplaced` says of its files, `tail` are bytes up to the highest sample that are
     no record, `stray` are bytes behind the last record. See `log_trouble` for the others.
     """
-    missing = log_trouble(directory, extents, samples, life, has_recorded=has_recorded)
+    missing = log_trouble(directory, extents, samples, epoch, has_recorded=has_recorded)
     remarks = []
-    if tail is not None and life is not None and not missing:
+    if tail is not None and epoch is not None and not missing:
         remarks.append(
             f"{directory}: bytes {tail[0]} to {tail[1]} are no record, although the broker recorded that its log ends"
             f" at {tail[1]}, and no event removed them: they were zeroed, overwritten, or never reached the file"
         )
-    if stray is not None and life is not None and not life.is_in_fragments:
+    if stray is not None and epoch is not None and not epoch.is_in_fragments:
         remarks.append(
             f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last record,"
             " and neither a record nor zero: no broker wrote them there"
@@ -182,12 +182,12 @@ def weaken_by_stores(
         why = every if name in _FLOORS_OF_ALL else troubles.get(target, "")
         is_floor = name in _FLOORS or name in _FLOORS_OF_ALL
         if foreign and name in _COUNTS_OF_ALL:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=foreign)
+            yield finding.withdrawn(foreign)
         elif not why or not finding.is_known or not (is_floor or name in _UNKNOWN):
             yield finding
         elif target in misplaced:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
+            yield finding.withdrawn(why)
         elif is_floor and finding.value:
             yield attrs.evolve(finding, is_at_least=True)
         else:
-            yield attrs.evolve(finding, value=None, is_at_least=False, missing=why)
+            yield finding.withdrawn(why)

@@ -1,4 +1,4 @@
-"""What a metric is, and how one is named.
+"""Declarations and names of metrics.
 
 A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`, `write_unavailable broker-a`.
 """
@@ -11,11 +11,11 @@ import attrs
 
 
 class UnknownMetricError(ValueError):
-    """No metric has this name; the text names similar ones."""
+    """No metric has this name. The text names similar metrics."""
 
 
 class Source(enum.StrEnum):
-    """Whose journals."""
+    """Processes whose journals a metric rests on."""
 
     PRODUCERS = "producers"
     CONSUMERS = "consumers"
@@ -36,9 +36,9 @@ class Metric:
     says: str
     """Definition in one line."""
     definition: str = ""
-    """What exactly is counted or timed."""
+    """The exact events that are counted or timed."""
     blind_to: str = ""
-    """What the metric cannot see."""
+    """Violations that the metric cannot detect."""
     unknown_when: str = ""
     """Which missing evidence makes it unknown."""
     rests_on: frozenset[Source] = frozenset()

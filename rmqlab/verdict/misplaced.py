@@ -1,8 +1,8 @@
 """Log files of another place, broker or run.
 
 Each record states its commit log offset, the address of the broker that stored it, and when. A file whose first record
-contradicts the run was put there by somebody: nothing can be concluded from the records in it, or from their absence.
-Both judges ask `misplaced_files`.
+contradicts the run was copied there: neither its records nor their absence are evidence. Both judges call
+`misplaced_files`.
 """
 
 import collections
@@ -17,10 +17,10 @@ Event = tuple[int, str, str, Mapping[str, Any]]
 SETTING_KINDS: Final = ("node_ready", "log_sampled", "fault_applied", "cluster_stopped")
 """Kinds of the events that `setting_of` needs."""
 _SLACK: Final = 10_000
-"""Milliseconds between a run and what was stored in another run, at least."""
+"""Minimum distance in milliseconds between a run and records of another run."""
 
 
-class Head(Protocol):
+class FirstRecord(Protocol):
     """The first record of a log file; see `rmqlab.store.logheads.LogHead`."""
 
     @property
@@ -37,7 +37,7 @@ class Head(Protocol):
 
 @attrs.frozen(kw_only=True)
 class Setting:
-    """What the journal says of a run's brokers."""
+    """Facts about a run's brokers, from the journals."""
 
     began_at: int
     """Milliseconds of the cluster's clock, as `ended_at`."""
@@ -50,12 +50,12 @@ class Setting:
     first_ends: Mapping[str, int]
     """Where the log of each node ended when the node first recorded it."""
     are_clocks_right: bool
-    """False in a run with a `clock` fault: times prove nothing then."""
+    """False in a run with a `clock` fault: times are no evidence then."""
 
     def new_from(self, node: str) -> int | None:
         """Return the log offset from which a node's records were stored in the run.
 
-        None if it is unknown. A slave also receives what its master had before the run.
+        None if it is unknown. A slave also receives records that its master stored before the run.
         """
         own = self.brokers.get(node, frozenset())
         group = [other for other, names in self.brokers.items() if names & own]
@@ -90,27 +90,28 @@ def setting_of(events: Iterable[Event], began_at: int) -> Setting:
     )
 
 
-def misplaced_files(node: str, heads: Iterable[Head], setting: Setting) -> str:
+def misplaced_files(node: str, records: Iterable[FirstRecord], setting: Setting) -> str:
     """Return which files of a node's log are not its own; empty without any.
 
-    The text says what they seem to be.
+    The text has the likely origin of each.
     """
-    return "; ".join(f"{head.file} {why}" for head in heads for why in _why_misplaced(node, head, setting))
+    return "; ".join(f"{record.file} {why}" for record in records for why in _why_misplaced(node, record, setting))
 
 
-def _why_misplaced(node: str, head: Head, setting: Setting) -> Iterator[str]:
+def _why_misplaced(node: str, record: FirstRecord, setting: Setting) -> Iterator[str]:
     """Yield one reason at most.
 
     Records from before the run may have any address: ports and names may have been others then.
     """
-    new_from, theirs = setting.new_from(node), setting.hosts.get(head.host, frozenset())
-    early = setting.began_at - head.stored_at
-    late = head.stored_at - setting.ended_at if setting.ended_at is not None else 0
-    if head.stated != head.begin:
-        yield f"begins with a record of commit log offset {head.stated}: it is another file of this or of another log"
+    new_from, theirs = setting.new_from(node), setting.hosts.get(record.host, frozenset())
+    early = setting.began_at - record.stored_at
+    late = record.stored_at - setting.ended_at if setting.ended_at is not None else 0
+    if record.stated != record.begin:
+        yield f"begins with a record of commit log offset {record.stated}: it is another file of this or of another log"
     elif theirs and early <= _SLACK and not theirs & setting.brokers.get(node, theirs):
-        yield f"begins with a record that {', '.join(sorted(theirs))} stored ({head.host}): it is a file of that broker"
-    elif not setting.are_clocks_right or new_from is None or head.begin < new_from:
+        owners = ", ".join(sorted(theirs))
+        yield f"begins with a record that {owners} stored ({record.host}): it is a file of that broker"
+    elif not setting.are_clocks_right or new_from is None or record.begin < new_from:
         return
     elif early > _SLACK:
         yield f"begins with a record stored {early / 1000:.0f} s before the run: it is a file of another run"

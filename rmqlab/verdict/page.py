@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqlab.verdict.catalogue import METRICS
-from rmqlab.verdict.grounds import GROUNDS, PROFILES, ROLES, Ground, Groups
 from rmqlab.verdict.metrics import Metric, Source
+from rmqlab.verdict.rules import PROFILES, ROLES, VERDICT_RULES, Groups, VerdictRule
 
 _HEAD: Final = """\
 # Checks
@@ -135,12 +135,12 @@ Seconds are of the cluster's clock. A QUEUE is written `topic@broker-a:0`, and a
 def render_page() -> str:
     """Return the whole page as Markdown."""
     metrics = [_row(*cells) for cells in _metric_rows(METRICS)]
-    grounds = [_row(*_ground_cells(ground)) for ground in GROUNDS]
+    rules = [_row(*_rule_cells(rule)) for rule in VERDICT_RULES]
     return "".join(
         (
             _HEAD,
             _table("metric", "above zero", "roles", "profiles", "reason", "source"),
-            *grounds,
+            *rules,
             _GAPS,
             _METRICS_HEAD,
             _table("metric", "unit", "what it is", "what it cannot see", "unknown when", "rests on the journals of"),
@@ -157,16 +157,16 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def _ground_cells(ground: Ground) -> tuple[str, ...]:
-    groups = "" if ground.groups is Groups.ANY else f", {ground.groups} consumers"
-    optional = "" if ground.is_needed or ground.effect == "warns" else " (if known)"
+def _rule_cells(rule: VerdictRule) -> tuple[str, ...]:
+    groups = "" if rule.groups is Groups.ANY else f", {rule.groups} consumers"
+    optional = "" if rule.is_needed or rule.effect == "warns" else " (if known)"
     return (
-        f"`{ground.metric}`{groups}",
-        f"{ground.effect}{optional}",
-        _any_of(ground.roles, ROLES),
-        _any_of(ground.profiles, PROFILES),
-        ground.because,
-        ground.source,
+        f"`{rule.metric}`{groups}",
+        f"{rule.effect}{optional}",
+        _any_of(rule.roles, ROLES),
+        _any_of(rule.profiles, PROFILES),
+        rule.because,
+        rule.source,
     )
 
 

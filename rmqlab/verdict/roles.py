@@ -16,9 +16,9 @@ import attrs
 
 MASTER_ID = 0
 CONTESTED = "two masters of this broker name ran at once: either can have served its clients"
-"""Why a metric is unknown that needs to know which master served a client."""
+"""Reason why metrics that depend on the serving master are unknown."""
 _BEGINS = frozenset({"node_ready", "member_role_changed"})
-"""A DLedger group gives its members new roles while they run. Of two that lead at once, only one can store messages."""
+"""In a DLedger group, roles change while the members run. Of two simultaneous leaders, only one can store messages."""
 _ENDS = frozenset({"node_killed", "node_crashed", "node_stopped"})
 ROLE_KINDS = _BEGINS | _ENDS
 """Kinds of the events that `Roles.of` needs."""
@@ -180,7 +180,7 @@ class Roles:
 
 
 def _span(at: int, node: str, fields: Mapping[str, Any]) -> RoleSpan | None:
-    """Return the role of a node that is ready; None for one that is not a broker."""
+    """Return the role of a node that is ready; None unless it is a broker."""
     broker, broker_id = str(fields.get("broker_name") or ""), fields.get("broker_id")
     return RoleSpan(node, broker, broker_id, at) if broker and isinstance(broker_id, int) else None
 

@@ -32,8 +32,8 @@ def measure_order(spark: "SparkSession", place: Path, count: int, cpu: "Callable
     relations.define(STORED.table, f"select * from parquet.`{parquet}`")
     whole = attrs.evolve(STORED, rows=f"select * from {STORED.table}")
     for name, query in (
-        ("whole", whole.seen("ahead")),
-        ("in chunks", whole.seen("ahead", CHUNK_ROWS, relations.tasks)),
+        ("whole", whole.with_preceding_maximum("ahead")),
+        ("in chunks", whole.with_preceding_maximum("ahead", CHUNK_ROWS, relations.tasks)),
     ):
         late = "count_if(ahead.began_at > ended_at) late"
         counting = f"select spark_partition_id() part, count(*) found, {late} from ({query}) group by 1"

@@ -17,7 +17,7 @@ from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, 
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader
-from rmqlab.runtime.channel import RequestTimeoutError
+from rmqlab.runtime.remoting_errors import RequestTimeoutError
 from rmqlab.runtime.testing import ScriptedClient
 
 

@@ -18,7 +18,7 @@ from rmqlab.broker.loops import (
 )
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
-from rmqlab.runtime.beat import Beat
+from rmqlab.runtime.alignedtimer import AlignedTimer
 from rmqlab.store.configfile import keep_config_file
 from rmqlab.store.results import PutStatus
 
@@ -56,7 +56,7 @@ async def test_the_end_of_the_log_is_sampled_at_the_next_second_after_it_grew(au
     second = math.ceil(trio.current_time())
     await trio.sleep_until(second + 0.5)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(sample_log_forever, broker, Beat())
+        nursery.start_soon(sample_log_forever, broker, AlignedTimer())
         await trio.sleep_until(second + 100.25)
         store.max_commit_log_offset = 10
         growth.grown.set()
@@ -109,7 +109,7 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
         keep_config_file(unsaved, b"2")
         unsaved.parent.unlink()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_save_offsets_forever, broker, Beat())
+            nursery.start_soon(_save_offsets_forever, broker, AlignedTimer())
             await trio.sleep(11)
             nursery.cancel_scope.cancel()
     finally:

@@ -206,16 +206,16 @@ async def test_the_offsets_of_a_slave_have_a_limit(following: Slave, monkeypatch
     monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 2)
     monkeypatch.setattr("rmqlab.broker.offsets.MAX_OFFSETS", 3)
     sync = following.sync
-    await sync._take_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
+    await sync._apply_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
     with pytest.raises(BodyError, match="more than 2 pairs"):
-        await sync._take_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
+        await sync._apply_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
     with pytest.raises(BodyError, match="more than 3 offsets"):
-        await sync._take_offsets(b'{"offsetTable":{"a@g":{1:1,2:1,3:1}}}')
+        await sync._apply_offsets(b'{"offsetTable":{"a@g":{1:1,2:1,3:1}}}')
     monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 3)
     with pytest.raises(BodyError, match="more than 1024 characters"):
-        await sync._take_offsets(b'{"offsetTable":{"%s@g":{0:1}}}' % (b"a" * 1024))
+        await sync._apply_offsets(b'{"offsetTable":{"%s@g":{0:1}}}' % (b"a" * 1024))
     assert sync.offsets.offsets == {"a@g": {0: 1}, "b@g": {0: 1}}
-    await sync._take_offsets(b'{"offsetTable":{"a@g":{1:1,2:1}}}')
+    await sync._apply_offsets(b'{"offsetTable":{"a@g":{1:1,2:1}}}')
 
 
 async def test_a_slave_copies_so_many_topics_and_groups(
@@ -288,7 +288,7 @@ async def test_other_tasks_run_while_large_tables_are_copied(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
-        await following.sync._take_offsets(ConsumerOffsets(offset_table=offsets).encode())
+        await following.sync._apply_offsets(ConsumerOffsets(offset_table=offsets).encode())
         nursery.cancel_scope.cancel()
     assert len({count for count in merged if 0 < count < 1000}) > 50
 

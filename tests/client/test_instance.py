@@ -14,8 +14,8 @@ from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.channel import ConnectError
 from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.remoting_errors import ConnectError
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

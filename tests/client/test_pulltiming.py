@@ -9,8 +9,8 @@ from rmqlab.client.errors import BrokerError
 from rmqlab.client.message import ReceivedMessage, received
 from rmqlab.client.pulltiming import PullTiming
 from rmqlab.remoting.message import decode_message
-from rmqlab.runtime.channel import ConnectionLostError
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.remoting_errors import ConnectionLostError
 from tests.client.conftest import record
 
 

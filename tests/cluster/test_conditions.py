@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
-from rmqlab.cluster.supervisor.command import COMMANDS, Answer
+from rmqlab.cluster.supervisor.command import COMMANDS, CommandResult
 from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import Document, Facts, is_cluster_ready, masters_behind, status_document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
@@ -274,7 +274,7 @@ STRANGE_FACTS: list[Facts] = [
 @pytest.mark.parametrize("facts", STRANGE_FACTS)
 def test_whatever_a_node_tells_the_status_is_a_document_that_fits_into_an_answer(facts: Facts) -> None:
     status = document({node.name: facts for node in NODES})
-    assert len(COMMANDS.encode(Answer(status))) < MAX_MESSAGE
+    assert len(COMMANDS.encode(CommandResult(status))) < MAX_MESSAGE
     for condition in ("route-has broker-a", "route-gone broker-a", "slave-caught-up broker-a", "ready"):
         assert holds(condition, status) in {True, False}
 

@@ -65,7 +65,7 @@ def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(
     assert compared(rmqlab, status=0)["verdict"] == "equal"
 
     (node,) = json.loads(rmqlab("power-loss", "broker-a:master", "--json").stdout)
-    assert node["state"] == "powerless"
+    assert node["state"] == "power-lost"
     assert node["lost"]["messages"] == 30
     found = compared(rmqlab, status=1)
     assert found["first_difference"] is None
@@ -100,7 +100,7 @@ def test_sync_flush_loses_nothing_that_it_has_acknowledged(rmqlab: Run) -> None:
     sent = sent_ids(rmqlab("produce", "-t", "orders", "-r", "0", "--json", "-c", "50", "--timeout", "100"))
     (node,) = json.loads(rmqlab("power-loss", "broker-a", "--json").stdout)
     assert len(sent) == 50
-    assert (node["state"], node["lost"]["log_bytes"], node["lost"]["messages"]) == ("powerless", 0, 0)
+    assert (node["state"], node["lost"]["log_bytes"], node["lost"]["messages"]) == ("power-lost", 0, 0)
     assert node["lost"]["flushed"] > 50 * 128
 
 

@@ -75,26 +75,26 @@ async def test_a_stopped_master_says_goodbye(cluster: Cluster) -> None:
 
 
 async def test_of_a_killed_one_the_sockets_close(cluster: Cluster) -> None:
-    await ends_with_its_sockets(cluster, is_powerless=False)
+    await ends_with_its_sockets(cluster, has_lost_power=False)
 
 
 @on_simulated_cluster
 async def test_of_a_powerless_one_bytes_vanish_too(cluster: Cluster) -> None:
-    await ends_with_its_sockets(cluster, is_powerless=True)
+    await ends_with_its_sockets(cluster, has_lost_power=True)
 
 
-async def ends_with_its_sockets(cluster: Cluster, *, is_powerless: bool) -> None:
+async def ends_with_its_sockets(cluster: Cluster, *, has_lost_power: bool) -> None:
     since = len(list(cluster.events))
     workload = await cluster.run_workload("rmqlab.cluster.workload.produce", {"count": 3})
     await workload.wait_ended()
-    if is_powerless:
+    if has_lost_power:
         await cluster.power_loss("broker-a:master")
     else:
         await cluster.kill("broker-a:master")
     assert (await gone_from_route(cluster, since)).kind == "broker_connection_lost"
     assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")
-    assert bool(events_of(cluster, since, "broker-a", "power_lost")) is is_powerless
-    assert cluster.supervisor.process_state("broker-a").state == ("powerless" if is_powerless else "killed")
+    assert bool(events_of(cluster, since, "broker-a", "power_lost")) is has_lost_power
+    assert cluster.supervisor.process_state("broker-a").state == ("power-lost" if has_lost_power else "killed")
 
 
 async def test_a_frozen_one_keeps_its_sockets_and_its_peers_believe_in_it(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor import commandserver, eventlog
 from rmqlab.cluster.supervisor.children import ForkServer
-from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
+from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.commandserver import HANDLERS, serve_connection
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
@@ -150,7 +150,7 @@ async def test_garbage_at_the_command_socket_ends_that_connection_only(superviso
     (error,) = errors_of(supervisor)
     assert error.fields["reason"].startswith("command socket: ")
     assert len(error.fields["reason"]) < 500
-    assert await ask(supervisor, COMMANDS.encode(Ask("faults", {}))) == [Answer([])]
+    assert await ask(supervisor, COMMANDS.encode(CommandRequest("faults", {}))) == [CommandResult([])]
 
 
 STRANGE: list[dict[str, Any]] = [
@@ -168,11 +168,11 @@ async def test_whatever_the_arguments_are_there_is_an_answer_and_the_supervisor_
     supervisor: Supervisor, autojump_clock: MockClock, verb: str, arguments: dict[str, Any]
 ) -> None:
     del autojump_clock
-    answers = await ask(supervisor, COMMANDS.encode(Ask(verb, arguments)))
-    assert isinstance(answers[-1], Answer | Failure)
+    answers = await ask(supervisor, COMMANDS.encode(CommandRequest(verb, arguments)))
+    assert isinstance(answers[-1], CommandResult | Failure)
     if isinstance(answers[-1], Failure):
         assert 0 < len(answers[-1].text) < 11_000
-    assert await ask(supervisor, COMMANDS.encode(Ask("faults", {}))) == [Answer([])]
+    assert await ask(supervisor, COMMANDS.encode(CommandRequest("faults", {}))) == [CommandResult([])]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"target": 7}, {"target": ["broker-a"]}])
@@ -181,7 +181,7 @@ async def test_an_action_without_a_target_is_invalid_and_no_defect(
 ) -> None:
     for action in ACTIONS:
         failure = Failure(f"{action}: the target must be a text", is_usage=True)
-        assert await ask(supervisor, COMMANDS.encode(Ask(action, arguments))) == [failure]
+        assert await ask(supervisor, COMMANDS.encode(CommandRequest(action, arguments))) == [failure]
     assert not supervisor.processes.errors.counts
 
 
@@ -195,7 +195,7 @@ async def test_a_defect_of_a_command_is_named_and_counted(
 
     monkeypatch.setattr(commandserver, "HANDLERS", {"status": fail})
     failure = Failure("internal error in status: ZeroDivisionError: by zero", is_usage=False)
-    assert await ask(supervisor, COMMANDS.encode(Ask("status", {}))) == [failure]
+    assert await ask(supervisor, COMMANDS.encode(CommandRequest("status", {}))) == [failure]
     assert supervisor.processes.errors.counts == {"command status": 1}
 
 
@@ -207,8 +207,8 @@ async def test_an_answer_that_is_too_large_is_a_failure(
         return ["x" * 9_000_000] * 2
 
     monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer})
-    (failure,) = await ask(supervisor, COMMANDS.encode(Ask("status", {})))
-    assert failure.text.startswith("the answer cannot be sent: Answer of 18000")
+    (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})))
+    assert failure.text.startswith("the answer cannot be sent: CommandResult of 18000")
 
 
 # The fork server

@@ -21,7 +21,7 @@ from rmqlab.cluster.cli.screen import PlainConsole
 from rmqlab.cluster.cli.tables import render_comparison, render_status
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.narrator import Line
-from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
+from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
@@ -117,10 +117,10 @@ class FakeSupervisor:
                 for message in self.answers(questions[0]):
                     connection.sendall(COMMANDS.encode(message))
 
-    def answers(self, question: Ask) -> Iterator[Item | Answer | Failure]:
+    def answers(self, question: CommandRequest) -> Iterator[Item | CommandResult | Failure]:
         match question.verb:
             case "status" | "wait":
-                yield Answer(document(self.name))
+                yield CommandResult(document(self.name))
             case "events":
                 yield Item(event(self.name))
                 yield Item(event(self.name, "sent"))
@@ -128,11 +128,11 @@ class FakeSupervisor:
                 yield Item(event(self.name, "delivered"))
                 yield Item(event(self.name, self.name))
                 yield Item({"at": 2**62, "node": self.name, "kind": "log_sampled"})
-                yield Answer(None)
+                yield CommandResult(None)
             case "faults" | "heal":
-                yield Answer([fault(self.name)])
+                yield CommandResult([fault(self.name)])
             case "fault":
-                yield Answer(fault(self.name))
+                yield CommandResult(fault(self.name))
             case _:
                 yield Failure(f"{question.verb}: {self.name}", is_usage=False)
 

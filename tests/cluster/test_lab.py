@@ -97,8 +97,8 @@ async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place
         shutil.move(place / "saved", place / "broker-a" / "store")  # as a killed process leaves it
 
         assert await cluster.power_loss("broker-a") == {"broker-a": Lost(0, end, 1, 1)}
-        document = await cluster.wait_until("powerless broker-a")
-        assert [node["state"] for node in document["nodes"]] == ["ready", "powerless", "ready"]
+        document = await cluster.wait_until("power-lost broker-a")
+        assert [node["state"] for node in document["nodes"]] == ["ready", "power-lost", "ready"]
         assert await cluster.power_loss("broker-a") == {"broker-a": Lost()}  # it is down already
         assert await cluster.power_loss("namesrv-1") == {"namesrv-1": Lost()}
         await cluster.start("namesrv-1")

@@ -126,8 +126,8 @@ class Electorate:
             if isinstance(outgoing.round, VoteRound):
                 elector.receive_vote(outgoing.round, response if isinstance(response, VoteResponse) else None, self.now)
             else:
-                beat = response if isinstance(response, HeartBeatResponse) else None
-                elector.receive_beat(outgoing.round, outgoing.peer, beat, self.now)
+                heartbeat = response if isinstance(response, HeartBeatResponse) else None
+                elector.receive_heartbeat(outgoing.round, outgoing.peer, heartbeat, self.now)
             self._collect(sender)
 
         def deliver() -> None:

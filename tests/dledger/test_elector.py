@@ -13,7 +13,7 @@ from rmqlab.dledger.codes import DLedgerCode, VoteResult
 from rmqlab.dledger.elector import Elector, Outgoing, RoleChange
 from rmqlab.dledger.group import GroupSettings
 from rmqlab.dledger.member import Ballot, Member, Role
-from rmqlab.dledger.rounds import BeatRound, VoteRound
+from rmqlab.dledger.rounds import HeartbeatRound, VoteRound
 from tests.dledger.electorate import Electorate
 
 Recorded = Callable[[str], list[dict[str, Any]]]
@@ -51,11 +51,11 @@ def votes_of(requests: list[Outgoing]) -> VoteRound:
     return votes
 
 
-def beats_of(requests: list[Outgoing]) -> BeatRound:
+def heartbeats_of(requests: list[Outgoing]) -> HeartbeatRound:
     assert {outgoing.peer for outgoing in requests} == {"n1", "n2"}
-    beats = requests[0].round
-    assert isinstance(beats, BeatRound)
-    return beats
+    heartbeats = requests[0].round
+    assert isinstance(heartbeats, HeartbeatRound)
+    return heartbeats
 
 
 def elected(term: int = 3, now: int = 1000) -> Elector:
@@ -210,12 +210,12 @@ def test_a_leader_sends_heartbeats_at_once_and_every_two_seconds() -> None:
     """dledger#30"""
     elector = elected(now=1000)
     elector.tick(1010)
-    beats = beats_of(elector.take_requests())
-    elector.receive_beat(beats, "n1", HeartBeatResponse(), 1020)
+    heartbeats = heartbeats_of(elector.take_requests())
+    elector.receive_heartbeat(heartbeats, "n1", HeartBeatResponse(), 1020)
     elector.tick(3010)
     assert elector.take_requests() == []
     elector.tick(3011)
-    beats_of(elector.take_requests())
+    heartbeats_of(elector.take_requests())
     assert elector.member.is_live == {"n1": True}
 
 
@@ -234,11 +234,11 @@ def test_the_results_of_heartbeats(responses: list[HeartBeatResponse | None], ro
     """dledger#31: an expired term does not matter while a quorum follows."""
     elector = elected(now=1000)
     elector.tick(1010)
-    elector.receive_beat(beats_of(elector.take_requests()), "n1", HeartBeatResponse(), 1010)
+    elector.receive_heartbeat(heartbeats_of(elector.take_requests()), "n1", HeartBeatResponse(), 1010)
     elector.tick(3011)
-    beats = beats_of(elector.take_requests())
+    heartbeats = heartbeats_of(elector.take_requests())
     for peer, response in zip(("n1", "n2"), responses, strict=False):
-        elector.receive_beat(beats, peer, response, 3020)
+        elector.receive_heartbeat(heartbeats, peer, response, 3020)
     assert elector.member.role is role
 
 
@@ -246,12 +246,12 @@ def test_a_leader_without_quorum_resigns() -> None:
     """dledger#31: more than 6000 ms after its last success, at once without any."""
     elector = elected(now=1000)
     elector.tick(1010)
-    elector.receive_beat(beats_of(elector.take_requests()), "n1", HeartBeatResponse(), 1010)
+    elector.receive_heartbeat(heartbeats_of(elector.take_requests()), "n1", HeartBeatResponse(), 1010)
     for now in (3011, 5011 + 1, 7013):
         elector.tick(now)
-        beats = beats_of(elector.take_requests())
+        heartbeats = heartbeats_of(elector.take_requests())
         for peer in ("n1", "n2"):
-            elector.receive_beat(beats, peer, None, now)
+            elector.receive_heartbeat(heartbeats, peer, None, now)
         assert elector.member.is_leader is (now <= 7010)
     new = elected()
     new.tick(1010)

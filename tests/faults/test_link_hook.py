@@ -15,10 +15,10 @@ from rmqlab.faults.link.hook import LinkFaults
 from rmqlab.faults.process import node_faults
 from rmqlab.faults.rules import NodeRules
 from rmqlab.remoting.command import Command, request
-from rmqlab.runtime.channel import ConnectError, ConnectionLostError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Dispatcher, Reply
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import ConnectError, ConnectionLostError, RequestTimeoutError
 from rmqlab.runtime.server import Server
 from tests.faults.linknode import ECHO, ELSEWHERE, HELD, HERE, LONG, THERE, Node, rule, until
 

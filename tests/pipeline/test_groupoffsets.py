@@ -13,7 +13,7 @@ from rmqlab.pipeline.queues import UnreachableError
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader
-from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.remoting_errors import RemotingError
 
 if TYPE_CHECKING:
     from rmqlab.client.instance import Client

@@ -20,7 +20,7 @@ from rmqlab.pipeline.queues import Pulled, Reading
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.pipeline.topicsource import TopicSource
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.channel import ConnectError
+from rmqlab.runtime.remoting_errors import ConnectError
 from tests.pipeline.test_topicsource import Stream, numbered, texts
 
 if TYPE_CHECKING:

@@ -47,9 +47,9 @@ def test_chunks_find_the_highest_value_before_each_row(
     relations = Relations(spark, tmp_path, Scale.SMALL)
     rows = [_row(ordered, place, chance) for place in range(60)]
     relations.define_rows(ordered.table, rows, **COLUMNS[ordered])
-    whole = attrs.evolve(ordered, rows=f"select * from {ordered.table}").seen("highest")
+    whole = attrs.evolve(ordered, rows=f"select * from {ordered.table}").with_preceding_maximum("highest")
     key = f"{ordered.order} key, `queue`, highest"
-    queries = [whole, *(ordered.seen("highest", width, 3) for width in (1, 7, 1000))]
+    queries = [whole, *(ordered.with_preceding_maximum("highest", width, 3) for width in (1, 7, 1000))]
     found = relations.execute([Query(f"select {key} from ({query})") for query in queries])
     expected, *cut = [{(str(row.key), row.queue, str(row.highest)) for row in part} for part in found]
     assert len(expected) == len(rows)
@@ -61,7 +61,8 @@ def test_chunks_of_one_queue_are_shared_by_tasks(spark: "SparkSession", tmp_path
     relations = Relations(spark, tmp_path, Scale.SMALL)
     rows = [_row(STORED, place, random.Random(place)) | {"queue": 0} for place in range(60)]
     relations.define_rows(STORED.table, rows, **COLUMNS[STORED])
-    query = f"select spark_partition_id() part, count(*) found from ({STORED.seen('ahead', 2, 4)}) group by 1"
+    ranked = STORED.with_preceding_maximum("ahead", 2, 4)
+    query = f"select spark_partition_id() part, count(*) found from ({ranked}) group by 1"
     [found] = relations.execute([Query(query)])
     assert len(found) == 4
     assert sum(row.found for row in found) == len(rows)

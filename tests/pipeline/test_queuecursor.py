@@ -19,7 +19,7 @@ from rmqlab.pipeline.queuecursor import Chunk, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Filter, Pulled, Reading
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
+from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
 
 QUEUE = QueueName("orders", "broker-a", 0)
 CLIENT = cast("Client", None)

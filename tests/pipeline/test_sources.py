@@ -18,7 +18,7 @@ from tests.pipeline.violations import PLANTED, clean_run, write_run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLES = ("message_events", "raw_happenings", "queue_entries", "raw_records")
+TABLES = ("message_events", "raw_events", "queue_entries", "raw_records")
 
 
 def planted_run(directory: pathlib.Path) -> pathlib.Path:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from rmqlab.pipeline.commitlogs import stretches
+from rmqlab.pipeline.commitlogs import segments
 from rmqlab.store.scan import LogScan
 
 if TYPE_CHECKING:
@@ -201,5 +201,5 @@ def test_nothing_is_looked_for_beyond_what_was_written(write_log: Write) -> None
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
         memoryview(mapped) as view,
     ):
-        found = [list(stretches(view, mapped, 0, 0, end, end)) for end in (len(raw) - 100, len(raw))]
-    assert [[len(stretch.starts) for stretch in one] for one in found] == [[3], [3, 0]]
+        found = [list(segments(view, mapped, 0, 0, end, end)) for end in (len(raw) - 100, len(raw))]
+    assert [[len(segment.starts) for segment in one] for one in found] == [[3], [3, 0]]

@@ -13,7 +13,7 @@ from rmqlab.remoting.frame import ROCKETMQ, FrameDecoder
 from rmqlab.remoting.header import Header, HeaderError, header_from_fields
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from rmqlab.remoting.templates import PATIENCE, AlikeFields
+from rmqlab.remoting.templates import PATIENCE, TemplateFields
 
 SEND = {
     "a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",
@@ -52,7 +52,7 @@ def header_or_error(make: Callable[..., Header], *arguments: object) -> Header |
 
 
 def is_like_another(command: Command) -> bool:
-    return isinstance(command.raw_fields, AlikeFields)
+    return isinstance(command.raw_fields, TemplateFields)
 
 
 @given(

@@ -109,7 +109,7 @@ class SimulatedEnds(Ends):
         self.machine, self.fabric = machine, fabric
         self.nodes = [idle_node(machine, name) for name in ("near", "far")]
         listening = fabric.listen(self.nodes[1], ("127.0.0.2", 0), 10)
-        near = fabric.knock(self.nodes[0], "127.0.0.1", listening.own)
+        near = fabric.connect(self.nodes[0], "127.0.0.1", listening.own)
         super().__init__([near, listening.accept()[0]])
         listening.close()
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from rmqlab.runtime.clock import wall_millis
-from rmqlab.simulation.machine import EPOCH, Machine, Node, StuckError
+from rmqlab.simulation.machine import EPOCH, DeadlockError, Machine, Node
 from tests.simulation.machines import begin, pass_time, run_node
 
 
@@ -48,7 +48,7 @@ def test_nodes_run_beside_each_other() -> None:
 
 
 def test_a_node_that_waits_for_nothing_is_stuck() -> None:
-    with pytest.raises(StuckError, match=r"main waits at 0\.000 s"):
+    with pytest.raises(DeadlockError, match=r"main waits at 0\.000 s"):
         run_node(Machine("1"), trio.sleep_forever)
 
 
@@ -88,7 +88,7 @@ class Life:
             self.cleaned_up = True
 
     def tell(self) -> None:
-        self.machine.tell(self.node, lambda: self.told.append(trio.current_time()))
+        self.machine.call_in(self.node, lambda: self.told.append(trio.current_time()))
 
 
 def test_on_end_is_called_when_a_node_ends_by_itself() -> None:

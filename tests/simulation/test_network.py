@@ -30,8 +30,8 @@ def listen(fabric: Fabric, address: tuple[str, int] = ADDRESS, backlog: int = 10
     return fabric.listen(idle_node(fabric.machine, "server"), address, backlog)
 
 
-def knock(fabric: Fabric, address: tuple[str, int] = ADDRESS) -> ConnectedSocket:
-    return fabric.knock(idle_node(fabric.machine, "client"), "127.0.0.1", address)
+def connect(fabric: Fabric, address: tuple[str, int] = ADDRESS) -> ConnectedSocket:
+    return fabric.connect(idle_node(fabric.machine, "client"), "127.0.0.1", address)
 
 
 def fails_with(number: int, fn: Callable[[], object]) -> bool:
@@ -47,7 +47,7 @@ def fails_with(number: int, fn: Callable[[], object]) -> bool:
 
 def test_both_ends_name_the_same_addresses(fabric: Fabric) -> None:
     listener = listen(fabric)
-    near = knock(fabric)
+    near = connect(fabric)
     far, address = listener.accept()
     assert near.getpeername() == far.getsockname() == ADDRESS
     assert near.getsockname() == far.getpeername() == address
@@ -55,16 +55,16 @@ def test_both_ends_name_the_same_addresses(fabric: Fabric) -> None:
 
 
 def test_a_port_without_listener_refuses(fabric: Fabric) -> None:
-    assert fails_with(errno.ECONNREFUSED, lambda: knock(fabric))
+    assert fails_with(errno.ECONNREFUSED, lambda: connect(fabric))
     listen(fabric).close()
-    assert fails_with(errno.ECONNREFUSED, lambda: knock(fabric))
+    assert fails_with(errno.ECONNREFUSED, lambda: connect(fabric))
 
 
 def test_port_0_is_a_free_one(fabric: Fabric) -> None:
     ports = {listen(fabric, (SERVER, 0)).own[1] for _ in range(3)}
     assert len(ports) == 3
     for port in ports:
-        knock(fabric, (SERVER, port))
+        connect(fabric, (SERVER, port))
 
 
 @pytest.mark.parametrize(("first", "second"), [(SERVER, SERVER), ("0.0.0.0", SERVER), (SERVER, "0.0.0.0")])
@@ -78,21 +78,21 @@ def test_a_taken_port_cannot_be_opened(fabric: Fabric, first: str, second: str) 
 
 def test_a_listener_at_all_addresses_accepts_from_each(fabric: Fabric) -> None:
     listener = listen(fabric, ("0.0.0.0", 80))
-    knock(fabric, ("127.0.0.7", 80))
+    connect(fabric, ("127.0.0.7", 80))
     assert listener.accept()[0].getsockname() == ("127.0.0.7", 80)
 
 
 def test_a_full_backlog_refuses_until_a_connection_is_accepted(fabric: Fabric) -> None:
     listener = listen(fabric, backlog=2)
-    waiting = [knock(fabric), knock(fabric)]
-    assert fails_with(errno.ECONNREFUSED, lambda: knock(fabric))
+    waiting = [connect(fabric), connect(fabric)]
+    assert fails_with(errno.ECONNREFUSED, lambda: connect(fabric))
     assert listener.accept()[0].getpeername() == waiting[0].own
-    knock(fabric)
+    connect(fabric)
 
 
 def test_a_listener_that_closes_resets_the_connections_in_its_backlog(fabric: Fabric) -> None:
     listener = listen(fabric)
-    near = knock(fabric)
+    near = connect(fabric)
     listener.close()
     pass_time(fabric.machine)
     assert fails_with(errno.ECONNRESET, lambda: near.recv(1))
@@ -217,8 +217,8 @@ def test_the_sockets_of_a_killed_process_are_closed(ends: SimulatedEnds) -> None
     assert ends.receive(0, 1) == b""
     assert other.receive(0, 1) == "ECONNRESET"
     assert listener.is_closed
-    assert fails_with(errno.ECONNREFUSED, lambda: knock(ends.fabric))
-    assert ends.nodes[1].belongings == {}
+    assert fails_with(errno.ECONNREFUSED, lambda: connect(ends.fabric))
+    assert ends.nodes[1].resources == {}
 
 
 def test_a_closed_socket_can_do_nothing(ends: SimulatedEnds) -> None:
@@ -280,6 +280,6 @@ def test_connect_is_refused_within_the_node() -> None:
 
 def test_the_node_of_a_socket_has_it_until_it_closes(ends: SimulatedEnds) -> None:
     node: Node = ends.nodes[0]
-    assert len(node.belongings) == 1
+    assert len(node.resources) == 1
     ends.close(0)
-    assert not node.belongings
+    assert not node.resources

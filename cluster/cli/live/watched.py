@@ -14,9 +14,9 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
     COMMANDS,
-    Answer,
-    Ask,
     CommandFailedError,
+    CommandRequest,
+    CommandResult,
     CommandUsageError,
     Failure,
     Item,
@@ -34,13 +34,13 @@ class ActionFailedError(Exception):
 
 
 class WatchedCluster(Protocol):
-    """What the live view needs of a cluster."""
+    """Interface of a cluster to the live view."""
 
     leaving: str
     """Label of the key that ends the view: `quit` stops the cluster, `leave` does not."""
 
     async def status(self) -> Document:
-        """Return what `rmqlab status --json` prints. NoClusterError once it has ended."""
+        """Return the document of `rmqlab status --json`. NoClusterError after its end."""
         ...
 
     async def wait_changed(self) -> None:
@@ -167,7 +167,7 @@ class RemoteCluster:
                 value = message.value
         return value
 
-    async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | Answer, None]:
+    async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | CommandResult, None]:
         """Send a command; yield items, then the reply (see `supervisor.command`)."""
         try:
             stream = await trio.open_unix_socket(self.directory.command_socket)
@@ -176,7 +176,7 @@ class RemoteCluster:
         decoder = COMMANDS.decoder()
         async with stream:
             try:
-                await stream.send_all(COMMANDS.encode(Ask(verb, arguments)))
+                await stream.send_all(COMMANDS.encode(CommandRequest(verb, arguments)))
                 while data := await stream.receive_some(CHUNK):
                     decoder.feed(bytes(data))
                     for message in decoder.messages():
@@ -185,7 +185,7 @@ class RemoteCluster:
                                 raise CommandUsageError(text) if is_usage else CommandFailedError(text)
                             case Item():
                                 yield message
-                            case Answer():
+                            case CommandResult():
                                 yield message
                                 return
             except trio.BrokenResourceError:

@@ -1,4 +1,4 @@
-"""What all clock faults have in common."""
+"""Base class of all clock faults."""
 
 import attrs
 

@@ -1,4 +1,4 @@
-"""What all disk faults have in common."""
+"""Base class of all disk faults."""
 
 import os
 from typing import NoReturn

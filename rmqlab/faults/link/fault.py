@@ -1,4 +1,4 @@
-"""What all link faults have in common."""
+"""Base class of all link faults."""
 
 import enum
 import functools
@@ -18,7 +18,7 @@ ANYONE: Final = "*"
 
 
 class Connects(enum.Enum):
-    """What happens to new connections from src to dst."""
+    """Effect on new connections from src to dst."""
 
     MADE = enum.auto()
     REFUSED = enum.auto()
@@ -56,7 +56,7 @@ class LinkFault(Fault):
 
     @property
     def connects(self) -> Connects:
-        """What the fault does to new connections."""
+        """Effect of the fault on new connections."""
         return Connects.MADE
 
     def impair(self, before: Impairment) -> Impairment:

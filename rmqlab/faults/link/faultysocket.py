@@ -75,7 +75,7 @@ class FaultySocket:
         self.inbound.set_impairment(inbound, now)
         self.outbound.set_impairment(outbound, now)
         if self._closed_at is not None and now - self._closed_at > ORPHAN_SECONDS and not outbound.is_blocked:
-            self._abort()  # the system has given up: the peer gets a reset for its next packet
+            self._abort()  # the system has aborted: the peer gets a reset for its next packet
         else:
             self._update()
 
@@ -204,7 +204,7 @@ class FaultySocket:
         self._go_on(ready & self._wanted)
 
     def _pull_in(self, now: float) -> None:
-        """Receive what has arrived, or, under a blackhole, note that something did."""
+        """Receive arrived bytes, or, under a blackhole, record that bytes arrived."""
         direction = self.inbound
         if direction.impairment.is_blocked:
             direction.lose(now)
@@ -285,7 +285,7 @@ class FaultySocket:
         return max(self.inbound.transparent_at(), self.outbound.transparent_at())
 
     def _update(self) -> None:
-        """Wait for what may happen next: on the real socket, or at a moment."""
+        """Wait for the next event: on the real socket, or at a time."""
         if self.raw.fileno() < 0:
             return
         self._register(self._raw_interest())

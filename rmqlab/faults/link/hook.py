@@ -143,7 +143,7 @@ class LinkFaults:
             self.admit(sock, on_accept)
 
     def close(self) -> None:
-        """Close what has no owner."""
+        """Close sockets without an owner."""
         for sock, _, _ in self._limbo:
             sock.close()
         self._limbo.clear()
@@ -188,7 +188,7 @@ class LinkFaults:
             faulty.reset()
 
     def _restore(self, faulty: FaultySocket) -> None:
-        """Give the real socket back to its owner."""
+        """Return the real socket to its owner."""
         owner = self._owners.get(faulty.raw)
         if owner is None or faulty.raw not in self._impaired:
             return

@@ -21,7 +21,7 @@ LONGEST_RETRANSMISSION: Final = 120.0
 SYN_MOMENTS: Final = (0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0)
 """Seconds after the start of a connect at which a SYN is sent."""
 SYN_TIMEOUT: Final = 127.0
-"""Seconds after which the system gives a connect up."""
+"""Seconds after which the system aborts a connect."""
 
 ROOM: Final = 4 * 2**20
 """Bytes in flight: about the size of a TCP connection's buffers."""
@@ -65,7 +65,7 @@ UNIMPAIRED: Final = Impairment()
 
 
 def next_retransmission(lost_at: float, now: float) -> float:
-    """Return when TCP next retransmits, not before now, what was lost at `lost_at`."""
+    """Return when TCP next retransmits a packet lost at `lost_at`, not before now."""
     moment, wait = lost_at, FIRST_RETRANSMISSION
     while moment + wait < now:
         moment += wait

@@ -1,4 +1,4 @@
-"""Requests that get a given reply."""
+"""Requests that get a fixed reply."""
 
 from typing import ClassVar
 

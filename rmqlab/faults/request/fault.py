@@ -1,4 +1,4 @@
-"""What all request faults have in common."""
+"""Base class of all request faults."""
 
 import enum
 from typing import Protocol
@@ -58,5 +58,5 @@ class RequestFault(TargetedFault):
         return code_of(self.code, RequestCode)
 
     def hold(self, request: HeldRequest) -> None:
-        """Do instead of handling the request what the fault demands."""
+        """Apply the fault to a request instead of handling it."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
     audit_run(spark, Path("~/.rmqlab/demo").expanduser())
 
-Tables are parquet below `<run>/audit/`, the summary is `audit.json` in the same directory. `rmqlab.verdict.grounds`
+Tables are parquet below `<run>/audit/`, the summary is `audit.json` in the same directory. `rmqlab.verdict.rules`
 describes the evidence behind the verdict.
 """
 
@@ -29,14 +29,15 @@ from rmqlab.pipeline.audit import (
     timelines,
     unstored,
 )
-from rmqlab.pipeline.audit.facts import Run, read_facts
+from rmqlab.pipeline.audit.facts import read_facts
 from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.pipeline.audit.sources import Reading, reading
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
-from rmqlab.verdict.doubts import Clocked, withdraw_doubtful
+from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.logcover import weaken_by_stores
@@ -126,12 +127,12 @@ def audit_run(
         run = read_facts(Relations(spark, out, scale), directory, begun)
     findings = _ask(run, tell)
     presence, groups, senders = run.batch(Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS))
-    clocked = Clocked(
+    dependencies = ClockDependencies(
         groups={row.node: row["group"] for row in groups},
         senders=[row.node for row in senders],
         masters=run.roles.masters_of_slaves,
     )
-    doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), clocked)
+    doubtless = withdraw_doubtful(with_clock_steps(findings, run.conditions.went_back), dependencies)
     misplaced = [node for node, state in run.log_states.items() if state.is_misplaced]
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
     remarks += storefiles.remarks(run)

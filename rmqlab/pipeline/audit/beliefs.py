@@ -13,8 +13,8 @@ import attrs
 import pyarrow as pa
 
 from rmqlab.pipeline.audit import detection, routes
-from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.watchers import Absence, Belief, Happening, Known
+from rmqlab.pipeline.audit.run import Run
+from rmqlab.pipeline.audit.watchers import Absence, Belief, ClusterEvent, Known
 from rmqlab.verdict.findings import Finding
 
 _ENDS = {"node_killed": "killed", "node_stopped": "stopped", "node_crashed": "crashed", "node_paused": "paused"}
@@ -28,10 +28,10 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write the tables `absences` and `beliefs`, and yield the findings based on them."""
     known = Known(
         members=run.members,
-        first_ready=first_ready(run.happenings),
+        first_ready=first_ready(run.cluster_events),
         absences=tuple(sorted(find_absences(run), key=lambda absence: absence.at)),
-        of_nameservers=tuple(nameserver_beliefs(run.happenings)),
-        of_clients=tuple(client_beliefs(run.happenings)),
+        of_nameservers=tuple(nameserver_beliefs(run.cluster_events)),
+        of_clients=tuple(client_beliefs(run.cluster_events)),
         ended_at=run.ended_at,
     )
     _keep(run, known)
@@ -39,9 +39,9 @@ def judge(run: Run) -> Iterator[Finding]:
     yield from routes.judge(known)
 
 
-def first_ready(happenings: Sequence[Happening]) -> dict[str, int]:
+def first_ready(events: Sequence[ClusterEvent]) -> dict[str, int]:
     """Return the time of the first `node_ready` of each node."""
-    return {one.node: one.at for one in reversed(happenings) if one.kind == "node_ready"}
+    return {one.node: one.at for one in reversed(events) if one.kind == "node_ready"}
 
 
 def find_absences(run: Run) -> list[Absence]:
@@ -55,7 +55,7 @@ def find_absences(run: Run) -> list[Absence]:
         if (absence := away.pop(node, None)) is not None:
             found.append(attrs.evolve(absence, until=at))
 
-    for one in run.happenings:
+    for one in run.cluster_events:
         if one.kind == "command" and one.fields.get("command") in _ENDING_COMMANDS:
             ordered.setdefault(one.node, one.at)
         elif one.kind in _ENDS:
@@ -75,10 +75,10 @@ def find_absences(run: Run) -> list[Absence]:
     return [*found, *away.values(), *itertools.chain.from_iterable(isolated.values())]
 
 
-def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
+def nameserver_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
     """Yield nameservers' beliefs, from a registration to its removal or their end."""
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
-    for one in happenings:
+    for one in events:
         if one.kind == "broker_registered":
             named[one.node].setdefault(str(one.fields["address"]), one.at)
         elif one.kind in _DROPS or one.kind in _GONE:
@@ -89,11 +89,11 @@ def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
     yield from _still(named)
 
 
-def client_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
+def client_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
     """Yield clients' beliefs: an address counts while any of their routes has it."""
     routes_of: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
-    for one in happenings:
+    for one in events:
         if one.kind == "route_believed":
             brokers = (one.fields.get("brokers") or {}).values()
             routes_of[one.node][str(one.fields["topic"])] = {addr for group in brokers for addr in group.values()}

@@ -9,12 +9,12 @@ import collections
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.relations import in_memory
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.clocksteps import faulted_clocks
-from rmqlab.verdict.findings import Finding, seen
+from rmqlab.verdict.findings import Finding, line_evidence
 
 _TOLERANCE = 1000
 _NOBODY = ""
@@ -82,7 +82,7 @@ def judge(run: Run) -> Iterator[Finding]:
     blamed = _blame(
         [row for row in rows if row.millis > _TOLERANCE],
         {one.name for one in run.members.values() if one.broker},
-        faulted_clocks(((one.at, one.fields) for one in run.happenings if one.kind == "fault_applied"), run.roles),
+        faulted_clocks(((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied"), run.roles),
     )
     for node in sorted({name for row in rows for name in (row.behind, row.ahead)} - {_NOBODY}):
         worst = sorted(blamed.get(node, ()), key=lambda row: -row.millis)
@@ -91,7 +91,7 @@ def judge(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=worst[0].millis / 1000 if worst else 0.0,
             is_at_least=bool(worst),
-            evidence=seen(_tell(row) for row in worst),
+            evidence=line_evidence(_describe(row) for row in worst),
         )
 
 
@@ -140,7 +140,7 @@ def _blame(wrong: Sequence[Any], brokers: Collection[str], faulted: Collection[s
     return blamed
 
 
-def _tell(row: Any) -> str:
+def _describe(row: Any) -> str:
     behind, ahead = (name or "the supervisor" for name in (row.behind, row.ahead))
     what = f"{row.worst.message_id}: {row.worst.how}" if row.worst.message_id else row.worst.how
     return f"{behind} is {row.millis / 1000:.2f} s or more behind {ahead}: {what}"

@@ -1,7 +1,7 @@
 """What brokers recorded of their own logs, and what they deleted on request.
 
-Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics and
-consumer groups that were deleted are relations: questions leave out what may be from before.
+Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics
+and consumer groups that were deleted are relations: questions leave out what may be from before.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ import attrs
 from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.relations import Relations, literal
-from rmqlab.pipeline.audit.watchers import Happening, Member
+from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
 from rmqlab.store.logplaces import log_begin, log_directory, log_extents
-from rmqlab.verdict.logcover import Life, LogState, Samples, log_state
+from rmqlab.verdict.logcover import LogEpoch, LogState, Samples, log_state
 from rmqlab.verdict.misplaced import SETTING_KINDS, Setting, misplaced_files, setting_of
 
 # What surely happened after the last deletion, as in cluster/checks/deletions.py. Empty in a run without deletions.
@@ -44,7 +44,7 @@ _AFTER_DELETIONS: Final = {
 }
 
 
-def share_deletions(relations: Relations, happenings: Iterable[Happening], members: Mapping[str, Member]) -> None:
+def share_deletions(relations: Relations, events: Iterable[ClusterEvent], members: Mapping[str, Member]) -> None:
     """Register the topics and consumer groups that brokers deleted, and when.
 
     Also what surely happened after that.
@@ -55,7 +55,7 @@ def share_deletions(relations: Relations, happenings: Iterable[Happening], membe
     ):
         last = {
             (members[one.node].broker if one.node in members else one.node, str(one.fields[field])): one.at
-            for one in happenings  # by time
+            for one in events  # by time
             if one.kind == kind
         }
         rows = [{"broker": broker, field: name, "at": at} for (broker, name), at in sorted(last.items())]
@@ -64,7 +64,7 @@ def share_deletions(relations: Relations, happenings: Iterable[Happening], membe
         relations.define(name, text)
 
 
-def find_stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
+def find_stores(directory: Path, events: Sequence[ClusterEvent]) -> tuple[set[str], set[str]]:
     """Return the nodes with a store, and those whose store was wiped last.
 
     A node that never stored a message has no log.
@@ -72,7 +72,7 @@ def find_stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[s
     found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
     with contextlib.suppress(NoStoreError):
         found |= {log.node for log in find_logs(directory)}
-    last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
+    last = {one.node: one.kind for one in events if one.kind in ("store_wiped", "node_ready")}
     return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
@@ -81,21 +81,23 @@ class LogEnds:
     """The end of a node's log, as the node recorded it and as it is."""
 
     samples: Samples | None
-    """Of its last life; None without any."""
+    """Of its last epoch; None without any."""
     first: int | None
     """The end that it recorded first."""
     record_end: int | None
     """Where its last record ends; None without one."""
 
 
-def log_ends(lives: Mapping[str, Life]) -> str:
+def log_ends(epochs: Mapping[str, LogEpoch]) -> str:
     """Return the query of the rows of `read_ends`."""
-    during = " or ".join(f"(node = {literal(node)} and at > {life.since})" for node, life in lives.items()) or "false"
+    during = (
+        " or ".join(f"(node = {literal(node)} and at > {epoch.since})" for node, epoch in epochs.items()) or "false"
+    )
     return (
         "select node, min(nullif(log_end, 0)) filter (where is_last) lowest, max(log_end) filter (where is_last) highest,"
         " min_by(log_end, at) filter (where at is not null) first, max(record_end) record_end from ("
         "select node, at, cast(get_json_object(fields, '$.max_offset') as bigint) log_end,"
-        f" {during} is_last, cast(null as bigint) record_end from raw_happenings where kind = 'log_sampled'"
+        f" {during} is_last, cast(null as bigint) record_end from raw_events where kind = 'log_sampled'"
         " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size from whole_records)"
         " group by node"
     )
@@ -123,7 +125,11 @@ def read_setting(raw: Sequence[Row], ends: Mapping[str, LogEnds], began_at: int)
 
 
 def log_states(
-    directory: Path, stores: Iterable[str], ends: Mapping[str, LogEnds], lives: Mapping[str, Life], setting: Setting
+    directory: Path,
+    stores: Iterable[str],
+    ends: Mapping[str, LogEnds],
+    epochs: Mapping[str, LogEpoch],
+    setting: Setting,
 ) -> dict[str, LogState]:
     """Return the state of each node's log."""
     states = {}
@@ -135,7 +141,7 @@ def log_states(
             f"store/{log_directory(root).relative_to(root)}",
             log_extents(root),
             own.samples,
-            lives.get(node),
+            epochs.get(node),
             misplaced=misplaced_files(node, read_heads(root), setting),
             tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
             stray=stray_tail(root, record_end),

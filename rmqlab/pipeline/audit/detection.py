@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from rmqlab.pipeline.audit.watchers import Absence, Belief, Known, shared
 from rmqlab.verdict.catalogue import SECONDS
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 
 _NOTICED_FIRST = 5000
 """Milliseconds: watchers can notice an end without a command this much earlier than the supervisor."""
@@ -49,7 +49,7 @@ def _judge_watcher(known: Known, watcher: str, beliefs: Sequence[Belief]) -> Fin
         unit=SECONDS,
         value=noticed[0][0],
         is_at_least=noticed[0][1],
-        evidence=seen(text for _, _, text in noticed),
+        evidence=line_evidence(text for _, _, text in noticed),
     )
 
 

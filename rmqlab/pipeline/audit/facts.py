@@ -12,41 +12,33 @@ tables. Times are milliseconds of the cluster's clock; a message is identified b
                 record_crc, stored_at
     damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
     queue_entries, holes    entries of consume queues, and the bytes of logs that are not part of a record
-    happenings  all other events, their fields as JSON: few enough for any process
+    cluster_events  all other events, their fields as JSON: few enough for any process
 """
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.coverage import (
-    LogEnds,
     find_stores,
-    log_ends,
     log_states,
-    read_ends,
     read_setting,
     share_deletions,
 )
-from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
-from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale
-from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
-from rmqlab.pipeline.audit.watchers import Happening, Member
+from rmqlab.pipeline.audit.sources import Reading, journal_tables
+from rmqlab.pipeline.audit.storefacts import read_stores
+from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
-from rmqlab.pipeline.storesource import OK
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
-from rmqlab.store.logplaces import log_begin
-from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
-from rmqlab.verdict.logcover import LIFE_KINDS, Life, LogState, last_lives
+from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
 from rmqlab.verdict.runid import recorded_run
@@ -61,85 +53,6 @@ _FOLLOWED: Final = (
 _STOPPING: Final = "cluster_stopping"
 
 
-@attrs.frozen(kw_only=True)
-class Run:
-    """A run: its facts as tables of this Spark session, and the facts about nodes."""
-
-    relations: Relations
-    directory: Path
-    happenings: tuple[Happening, ...]
-    """Events about the presence of nodes and the beliefs of watchers, in order."""
-    members: Mapping[str, Member]
-    roles: Roles
-    stores: tuple[str, ...]
-    """Nodes whose store was read, or was wiped."""
-    wiped: tuple[str, ...]
-    """The nodes of `stores` without a store now."""
-    unread: Mapping[str, str]
-    """Brokers whose store is missing, or lacks files of its log, with the reason."""
-    incomplete: Mapping[str, str]
-    """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
-    log_states: Mapping[str, LogState]
-    """What is wrong with the files of each log."""
-    stopped: Mapping[str, int]
-    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
-    began_at: int
-    ended_at: int
-    conditions: Conditions
-    """The run's role and profile, and the gaps in its journals."""
-    event_times: tuple[Row, ...]
-    """First and last event of each node and kind; see `_EVENT_TIMES`."""
-    longest_queues: Mapping[str, int]
-    """Rows of the longest queue in `copies` and in `deliveries`; empty unless the run is large."""
-    rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
-    """Joins the batches of concurrent questions; None: each batch is executed at once."""
-
-    def log_begin(self, node: str) -> int:
-        """Return the commit log offset at which the first file of a store's log begins."""
-        return log_begin(self.directory / node / "store")
-
-    def batch(self, *queries: Query) -> list[Sequence[Row]]:
-        """Return the rows of each query, executed together; see `Relations.execute`."""
-        return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
-
-    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
-        """Write a table as parquet, and define it as a relation.
-
-        Returns its rows if they are few.
-        """
-        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
-        return rows
-
-    def rows(self, text: str) -> Sequence[Row]:
-        """Return a few rows as Python objects: for summaries only."""
-        (rows,) = self.batch(Query(text))
-        return rows
-
-    def heads(self, *heads: Head) -> list[Groups]:
-        """Return the groups of each head.
-
-        Without Spark if this process holds their tables.
-        """
-        held = self.relations.held
-        asked = [head for head in heads if head.table not in held]
-        queries = [Query(text) for head in asked for text in head.queries]
-        rows = iter(self.batch(*queries) if queries else ())
-        found = {head: join_groups(*itertools.islice(rows, len(head.queries))) for head in asked}
-        return [found[head] if head in found else head.of_table(held[head.table]) for head in heads]
-
-    def brokers(self) -> list[str]:
-        return sorted({member.broker for member in self.members.values() if member.broker})
-
-    def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of a broker name are uncertain; empty if they are not."""
-        return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
-
-
-def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
-    """Return the query of a table that is written as parquet."""
-    return Query(text, name, is_written=True, is_bounded=is_bounded)
-
-
 def read_facts(relations: Relations, directory: Path, files: Reading | None) -> Run:
     """Make the facts of a run from its journals and stores.
 
@@ -150,20 +63,20 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     raw = sorted(followed, key=_place_in_time)
     during = [row for row in event_times if row.is_during]
     stopping = next((index for index, row in enumerate(raw) if row.kind == _STOPPING), len(raw))
-    happenings = tuple(_happening(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
-    roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings)
-    members = _members(happenings, roles)
-    stores, wiped = find_stores(directory, happenings)
-    lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
-    share_deletions(relations, happenings, members)
-    ends = _read_stores(relations, directory, files, members, lives)
+    cluster_events = tuple(_cluster_event(row) for row in raw[:stopping] if row.kind in _FOLLOWED)
+    roles = Roles.of((one.at, one.node, one.kind, one.fields) for one in cluster_events)
+    members = _members(cluster_events, roles)
+    stores, wiped = find_stores(directory, cluster_events)
+    epochs = last_epochs((one.at, one.node, one.kind) for one in cluster_events if one.kind in EPOCH_KINDS)
+    share_deletions(relations, cluster_events, members)
+    ends = read_stores(relations, directory, files, members, epochs)
     began_at = min((row.first_at for row in during), default=0)
-    states = log_states(directory, stores - wiped, ends, lives, read_setting(raw, ends, began_at))
+    states = log_states(directory, stores - wiped, ends, epochs, read_setting(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return Run(
         relations=relations,
         directory=directory,
-        happenings=happenings,
+        cluster_events=cluster_events,
         members=members,
         roles=roles,
         stores=tuple(sorted(stores | wiped)),
@@ -186,14 +99,14 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
 
 
 _RAW_FOLLOWED: Final = f"""
-select seq, at, node, kind, fields from raw_happenings
+select seq, at, node, kind, fields from raw_events
 where kind in ({", ".join(map(literal, (*_FOLLOWED, *CONDITION_KINDS, SURVEY_KIND, _STOPPING)))})
 """
 
 # The stop of the cluster itself is not a failure of its nodes.
-_HAPPENINGS: Final = f"""
-select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
-    and not coalesce(seq >= (select min(seq) from raw_happenings where kind = '{_STOPPING}'), false)
+_CLUSTER_EVENTS: Final = f"""
+select * from raw_events where kind not in ('{TORN_KIND}', '{SURVEY_KIND}')
+    and not coalesce(seq >= (select min(seq) from raw_events where kind = '{_STOPPING}'), false)
 """
 
 _SENDS: Final = f"""
@@ -223,8 +136,8 @@ from message_events where kind = '{kind}' and broker is not null and queue is no
 # messages' events is not needed: Spark sorts all rows to aggregate structs.
 _EVENT_TIMES: Final = """
 select node, kind, is_during, min(at) first_at, max(at) last_at, max(seq) last_seq from (
-    select node, kind, at, seq, false is_during from raw_happenings
-    union all select node, kind, at, seq, true from happenings)
+    select node, kind, at, seq, false is_during from raw_events
+    union all select node, kind, at, seq, true from cluster_events)
 group by node, kind, is_during
 union all
 select node, kind, true, min(at), max(at), null from message_events group by node, kind
@@ -240,7 +153,7 @@ select node, max_by(`group`, seq) `group`, {in_memory("at")} from (
 _MESSAGE: Final = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
 
 _FACTS: Final = (
-    Query(_HAPPENINGS, "happenings"),
+    Query(_CLUSTER_EVENTS, "cluster_events"),
     Query(_SENDS, "sends"),
     Query(_FAILURES, "failures"),
     Query(_CONSUMED.format(kind="delivered", more=_MESSAGE), "deliveries"),
@@ -258,8 +171,8 @@ def _place_in_time(row: Row) -> list[tuple[bool, Any]]:
     return [(one is not None, one) for one in row.seq]
 
 
-def _happening(row: Any) -> Happening:
-    return Happening(row.at, row.node, row.kind, json.loads(row.fields))
+def _cluster_event(row: Any) -> ClusterEvent:
+    return ClusterEvent(row.at, row.node, row.kind, json.loads(row.fields))
 
 
 def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
@@ -271,9 +184,9 @@ def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
     return read_conditions(entries, join_surveys(surveys), recorded_run(directory))
 
 
-def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]:
+def _members(cluster_events: Sequence[ClusterEvent], roles: Roles) -> dict[str, Member]:
     """Return each node's facts from its last `node_ready`, and its last broker id."""
-    told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
+    ready = {one.node: one.fields for one in cluster_events if one.kind == "node_ready"}
     return {
         node: Member(
             name=node,
@@ -281,39 +194,8 @@ def _members(happenings: Sequence[Happening], roles: Roles) -> dict[str, Member]
             broker=str(fields.get("broker_name") or ""),
             broker_id=roles.last_ids.get(node, fields.get("broker_id")),
         )
-        for node, fields in told.items()
+        for node, fields in ready.items()
     }
-
-
-def _read_stores(
-    relations: Relations,
-    directory: Path,
-    files: Reading | None,
-    members: Mapping[str, Member],
-    lives: Mapping[str, Life],
-) -> Mapping[str, LogEnds]:
-    """Read records and queues; return the ends of logs, recorded and found."""
-    names = [{"node": name, "broker": member.broker or name} for name, member in members.items()]
-    relations.define_rows("brokers_of_nodes", names, node="string", broker="string")
-    *_, states, found = relations.execute(
-        [
-            *store_tables(relations, directory, files),
-            Query(_WHOLE, "whole_records"),
-            Query(_HOLES, "holes"),
-            Query(_DEFERRED, "deferred"),
-            Query("select distinct state from raw_records"),
-            Query(log_ends(lives)),
-        ]
-    )
-    if {row.state for row in states} <= {OK}:
-        relations.define_rows("damages", [], **_DAMAGE_COLUMNS)
-    else:
-        relations.execute([Query(_DAMAGES, "damages")])
-    relations.define("copies", "select * from whole_records where state = 'ok'")
-    ends = [{"node": name, "until": readable_end(directory / name / "store")} for name in members]
-    relations.define_rows("readable_ends", ends, node="string", until="bigint")
-    relations.define("readable_copies", _READABLE)
-    return read_ends(found)
 
 
 _LONGEST_QUEUES: Final = """
@@ -327,53 +209,3 @@ group by source
 def _longest_queues(relations: Relations) -> dict[str, int]:
     (rows,) = relations.execute([Query(_LONGEST_QUEUES)])
     return {row.source: row.found for row in rows}
-
-
-_WHOLE: Final = """
-select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
-    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,
-    coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
-    unix_millis(r.storeTimestamp) stored_at, r.state
-from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
-"""
-
-# Of a member of a DLedger group, what it knows to be committed: its queues have no more.
-_READABLE: Final = """
-select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
-"""
-
-# Bytes that are not a record are the end of the log, or a hole if records follow.
-_HOLES: Final = """
-with ends as (select node, max(log_offset) last_record from whole_records group by node)
-select r.node, r.commitLogOffset log_offset, r.commitLogOffset + r.storeSize until
-from raw_records r join ends e on r.node = e.node
-where r.state = 'torn' and r.commitLogOffset < e.last_record
-"""
-
-# A delayed or half message: its broker stores it in its topic later, without another send.
-_DEFERRED: Final = (
-    "select distinct message_id, real_topic topic from whole_records where state = 'ok' and real_topic is not null"
-)
-
-_DAMAGE_COLUMNS: Final = {
-    "node": "string", "broker": "string", "topic": "string", "queue": "int", "offset": "bigint", "log_offset": "bigint",
-    "message_id": "string", "why": "string",
-}  # fmt: skip
-_DAMAGES: Final = """
-with acknowledged as (
-    select place_topic topic, broker, place_queue queue, offset + coalesce(position, 0) offset,
-        max_by(message_id, seq) message_id
-    from sends where acknowledged and offset is not null group by all
-), within as (
-    select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
-        e.commitLogOffset log_offset, concat('bytes ', h.log_offset, ' to ', h.until, ' are no record') why
-    from queue_entries e join holes h
-        on e.node = h.node and e.commitLogOffset >= h.log_offset and e.commitLogOffset < h.until
-        left join brokers_of_nodes b on e.node = b.node
-)
-select node, broker, topic, queue, offset, log_offset, message_id, 'its body fails its CRC' why
-from whole_records where state = 'badCrc'
-union all
-select w.node, w.broker, w.topic, w.queue, w.offset, w.log_offset, a.message_id, w.why from within w left join acknowledged a
-    on w.topic = a.topic and w.broker = a.broker and w.queue = a.queue and w.offset = a.offset
-"""

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rmqlab.pipeline.audit import unreplicated
-from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.relations import Query, literal
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
@@ -83,7 +83,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 unit=MESSAGES,
                 value=counts[metric],
                 is_at_least=bool(run.unread) and metric.startswith("stored"),
-                evidence=seen(evidence.get(metric, ())),
+                evidence=line_evidence(evidence.get(metric, ())),
             )
 
 
@@ -104,7 +104,7 @@ def _expired(run: Run) -> str:
 
     A broker that deleted expired files has no entry of the queue up to the message.
     """
-    deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores})
+    deleting = sorted({one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores})
     brokers = {run.members[node].broker for node in deleting if node in run.members}
     if not brokers:
         return "false"
@@ -161,7 +161,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
         if metric.startswith(("lost", "unreadable", "expired"))
     ]
     columns += [
-        f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `told {node}`"
+        f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `acknowledged {node}`"
         for node in run.stores
     ]
     return f"select {', '.join(columns)} from fates"
@@ -176,7 +176,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         return "; ".join(run.unread_of(metric.removeprefix("unreplicated ")))
     if metric.startswith("missing "):
         node = metric.removeprefix("missing ")
-        return "" if counts[f"told {node}"] else f"no acknowledged send to {_broker(run, node)}"
+        return "" if counts[f"acknowledged {node}"] else f"no acknowledged send to {_broker(run, node)}"
     if not sent["findings"]["sent"]:
         return _NOTHING_SENT
     if name == "stored_twice":
@@ -204,11 +204,11 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
         f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes, damages from fates))"
         f" where nth <= {EVIDENCE_LIMIT}"
     )
-    told: dict[str, list[str]] = collections.defaultdict(list)
+    pieces: dict[str, list[str]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.nth):
-        piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
-        told[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
-    return {metric: tuple(pieces) for metric, pieces in told.items()}
+        piece = _describe(row.message_id, row.send, sorted(row.nodes or ()))
+        pieces[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
+    return {metric: tuple(parts) for metric, parts in pieces.items()}
 
 
 def _removals(run: Run, metric: str, send: Any) -> str:
@@ -216,13 +216,13 @@ def _removals(run: Run, metric: str, send: Any) -> str:
     node = metric.removeprefix("missing ")
     found = {
         one.kind: round((one.at - run.began_at) / 1000, 1)
-        for one in reversed(run.happenings)
+        for one in reversed(run.cluster_events)
         if one.node == node and one.kind in REMOVING_KINDS and send is not None and one.at >= send.ended_at
     }
     return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 
 
-def _tell(message_id: str, send: Any, nodes: list[str]) -> str:
+def _describe(message_id: str, send: Any, nodes: list[str]) -> str:
     where = f"at {', '.join(nodes)}" if nodes else "in no store"
     if send is None:
         return f"{message_id}: sent by nobody in the journal, {where}"

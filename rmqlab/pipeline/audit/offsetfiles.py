@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.watchers import Happening, Member, Span
+from rmqlab.pipeline.audit.run import Run
+from rmqlab.pipeline.audit.watchers import ClusterEvent, Member, Span
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import MESSAGES
-from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, seen, unknown
+from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
 
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
@@ -28,7 +28,7 @@ with here as (
     from (
         select * from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
         union all select * from new_commits) c
-        join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
+        join offset_incarnations l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
         left anti join deleted_groups y
             on c.broker = y.broker and c.`group` = y.`group` and c.at <= y.at + {_TRAVEL}
     where c.at >= l.ready_at and c.at < coalesce(l.held_until, c.at + 1)
@@ -54,7 +54,7 @@ from (select node, `group`, topic, broker, queue, min(offset) floor from since g
 
 
 @attrs.frozen
-class _Life:
+class _Incarnation:
     """The time a broker was last ready, and the time of its last certain save."""
 
     ready_at: int
@@ -63,20 +63,22 @@ class _Life:
 
 @attrs.frozen
 class OffsetFiles:
-    """The brokers with a readable file, and the lives of all brokers that were ready."""
+    """The brokers with a readable file, and the last incarnation of each broker."""
 
     read: Collection[str]
-    lives: Mapping[str, _Life | None]
+    incarnations: Mapping[str, _Incarnation | None]
 
 
 def read(run: Run) -> OffsetFiles:
     """Read the brokers' files, and define the relations that `FLOORS` needs."""
     files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
-    faults = list(_faults(run.happenings))
-    disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}
-    lives = {one.name: _life(run, one, disturbances[one.name]) for one in run.members.values() if one.broker}
-    _share(run, files, lives, disturbances)
-    return OffsetFiles(files.keys(), lives)
+    faults = list(_faults(run.cluster_events))
+    disturbances = {name: [*faults, *_pauses(run.cluster_events, name)] for name in run.members}
+    incarnations = {
+        one.name: _incarnation(run, one, disturbances[one.name]) for one in run.members.values() if one.broker
+    }
+    _share(run, files, incarnations, disturbances)
+    return OffsetFiles(files.keys(), incarnations)
 
 
 def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Finding]:
@@ -84,12 +86,12 @@ def judge(run: Run, files: OffsetFiles, floors: Sequence[Row]) -> Iterator[Findi
     rows: dict[str, list[Row]] = collections.defaultdict(list)
     for row in sorted(floors, key=lambda row: (row.stored - row.floor, row["group"], row.topic, row.queue)):
         rows[row.node].append(row)
-    for name, life in files.lives.items():
+    for name, incarnation in files.incarnations.items():
         metric = f"offset_file_behind {name}"
-        if name in files.read and life is not None and run.members[name].broker in run.roles.contested:
+        if name in files.read and incarnation is not None and run.members[name].broker in run.roles.contested:
             yield unknown(metric, MESSAGES, CONTESTED)
         else:
-            yield _judge(metric, rows[name], is_read=name in files.read, is_alive=life is not None)
+            yield _judge(metric, rows[name], is_read=name in files.read, is_alive=incarnation is not None)
 
 
 def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Finding:
@@ -102,7 +104,10 @@ def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Fi
         for row in behind
     )
     return Finding(
-        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=seen(lines)
+        metric=metric,
+        unit=MESSAGES,
+        value=behind[0].floor - behind[0].stored if behind else 0,
+        evidence=line_evidence(lines),
     )
 
 
@@ -115,10 +120,10 @@ def _read(run: Run, node: str) -> Mapping[str, Mapping[int, int]] | None:
 def _share(
     run: Run,
     files: Mapping[str, Mapping[str, Mapping[int, int]]],
-    lives: Mapping[str, _Life | None],
+    incarnations: Mapping[str, _Incarnation | None],
     disturbances: Mapping[str, list[Span]],
 ) -> None:
-    """Register files, lives of nodes and times without certain commits as relations."""
+    """Define relations: files, incarnations, times without certain commits."""
     stored = [
         {"node": node, "key": name, "queue": queue, "offset": offset}
         for node, table in files.items()
@@ -130,12 +135,12 @@ def _share(
     held_until = {node: until for node, _, until in acting if not run.members[node].broker_id}
     known = [
         {"node": name, "broker": run.members[name].broker, "broker_id": run.members[name].broker_id or 0}
-        | {"ready_at": life.ready_at, "saved_until": life.saved_until, "held_until": held_until.get(name)}
-        for name, life in lives.items()
-        if life is not None
+        | {"ready_at": incarnation.ready_at, "saved_until": incarnation.saved_until, "held_until": held_until.get(name)}
+        for name, incarnation in incarnations.items()
+        if incarnation is not None
     ]
     columns = {"ready_at": "bigint", "saved_until": "bigint", "held_until": "bigint"}
-    run.relations.define_rows("offset_lives", known, node="string", broker="string", broker_id="int", **columns)
+    run.relations.define_rows("offset_incarnations", known, node="string", broker="string", broker_id="int", **columns)
     spans = [
         {"node": node, "at": at - _TRAVEL, "until": until}
         for node, found in disturbances.items()
@@ -144,8 +149,8 @@ def _share(
     run.relations.define_rows("offset_disturbances", spans, node="string", at="bigint", until="bigint")
 
 
-def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:
-    own = [one for one in run.happenings if one.node == member.name]
+def _incarnation(run: Run, member: Member, disturbances: list[Span]) -> _Incarnation | None:
+    own = [one for one in run.cluster_events if one.node == member.name]
     begun = max(index for index, one in enumerate(own) if one.kind == "node_ready")
     ready_at, rest = own[begun].at, own[begun + 1 :]
     if any(one.kind in ("power_lost", "store_wiped") for one in rest):
@@ -155,15 +160,17 @@ def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:
         if until is None or until > ended_at - _SAVED_FIRST:
             ended_at, is_orderly = min(ended_at, at), False
     if is_orderly:
-        return _Life(ready_at, ended_at - _TRAVEL)
-    rate = next((float(one.fields.get("rate") or 1) for one in run.happenings if one.kind == "cluster_starting"), 1.0)
+        return _Incarnation(ready_at, ended_at - _TRAVEL)
+    rate = next(
+        (float(one.fields.get("rate") or 1) for one in run.cluster_events if one.kind == "cluster_starting"), 1.0
+    )
     stall = round(_STALL * rate)
     has_saved = ended_at >= ready_at + _SAVED_FIRST + stall
-    return _Life(ready_at, ended_at - _SAVED_EVERY - _TRAVEL - stall if has_saved else ready_at - 1)
+    return _Incarnation(ready_at, ended_at - _SAVED_EVERY - _TRAVEL - stall if has_saved else ready_at - 1)
 
 
-def _end(run: Run, node: str, rest: list[Happening]) -> tuple[int, bool]:
-    """Return the end of a node's last life, and whether it was a clean shutdown.
+def _end(run: Run, node: str, rest: list[ClusterEvent]) -> tuple[int, bool]:
+    """Return the end of a node's last incarnation, and if it shut down cleanly.
 
     The end is the time of the command that ended it.
     """
@@ -180,22 +187,22 @@ def _end(run: Run, node: str, rest: list[Happening]) -> tuple[int, bool]:
     return run.ended_at, False
 
 
-def _faults(happenings: tuple[Happening, ...]) -> Iterator[Span]:
+def _faults(events: tuple[ClusterEvent, ...]) -> Iterator[Span]:
     healed: dict[str, list[int]] = collections.defaultdict(list)
-    for one in happenings:
+    for one in events:
         if one.kind == "fault_healed":
             healed[str(one.fields.get("id"))].append(one.at)
-    for one in happenings:
+    for one in events:
         if one.kind == "fault_applied":
             yield one.at, next((at for at in healed[str(one.fields.get("id"))] if at >= one.at), None)
 
 
-def _pauses(happenings: tuple[Happening, ...], node: str) -> Iterator[Span]:
+def _pauses(events: tuple[ClusterEvent, ...], node: str) -> Iterator[Span]:
     """Return the times from the command to freeze a node until it resumes or ends."""
     ordered: int | None = None
     paused: int | None = None
-    ready_at = max((one.at for one in happenings if (one.node, one.kind) == (node, "node_ready")), default=0)
-    for one in happenings:
+    ready_at = max((one.at for one in events if (one.node, one.kind) == (node, "node_ready")), default=0)
+    for one in events:
         if one.node != node or one.at < ready_at:
             continue
         if one.kind == "command" and one.fields.get("command") in ("kill", "stop", "pause", "power-loss", "wipe"):

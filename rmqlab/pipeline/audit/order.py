@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 import attrs
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import MESSAGES
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 
 CHUNK_ROWS = 2**18
 """Rows of a chunk; longer queues are cut. A task has several chunks, so that tasks are of similar size."""
@@ -38,7 +38,7 @@ class Ordered:
     unit: str
     """A number that orders rows of a queue as `order` does, in groups: the offset, or the time."""
 
-    def seen(self, name: str, width: int = 0, tasks: int = 1) -> str:
+    def with_preceding_maximum(self, name: str, width: int = 0, tasks: int = 1) -> str:
         """Return the query of the rows with column `name`: the highest value before.
 
         `width` is the length of a chunk in units; 0: the queues are not cut. The chunks are spread over `tasks`, which
@@ -115,17 +115,17 @@ select * from numbered where nth = 1
 )
 
 _INVERSIONS = """
-select message_id, broker, topic, queue, offset, ended_at, ahead, node from ({seen}) where ahead.began_at > ended_at
+select message_id, broker, topic, queue, offset, ended_at, ahead, node from ({rows}) where ahead.began_at > ended_at
 """
 _LATE = """
-select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from ({seen}) where farthest > offset
+select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from ({rows}) where farthest > offset
 """
 
-_HEADS = (
-    Head("inversions", order=("ended_at", "message_id", "node", "offset")),
-    Head("late_deliveries", "group", ("seq",)),
-    Head("deliveries", "group"),
-    Head("sends", "acknowledged"),
+_PREVIEWS = (
+    Preview("inversions", order=("ended_at", "message_id", "node", "offset")),
+    Preview("late_deliveries", "group", ("seq",)),
+    Preview("deliveries", "group"),
+    Preview("sends", "acknowledged"),
 )
 
 
@@ -137,20 +137,24 @@ def judge(run: Run) -> Iterator[Finding]:
         run.batch(*(written(ordered.table, ordered.rows) for ordered in cut))
     tasks = run.relations.tasks
     run.batch(
-        written("inversions", _INVERSIONS.format(seen=STORED.seen("ahead", widths[STORED], tasks))),
-        written("late_deliveries", _LATE.format(seen=DELIVERED.seen("farthest", widths[DELIVERED], tasks))),
+        written("inversions", _INVERSIONS.format(rows=STORED.with_preceding_maximum("ahead", widths[STORED], tasks))),
+        written(
+            "late_deliveries", _LATE.format(rows=DELIVERED.with_preceding_maximum("farthest", widths[DELIVERED], tasks))
+        ),
     )
     for ordered in cut:
         run.relations.drop(ordered.table)
-    inversions, late, delivered, sent = run.heads(*_HEADS)
+    inversions, late, delivered, sent = run.previews(*_PREVIEWS)
     [inverted] = run.rows("select count(distinct message_id) messages from inversions")
     yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
     for group in sorted(delivered):
-        told = (
+        lines = (
             f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
             for row in late[group].first
         )
-        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=seen(told))
+        yield Finding(
+            metric=f"order.delivered {group}", unit=MESSAGES, value=late[group].found, evidence=line_evidence(lines)
+        )
 
 
 def _width(run: Run, ordered: Ordered, width: int) -> int:
@@ -168,9 +172,9 @@ def _judge_stored(run: Run, count: int, first: Sequence[Row], *, is_acknowledged
     if not is_acknowledged or not run.stores:
         missing = "no store was given" if is_acknowledged else "no send was acknowledged"
         return unknown("order.stored", MESSAGES, missing)
-    told = (
+    lines = (
         f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
         for row in first
     )
-    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=seen(told))
+    return Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=line_evidence(lines))

@@ -8,12 +8,12 @@ duplicates.CAUSE.
 from collections.abc import Iterator
 
 from rmqlab.pipeline.audit import offsetfiles
-from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
-from rmqlab.verdict.findings import Finding, failed_attempts, seen, unknown
+from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown
 
 _DELIVERIES = "deliveries"
 _TIMES = "times"
@@ -46,7 +46,7 @@ with noted as (
         first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
             over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
                 rows between current row and unbounded following) waiting_since
-    from happenings p left join node_groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+    from cluster_events p left join node_groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
     -- A broker that holds a pull because there are no messages is readable: from the start of the hold if the
     -- pull got a response, and until the connection was cut if it did not.
@@ -129,7 +129,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=seconds,
             is_at_least=row.longest.is_open,
-            evidence=seen([failed_attempts(row.longest.failures, seconds, row.windows)]),
+            evidence=line_evidence([failed_attempts(row.longest.failures, seconds, row.windows)]),
         )
 
 
@@ -141,13 +141,14 @@ with reported as (
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
         cast(get_json_object(fields, '$.before') as bigint) before, cast(get_json_object(fields, '$.after') as bigint) after,
         'a commit' why
-    from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
+    from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
 ), synced as (
     select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
         cast(queue as int) queue, pair[0] before, pair[1] after, 'metadata sync' why
     from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
         explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
-        from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'consumer_offsets_overwritten')
+        from cluster_events h left join brokers_of_nodes b on h.node = b.node
+        where kind = 'consumer_offsets_overwritten')
 ), corrected as (
     select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
         regexp_extract(name, '@(.*):[0-9]+$', 1) broker, cast(regexp_extract(name, ':([0-9]+)$', 1) as int) queue,
@@ -155,17 +156,17 @@ with reported as (
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
-        from happenings h left join node_groups g on h.node = g.node
+        from cluster_events h left join node_groups g on h.node = g.node
         where kind = 'offset_illegal')
     where offered < asked and name rlike '@.*:[0-9]+$'
-), told as (
+), recorded as (
     select * from corrected union all select * from synced union all {reported_alone}
 ), falling as (
     select * from (select seq, at, node, `group`, topic, broker, queue,
         lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after,
         'a commit below the last one' why
         from commits) where after < before
-), moved as (select * from told union all {falling_alone})
+), moved as (select * from recorded union all {falling_alone})
 select m.* from moved m left anti join deleted_topics x on m.broker = x.broker and m.topic = x.topic
 union all
 select m.* from moved m left semi join new_commits c
@@ -184,7 +185,7 @@ where nth > coalesce(reports, 0)
 
 _MOVES = _MOVES_TEMPLATE.format(
     reported_alone=_ALONE.format(these="reported", reports="corrected"),
-    falling_alone=_ALONE.format(these="falling", reports="told"),
+    falling_alone=_ALONE.format(these="falling", reports="recorded"),
 )
 
 _MOVES_OF_GROUPS = """
@@ -211,16 +212,16 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Yield the findings of `offset_moves`."""
     groups = sorted(run.rows(_MOVES_OF_GROUPS), key=lambda row: row["group"])
-    (first,) = run.heads(Head("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
+    (first,) = run.previews(Preview("offset_moves", order=("seq", "topic", "broker", "queue", "before")))
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
     moves = sum(row.moves for row in groups)
-    told = tuple(
+    lines = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
         for row in first[None].first
     )
-    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=seen(told))
+    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=line_evidence(lines))
     for row in groups:
         yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
         yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
@@ -245,7 +246,7 @@ select * from numbered where nth > 1
 _CAUSES = """
 with taken as (
     select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
-    from happenings where kind = 'rebalanced'
+    from cluster_events where kind = 'rebalanced'
 ), asked as (
     select r.seq, max(t.at) taken_at from repeated r join taken t
         on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue) and t.at <= r.at
@@ -276,7 +277,7 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Yield the findings of `repeats`."""
-    delivered, repeats = run.heads(Head("deliveries"), Head("repeats", "cause", ("seq",)))
+    delivered, repeats = run.previews(Preview("deliveries"), Preview("repeats", "cause", ("seq",)))
     if not delivered:
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
@@ -284,10 +285,10 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
         return
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=repeats.found)
     for cause in DUPLICATE_CAUSES:
-        told = (
+        lines = (
             f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
             f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
             for row in repeats[cause].first
         )
         metric = f"duplicates.{cause}"
-        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=seen(told))
+        yield Finding(metric=metric, unit=_DELIVERIES, value=repeats[cause].found, evidence=line_evidence(lines))

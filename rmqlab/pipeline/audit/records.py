@@ -7,8 +7,8 @@ of cluster/checks/records.py.
 from collections.abc import Iterator
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Groups, Head
+from rmqlab.pipeline.audit.previews import Groups, Preview
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -40,9 +40,9 @@ from readable_copies c left anti join queue_entries e
 """
 
 _ORDER = ("log_offset", "topic", "queue", "offset")
-_HEADS = (
-    *(Head(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
-    *(Head(table, "node") for table in ("queue_entries", "whole_records")),
+_PREVIEWS = (
+    *(Preview(table, "node", _ORDER) for table in ("damages", "dangling_entries", "unqueued_records")),
+    *(Preview(table, "node") for table in ("queue_entries", "whole_records")),
 )
 
 
@@ -51,20 +51,20 @@ def judge(run: Run) -> Iterator[Finding]:
     begins = [{"node": node, "begin": run.log_begin(node)} for node in run.stores]
     run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
     run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
-    damages, dangling, unqueued, entries, records = run.heads(*_HEADS)
+    damages, dangling, unqueued, entries, records = run.previews(*_PREVIEWS)
     for node in run.stores:
         yield Finding(
             metric=f"corrupt {node}",
             unit=RECORDS,
             value=damages[node].found,
-            evidence=tuple(_tell(row, row.why) for row in damages[node].first),
+            evidence=tuple(_describe(row, row.why) for row in damages[node].first),
         )
         missing = _why_unknown(run, node, is_without_queues=node in records and node not in entries)
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
             evidence = tuple(
-                _tell(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
+                _describe(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
             )
             yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
     yield from _judge_unqueued(run, unqueued)
@@ -72,7 +72,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
-        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in unqueued[node].first)
+        metric, evidence = f"unqueued {node}", tuple(_describe(row, "no entry") for row in unqueued[node].first)
         if ended_in_good_order(run, node):
             yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
@@ -81,14 +81,14 @@ def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
 
 def ended_in_good_order(run: Run, node: str) -> bool:
     """Return True if a node's last end was clean, alone or with the cluster."""
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in _CHANGES]
+    kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in _CHANGES]
     return node in run.stopped or kinds[-1:] == ["node_stopped"]
 
 
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
-def _tell(row: Any, says: str) -> Evidence:
+def _describe(row: Any, says: str) -> Evidence:
     return Evidence(says=f"{_place(row)}: {says}", message_ids=(row.message_id,) if row.message_id else ())
 
 
@@ -97,7 +97,7 @@ def _place(row: Any) -> str:
 
 
 def _why_unknown(run: Run, node: str, *, is_without_queues: bool) -> str:
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in ("node_ready", "power_lost")]
+    kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in ("node_ready", "power_lost")]
     if kinds[-1:] == ["power_lost"]:
         return "the node lost power, and did not start again"
     return "the store has no consume queues" if is_without_queues else ""

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from rmqlab.pipeline.audit.heads import rows_of
+from rmqlab.pipeline.audit.previews import rows_of
 from rmqlab.pipeline.audit.size import Scale
 
 _SHORT = 500
@@ -131,7 +131,7 @@ class Relations:
 
         Returns what was collected.
         """
-        self._give([query.text for query in (*queries, *written)])
+        self._register_used([query.text for query in (*queries, *written)])
         cached = [query for query in queries if not self._is_collected(query)] if self.scale is Scale.MEDIUM else []
         for query in cached:
             self._cache(query)
@@ -263,7 +263,7 @@ class Relations:
             fields = from_arrow_schema(content.schema).fields
             self.define(name, _no_rows({field.name: field.dataType.simpleString() for field in fields}))
 
-    def _give(self, texts: Sequence[str]) -> None:
+    def _register_used(self, texts: Sequence[str]) -> None:
         """Register the tables of this process that queries use as views.
 
         Short tables share a view, in which each has a struct column. Others would be filtered at each use.

@@ -13,21 +13,21 @@ from typing import Any, TypeAlias
 import attrs
 import numpy as np
 
-from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 
 # Samples less than half a second apart count as one.
 _LAG = """
 with samples as (
     select h.at, h.seq, h.node, m.slave, m.master, m.paired_at, m.paired_until, h.node = m.master is_master,
         cast(get_json_object(fields, '$.max_offset') as bigint) log_end
-    from happenings h join pairs m on h.node in (m.master, m.slave)
+    from cluster_events h join pairs m on h.node in (m.master, m.slave)
         and h.at >= m.paired_at and h.at < coalesce(m.paired_until, h.at + 1)
     where kind = 'log_sampled'
 ), stepped as (
@@ -99,7 +99,7 @@ left join (select slave, max(named_struct('millis', coalesce(until, {ended_at}) 
     from behind_spans group by slave) using (slave)
 """
 
-_DIFFERENCES = Head("divergences", "slave", ("log_offset",))
+_DIFFERENCES = Preview("divergences", "slave", ("log_offset",))
 _SHOWN = 5
 """Differences of two logs to show: the first one has caused those after it."""
 
@@ -110,7 +110,7 @@ def judge(run: Run) -> Iterator[Finding]:
     _share_roles(run)
     run.batch(written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS)))
     run.table("behind_spans", _SPANS, is_bounded=True)
-    (differing,) = run.heads(_DIFFERENCES)
+    (differing,) = run.previews(_DIFFERENCES)
     of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))
     lags = {row.slave: row for row in of_lags}
     begins = {node: run.log_begin(node) for node in run.stores if node not in run.wiped}
@@ -183,7 +183,10 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
         for row in differing
     )
     return Finding(
-        metric=metric, unit=BYTES, value=differing_bytes(run, master, slave, begin, high), evidence=seen(differences)
+        metric=metric,
+        unit=BYTES,
+        value=differing_bytes(run, master, slave, begin, high),
+        evidence=line_evidence(differences),
     )
 
 

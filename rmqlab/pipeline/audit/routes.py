@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rmqlab.pipeline.audit.watchers import Belief, Known, Span, shared, uncovered
 from rmqlab.verdict.catalogue import SECONDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
 
 Wrong = tuple[Span, str]
 """A time in which a belief and the truth, or two beliefs, differed, with a description."""
@@ -82,5 +82,5 @@ def _longest(metric: str, wrongs: Iterable[Wrong], known: Known) -> Finding:
         unit=SECONDS,
         value=millis / 1000,
         is_at_least=is_open,
-        evidence=seen(f"{says}, for {millis / 1000:.2f} s" for millis, _, says in measured[:EVIDENCE_LIMIT]),
+        evidence=line_evidence(f"{says}, for {millis / 1000:.2f} s" for millis, _, says in measured[:EVIDENCE_LIMIT]),
     )

@@ -1,7 +1,7 @@
 """Journals and stores of a run as tables, which all facts are made of.
 
     message_events  events of single messages: their fields as columns
-    raw_happenings  all other events, also bytes that are no event and surveys of files: their fields as JSON
+    raw_events      all other events, also bytes that are no event and surveys of files: their fields as JSON
     queue_entries   entries of consume queues
     raw_records     records of commit logs, and bytes that are none
 
@@ -43,7 +43,7 @@ _MESSAGE_COLUMNS: Final = _EVENT | {
     "queue": "int", "offset": "bigint", "began_at": "bigint", "took": "double", "reconsume_times": "int",
     "from_broker_id": "int", "broker_id": "int", "error": "string", "attempt": "int", "code": "int", "held_in": "string",
 }  # fmt: skip
-_HAPPENING_COLUMNS: Final = _EVENT | {"fields": "string"}
+_EVENT_COLUMNS: Final = _EVENT | {"fields": "string"}
 _ENTRY_COLUMNS: Final = {
     "node": "string", "topic": "string", "queueId": "int", "queueOffset": "bigint", "commitLogOffset": "bigint",
     "storeSize": "int",
@@ -80,7 +80,7 @@ def _journals(directory: Path) -> list[_Source]:
     others = path | {"notKinds": _MESSAGE_KINDS, "withSurveys": "true"}
     return [
         _Source("message_events", JournalSource, _MESSAGE_COLUMNS, path | {"kinds": _MESSAGE_KINDS}),
-        _Source("raw_happenings", JournalSource, _HAPPENING_COLUMNS, others),
+        _Source("raw_events", JournalSource, _EVENT_COLUMNS, others),
     ]
 
 

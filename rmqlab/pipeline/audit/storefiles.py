@@ -8,10 +8,10 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from rmqlab.pipeline.audit.facts import Run, written
-from rmqlab.pipeline.audit.heads import Group, Head
+from rmqlab.pipeline.audit.previews import Group, Preview
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -19,7 +19,7 @@ from rmqlab.store.configfile import read_config_file
 from rmqlab.store.sidefiles import side_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -33,7 +33,7 @@ from readable_copies c left anti join index_ranges i on c.node = i.node and c.lo
 where c.has_unique_id and c.stored_at >= {began_at}
 """
 
-_FIRST_UNINDEXED = Head("unindexed_messages", "node", ("log_offset",))
+_FIRST_UNINDEXED = Preview("unindexed_messages", "node", ("log_offset",))
 
 _TOPICS = """
 select c.node, c.topic, min_by(c.stored_at, c.log_offset) first_stored
@@ -50,7 +50,7 @@ def judge(run: Run) -> Iterator[Finding]:
     _, topics, queue_ends = run.batch(
         written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at)), Query(_TOPICS), Query(_ENDS)
     )
-    (unindexed,) = run.heads(_FIRST_UNINDEXED)
+    (unindexed,) = run.previews(_FIRST_UNINDEXED)
     ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}
     for node in run.stores:
         yield _judge_index(run, node, unindexed[node])
@@ -65,19 +65,19 @@ def remarks(run: Run) -> Iterator[str]:
     Raises OSError.
     """
     roots = {node: run.directory / node / "store" for node in run.stores if node not in run.wiped}
-    losses = {one.node for one in run.happenings if one.kind == "power_lost"}
-    ends = {one.node for one in run.happenings if one.kind in STALE_INDEX_KINDS}
+    losses = {one.node for one in run.cluster_events if one.kind == "power_lost"}
+    ends = {one.node for one in run.cluster_events if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
     return side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
 
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     metric = f"unindexed {node}"
-    is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.happenings)
+    is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.cluster_events)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
-    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
-    return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=seen(told))
+    lines = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
+    return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=line_evidence(lines))
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
@@ -105,8 +105,8 @@ def _judge_topics(run: Run, node: str, firsts: Mapping[str, int]) -> Finding:
         and topic not in (SCHEDULE_TOPIC, HALF_TOPIC)
         and not topic.startswith("RMQ_SYS_")
     ]
-    told = (f"{node}: topics.json lacks {topic}" for topic in missing)
-    return Finding(metric=metric, unit=TOPICS, value=len(missing), evidence=seen(told))
+    lines = (f"{node}: topics.json lacks {topic}" for topic in missing)
+    return Finding(metric=metric, unit=TOPICS, value=len(missing), evidence=line_evidence(lines))
 
 
 def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
@@ -126,8 +126,8 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
                 says = f"{group}, {topic}@{broker}:{queue}: offset {offset} in the file, and the queue ends at {end}"
                 ahead.append((offset - end, says))
     ahead.sort(key=lambda found: -found[0])
-    told = seen(says for _, says in ahead)
-    return Finding(metric=metric, unit=MESSAGES, value=ahead[0][0] if ahead else 0, evidence=told)
+    evidence = line_evidence(says for _, says in ahead)
+    return Finding(metric=metric, unit=MESSAGES, value=ahead[0][0] if ahead else 0, evidence=evidence)
 
 
 def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
@@ -148,17 +148,17 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
     known = {level: levels.get(level, None if any(begins) else 0) for level in table.offset_table}
     ahead = {level: table.offset_table[level] - end for level, end in known.items() if end is not None}
     worst = sorted((level for level, by in ahead.items() if by > 0), key=lambda level: (-ahead[level], -level))
-    told = seen(
+    evidence = line_evidence(
         f"{node}, level {level}: offset {table.offset_table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
         for level in worst
     )
-    return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=told)
+    return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=evidence)
 
 
 def _is_without_store(run: Run, node: str) -> bool:
     """Return True if a node lost power or its store since it was ready, or never was."""
     changes = ("node_ready", "power_lost", "store_wiped")
-    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in changes]
+    kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in changes]
     return kinds[-1:] != ["node_ready"]
 
 

@@ -7,16 +7,16 @@ consumed and the messages that were delivered. The rules are those of cluster/ch
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
-from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 def _share_lives(run: Run) -> None:
     """Register the times of acting masters since they were last ready as a relation."""
-    ready_at = {one.node: one.at for one in run.happenings if one.kind == "node_ready"}
+    ready_at = {one.node: one.at for one in run.cluster_events if one.kind == "node_ready"}
     lives = [
         {"broker": broker, "node": node, "at": max(at, ready_at[node]), "until": until}
         for broker in run.roles.brokers
@@ -67,7 +67,7 @@ def _share_lives(run: Run) -> None:
 def _why_unknown(run: Run, node: str) -> str:
     if node not in run.stores:
         return "its store was not given"
-    kinds = (one.kind for one in run.happenings if one.node == node)
+    kinds = (one.kind for one in run.cluster_events if one.node == node)
     last = [kind for kind in kinds if kind in ("node_ready", "power_lost", "store_wiped")][-1:]
     return "" if last == ["node_ready"] else "the node lost power, or its store"
 
@@ -85,7 +85,7 @@ def _judge_groups(run: Run, member: Member, groups: set[str]) -> Finding:
     if member.broker in run.roles.contested:
         return unknown(metric, unit, CONTESTED)
     missing = sorted(groups - table.subscription_group_table.keys())
-    evidence = seen(f"{group} consumed from {member.name}, and is not in its table" for group in missing)
+    evidence = line_evidence(f"{group} consumed from {member.name}, and is not in its table" for group in missing)
     return Finding(metric=metric, unit=unit, value=len(missing), evidence=evidence)
 
 
@@ -102,5 +102,5 @@ def _judge_delays(run: Run, member: Member, delivered: Mapping[int, int]) -> Fin
         for level, until in sorted(delivered.items())
         if until > stored.get(level, 0)
     }
-    told = (f"level {level}: {by} delivered messages are beyond the stored offset" for level, by in behind.items())
-    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))
+    lines = (f"level {level}: {by} delivered messages are beyond the stored offset" for level, by in behind.items())
+    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=line_evidence(lines))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rmqlab.pipeline.audit.facts import Run, written
+from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.findings import Finding
 
 _POINTS = 300
@@ -25,10 +25,10 @@ with spans as (
         ceil((coalesce(lead(at) over (partition by `group`, topic, broker, queue order by seq), {end} + 1) - {start})
             / {step}) - 1 last
     from commits
-), seen as (
+), points as (
     select `group`, offset, explode(sequence(first, last)) nth from spans where first <= last
 )
-select {start} + nth * {step} at, `group`, sum(offset) offset from seen group by nth, `group`
+select {start} + nth * {step} at, `group`, sum(offset) offset from points group by nth, `group`
 """
 
 

@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.relations import literal
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.grounds import SYNC_MASTER
+from rmqlab.verdict.rules import SYNC_MASTER
 
 
 def conditions(run: Run) -> Mapping[str, str]:
@@ -38,6 +38,6 @@ def _absent(run: Run, slaves: Sequence[str]) -> str:
     if not slaves:
         return "true"
     removed_at = max(
-        (one.at for one in run.happenings if one.node in slaves and one.kind in REMOVING_KINDS), default=-1
+        (one.at for one in run.cluster_events if one.node in slaves and one.kind in REMOVING_KINDS), default=-1
     )
     return f"send.ended_at > {removed_at} and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"

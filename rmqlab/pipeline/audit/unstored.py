@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from pyspark.sql import Row
 
-from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.heads import Head
+from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
@@ -34,11 +34,11 @@ group by d.message_id
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
-    deleting = {one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores}
+    deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
     rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
     run.relations.define_rows("deleting", rows, node="string", broker="string")
     run.table("unstored", _UNSTORED)
-    delivered, unstored = run.heads(Head("deliveries"), Head("unstored", "broker", ("at", "message_id")))
+    delivered, unstored = run.previews(Preview("deliveries"), Preview("unstored", "broker", ("at", "message_id")))
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
         return

@@ -13,7 +13,7 @@ Span: TypeAlias = tuple[int, int | None]
 
 
 @attrs.frozen
-class Happening:
+class ClusterEvent:
     """One event of the cluster."""
 
     at: int
@@ -86,9 +86,11 @@ class Known:
 
         A starting broker registers before it is ready: the belief of a nameserver from then on is not an error.
         """
-        is_told = belief.watcher in self.nameservers
+        is_nameserver = belief.watcher in self.nameservers
         return _merged(
-            (one.at, one.until) for one in self.absences if one.node == node and not (is_told and belief.since > one.at)
+            (one.at, one.until)
+            for one in self.absences
+            if one.node == node and not (is_nameserver and belief.since > one.at)
         )
 
 

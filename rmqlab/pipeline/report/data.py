@@ -136,7 +136,7 @@ def read_run(directory: Path) -> RunData:
         raise NoAuditError(f"{path} is damaged: run `rmqlab audit {directory}` again") from None
     verdict_document = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
-    events = _events(tables / "raw_happenings")
+    events = _events(tables / "raw_events")
     started: Mapping[str, Any] = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
     return RunData(
         directory=directory,

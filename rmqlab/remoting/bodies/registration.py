@@ -21,7 +21,7 @@ from rmqlab.remoting.header import java_number
 
 FIRST_VERSION_WITH_FILTER_SERVERS: Final = 37
 MAX_INFLATED: Final = 16 * 2**20
-"""Bytes; a body that inflates to more is refused. That is what an uncompressed one can have."""
+"""Bytes; a body that inflates to more is rejected. It is the limit of an uncompressed body."""
 MAX_TOPICS: Final = 200_000
 """Topics in one registration."""
 _INT = struct.Struct(">i")
@@ -44,7 +44,7 @@ class RegisterBrokerBody(Table, frozen=True, kw_only=True):
 
 
 def body_crc32(body: bytes) -> int:
-    """The checksum that goes with a registration, over the body as sent.
+    """Return the checksum of a registration, over the body as sent.
 
     0 is not checked (remoting#21).
     """

@@ -49,7 +49,7 @@ class GetProducerConnectionListRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
-    """207. 5.x gives the flag another name."""
+    """207. The flag has another name in 5.x."""
 
     group_name: str
     remove_offset: JavaBoolean = FALSE
@@ -81,7 +81,7 @@ class QueryTopicConsumeByWhoRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryConsumeTimeSpanRequestHeader(Header, frozen=True, kw_only=True):
-    """303. A missing group is one that is called `null`."""
+    """303. A missing group counts as the group `null`."""
 
     topic: str
     group: str = "null"

@@ -1,7 +1,7 @@
 """Headers of requests to a nameserver.
 
 Source: remoting-and-nameserver sections 3.2 to 3.12. If a field without default is missing, 4.9 replies code 1; for
-other missing fields it looks up `null`, and finds nothing.
+other missing fields it looks up `null`, which does not exist.
 """
 
 from rmqlab.remoting.header import FALSE, Header, Int, JavaBoolean, Long

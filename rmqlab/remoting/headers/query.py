@@ -21,7 +21,7 @@ class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """12, also when nothing was found (broker-requests#53)."""
+    """12, also when no message was found (broker-requests#53)."""
 
     index_last_update_timestamp: int | None = None
     index_last_update_phyoffset: int | None = None

@@ -4,7 +4,7 @@ from rmqlab.remoting.header import Header, Int, Long
 
 
 class ReportSlaveTroubleRequestHeader(Header, frozen=True, kw_only=True):
-    """30001. A slave tells its master what stops replication."""
+    """30001. A slave reports to its master why replication stopped."""
 
     cluster_name: str
     broker_name: str
@@ -16,4 +16,4 @@ class ReportSlaveTroubleRequestHeader(Header, frozen=True, kw_only=True):
     ha_port: Int
     """Local port of the slave's connection to an HA port."""
     text: str
-    """What went wrong, in one line."""
+    """The problem, in one line."""

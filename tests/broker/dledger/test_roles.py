@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from rmqlab.broker.dledger.roles import become_master, become_slave
-from rmqlab.broker.scripted import NotedRegistration
+from rmqlab.broker.scripted import RecordingRegistration
 from rmqlab.dledger.elector import RoleChange
 from rmqlab.dledger.member import Role
 
@@ -17,7 +17,7 @@ class FakeBroker:
     def __init__(self, role: str) -> None:
         self.done: list[str] = []
         self.config = SimpleNamespace(broker_role=role, broker_name="broker-a")
-        self.registration = NotedRegistration(self.config, "127.0.0.1:10912")
+        self.registration = RecordingRegistration(self.config, "127.0.0.1:10912")
         self.settings = SimpleNamespace(dledger=SimpleNamespace(number=2))
         self.sync = SimpleNamespace(forget_master=lambda: self.done.append("forget master"))
         self.store = SimpleNamespace(queues=SimpleNamespace(recover_counters=lambda: self.done.append("count queues")))

@@ -19,7 +19,7 @@ from rmqlab.broker.dledger.putter import decide
 from rmqlab.dledger.bodies import AppendEntryRequest, AppendEntryResponse
 from rmqlab.dledger.codes import DLedgerRequestCode
 from rmqlab.dledger.group import GroupSettings
-from rmqlab.pipeline.commitlogs import find_logs, log_files, stretches
+from rmqlab.pipeline.commitlogs import find_logs, log_files, segments
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.store.compare import LogImage
 from rmqlab.store.disk import Disk, StoreError
@@ -194,7 +194,7 @@ def test_readers_of_files_find_the_same_records(open_member: Open) -> None:
 def _starts(path: Path, start: int, end: int) -> list[int]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
-        parts = list(stretches(view, mapped, 0, start, end, len(mapped)))
+        parts = list(segments(view, mapped, 0, start, end, len(mapped)))
         view.release()
     assert all(part.starts for part in parts)
     return [at for part in parts for at in part.starts]

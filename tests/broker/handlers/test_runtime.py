@@ -13,7 +13,7 @@ from rmqlab.broker.loops import _sample_stats_forever
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, KVTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.runtime.beat import Beat
+from rmqlab.runtime.alignedtimer import AlignedTimer
 
 OpenBroker = Callable[..., TalkingBroker]
 
@@ -172,7 +172,7 @@ async def test_a_slave_counts_what_it_copies_as_put(
     """As in recording b3: 8 messages on the master, 8 on the slave."""
     del autojump_clock  # asked for because it makes time pass
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_sample_stats_forever, slave.broker, Beat())
+        nursery.start_soon(_sample_stats_forever, slave.broker, AlignedTimer())
         await trio.testing.wait_all_tasks_blocked()
         for topic in "TTTU":
             talk.send(topic)

@@ -29,7 +29,7 @@ ASKED = attrs.evolve(READY, is_asked_to_stop=True)
         (READY.ended(-signal.SIGSEGV), NodeState.CRASHED),
         (READY.ended(-signal.SIGTERM), NodeState.CRASHED),
         (attrs.evolve(READY, is_paused=True).ended(-signal.SIGKILL), NodeState.KILLED),
-        (attrs.evolve(READY.ended(-signal.SIGKILL), is_powerless=True), NodeState.POWERLESS),
+        (attrs.evolve(READY.ended(-signal.SIGKILL), has_lost_power=True), NodeState.POWER_LOST),
     ],
 )
 def test_the_state_follows_from_the_facts(process: ProcessState, state: NodeState) -> None:

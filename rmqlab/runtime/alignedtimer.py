@@ -1,6 +1,6 @@
 """Common instants for the periodic work of a process.
 
-An idle process spends its time on wake-ups. Loops that sleep to the same beat share one wake-up wherever one period is
+An idle process spends its time on wake-ups. Loops that sleep by the same timer share a wake-up wherever one period is
 a multiple of another.
 """
 
@@ -14,7 +14,7 @@ _ROUNDING = 1e-6
 
 
 @attrs.frozen
-class Beat:
+class AlignedTimer:
     """Whole multiples of each period since a start, in seconds of trio's clock."""
 
     began: float = attrs.field(factory=trio.current_time)

@@ -16,7 +16,7 @@ from rmqlab.runtime.journal import JournalEntry
 
 
 @attrs.frozen
-class Move:
+class Rollback:
     """One group's offset in one queue moved back, at one place."""
 
     group: str
@@ -35,11 +35,11 @@ class Move:
         return self.before - self.after
 
 
-def find_moves(history: History) -> list[Move]:
-    """Return all moves, by time, each event once.
+def find_rollbacks(history: History) -> list[Rollback]:
+    """Return all rollbacks, by time, each event once.
 
-    Offsets stay when a topic is deleted, and its queues begin anew: a move counts there only from an offset that was
-    committed in the new queue.
+    Offsets stay when a topic is deleted, and its queues begin anew: a rollback counts there only from an offset that
+    was committed in the new queue.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.
@@ -49,44 +49,46 @@ def find_moves(history: History) -> list[Move]:
         for commit in AfterDeletions.of(history).commits():
             committed.setdefault((commit.group, commit.queue, commit.offset), commit.at)
 
-    def is_judged(move: Move) -> bool:
-        at = committed.get((move.group, move.queue, move.before))
-        return not history.is_deleted(move.queue) or (at is not None and at <= move.at)
+    def is_judged(rollback: Rollback) -> bool:
+        at = committed.get((rollback.group, rollback.queue, rollback.before))
+        return not history.is_deleted(rollback.queue) or (at is not None and at <= rollback.at)
 
-    return [move for move in _every_move(history) if is_judged(move)]
+    return [rollback for rollback in _every_rollback(history) if is_judged(rollback)]
 
 
-def _every_move(history: History) -> list[Move]:
+def _every_rollback(history: History) -> list[Rollback]:
     corrected = list(_corrected(history))
-    moves = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
-    return sorted([*moves, *_unreported(_commits_going_back(history.commits), moves)], key=lambda move: move.at)
+    rollbacks = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
+    return sorted(
+        [*rollbacks, *_unreported(_commits_going_back(history.commits), rollbacks)], key=lambda rollback: rollback.at
+    )
 
 
-def _unreported(moves: Iterable[Move], reported: Iterable[Move]) -> Iterator[Move]:
-    """Yield moves without a report of the same group, queue and new offset.
+def _unreported(rollbacks: Iterable[Rollback], reported: Iterable[Rollback]) -> Iterator[Rollback]:
+    """Yield rollbacks without a report of the same group, queue and new offset.
 
-    A report matches the first such move.
+    A report matches the first such rollback.
     """
-    left = collections.Counter((move.group, move.queue, move.after) for move in reported)
-    for move in moves:
-        key = (move.group, move.queue, move.after)
+    left = collections.Counter((rollback.group, rollback.queue, rollback.after) for rollback in reported)
+    for rollback in rollbacks:
+        key = (rollback.group, rollback.queue, rollback.after)
         if left[key] > 0:
             left[key] -= 1
         else:
-            yield move
+            yield rollback
 
 
-def _commits_seen_by_brokers(history: History) -> Iterator[Move]:
+def _commits_seen_by_brokers(history: History) -> Iterator[Rollback]:
     for entry in history.of_kind("offset_moved_back"):
         fields = entry.fields
         queue = Queue(str(fields["topic"]), broker_of(entry.node, history), int(fields["queue_id"]))
         says = f"a commit to {entry.node} moved it"
-        yield Move(
+        yield Rollback(
             str(fields["group"]), queue, fields["before"], fields["after"], entry.at_millis, entry.node, says, entry
         )
 
 
-def _overwritten(history: History) -> Iterator[Move]:
+def _overwritten(history: History) -> Iterator[Rollback]:
     """Yield newer offsets of slaves that older ones of their master replaced."""
     for entry in history.of_kind("consumer_offsets_overwritten"):
         topic, _, group = str(entry.fields["key"]).partition("@")
@@ -94,10 +96,10 @@ def _overwritten(history: History) -> Iterator[Move]:
         for queue_id, (before, after) in queues.items():
             queue = Queue(topic, broker_of(entry.node, history), int(queue_id))
             says = f"the metadata sync of {entry.node} moved it"
-            yield Move(group, queue, before, after, entry.at_millis, entry.node, says, entry)
+            yield Rollback(group, queue, before, after, entry.at_millis, entry.node, says, entry)
 
 
-def _corrected(history: History) -> Iterator[Move]:
+def _corrected(history: History) -> Iterator[Rollback]:
     """Yield corrections of consumers whose offset was out of bounds."""
     for entry in history.of_kind("offset_illegal"):
         asked, offered = entry.fields.get("asked"), entry.fields.get("offered")
@@ -105,17 +107,19 @@ def _corrected(history: History) -> Iterator[Move]:
         if queue and asked is not None and offered is not None and offered < asked:
             group = history.group_of.get(entry.node, entry.node)
             says = f"the offset of {entry.node} was out of bounds, and it moved it"
-            yield Move(group, queue, asked, offered, entry.at_millis, entry.node, says, entry)
+            yield Rollback(group, queue, asked, offered, entry.at_millis, entry.node, says, entry)
 
 
-def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Move]:
+def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Rollback]:
     """Yield commits below the last one: the group continues from an older offset."""
     latest: dict[tuple[str, Queue], int] = {}
     for commit in commits:
         before = latest.get((commit.group, commit.queue))
         if before is not None and commit.offset < before:
             says = f"{commit.node} commits less than was committed before: it went"
-            yield Move(commit.group, commit.queue, before, commit.offset, commit.at, commit.node, says, commit.entry)
+            yield Rollback(
+                commit.group, commit.queue, before, commit.offset, commit.at, commit.node, says, commit.entry
+            )
         latest[commit.group, commit.queue] = commit.offset
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import _place_in_time
-from rmqlab.pipeline.audit.heads import join_groups
+from rmqlab.pipeline.audit.previews import join_groups
 
 
 def test_first_rows_are_in_order() -> None:

@@ -4,17 +4,17 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from rmqlab.runtime.beat import Beat
+from rmqlab.runtime.alignedtimer import AlignedTimer
 
 
 async def test_loops_of_one_beat_wake_together_whenever_they_began(autojump_clock: MockClock) -> None:
     del autojump_clock
-    beat, began, wakes = Beat(), trio.current_time(), dict[float, list[float]]()
+    timer, began, wakes = AlignedTimer(), trio.current_time(), dict[float, list[float]]()
 
     async def note(late: float, period: float) -> None:
         await trio.sleep(late)
         while True:
-            await beat.sleep(period)
+            await timer.sleep(period)
             wakes.setdefault(period, []).append(trio.current_time() - began)
 
     with trio.move_on_after(30.5):
@@ -29,13 +29,13 @@ async def test_loops_of_one_beat_wake_together_whenever_they_began(autojump_cloc
 async def test_each_period_ends_once_in_spite_of_rounding(autojump_clock: MockClock, period: float) -> None:
     del autojump_clock
     await trio.sleep(1e6 / 3)
-    beat = Beat()
+    timer = AlignedTimer()
     for count in range(1, 200):
-        await beat.sleep(period)
-        assert trio.current_time() - beat.began == pytest.approx(count * period)
+        await timer.sleep(period)
+        assert trio.current_time() - timer.began == pytest.approx(count * period)
 
 
 async def test_periods_that_passed_are_not_made_up_for(mock_clock: MockClock) -> None:
-    beat = Beat()
+    timer = AlignedTimer()
     mock_clock.jump(23)
-    assert beat.next(5) == pytest.approx(beat.began + 25)
+    assert timer.next(5) == pytest.approx(timer.began + 25)

@@ -16,7 +16,7 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT
 
 
 @attrs.frozen
-class Head:
+class Preview:
     """The rows of a table to count, and to show."""
 
     table: str
@@ -76,7 +76,7 @@ class Groups(dict[Any, Group]):
 
 
 def join_groups(counts: Iterable[Row], first: Iterable[Row] = ()) -> Groups:
-    """Return the groups of a head from the rows of its queries."""
+    """Return the groups of a preview from the rows of its queries."""
     rows: dict[Any, list[Row]] = collections.defaultdict(list)
     for row in sorted(first, key=lambda row: row.nth):
         rows[row.key].append(row)

@@ -1,6 +1,6 @@
-"""What a default verdict rests on: one table, per role and profile (issue 14.7).
+"""The rules of a default verdict: one table, by role and profile (issue 14.7).
 
-Each row names a metric, where it applies, and what a value above zero means. A row that violates makes the verdict
+Each row names a metric, where it applies, and the effect of a value above zero. A row that violates makes the verdict
 `violated`. A row that warns adds a warning, which is printed beside the verdict and does not change it. Where no row
 violates, missing evidence decides: a gap in the journals, or a needed metric that is unknown or is only known to be at
 least zero, makes the verdict `unknown`. A scenario's expectation replaces the rows of its metric.
@@ -22,7 +22,7 @@ PROFILES: Final = ("4.9", "hardened")
 
 
 class Effect(enum.StrEnum):
-    """What a value above zero does to the verdict."""
+    """Effect of a value above zero on the verdict."""
 
     VIOLATES = "violates"
     WARNS = "warns"
@@ -37,16 +37,16 @@ class Groups(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Ground:
+class VerdictRule:
     """One row of the table."""
 
     metric: str
     """Name without target or class: the row applies to each target that was measured."""
     effect: Effect
     because: str
-    """Why a value above zero breaks, or does not break, what RocketMQ promises."""
+    """Why a value above zero breaks a guarantee of RocketMQ, or does not."""
     source: str
-    """Where that is laid down: a section of docs/protocol, a scenario, or an issue."""
+    """Source of the rule: a section of docs/protocol, a scenario, or an issue."""
     roles: tuple[str, ...] = ROLES
     profiles: tuple[str, ...] = PROFILES
     groups: Groups = Groups.ANY
@@ -60,41 +60,41 @@ class Decision:
 
     verdict: Verdict
     why: tuple[str, ...]
-    """The violations, the missing evidence, or the grounds of a verdict that holds."""
+    """The violations, the missing evidence, or the reason why it holds."""
     warnings: tuple[str, ...] = ()
     """Problems of the run that do not affect the verdict."""
     violating: tuple[str, ...] = ()
     """Metrics, with their targets, that make the verdict `violated`."""
 
 
-GROUNDS: Final = (
-    Ground(
+VERDICT_RULES: Final = (
+    VerdictRule(
         metric="lost",
         effect=Effect.VIOLATES,
         because="An acknowledged message is in some store.",
         source="broker-requests section 1.6",
     ),
-    Ground(
+    VerdictRule(
         metric="divergence",
         effect=Effect.VIOLATES,
         because="The log of a slave, or of a former master, has the bytes of the master's.",
         source="store-and-ha section 4.3",
     ),
-    Ground(
+    VerdictRule(
         metric="unreplicated",
         effect=Effect.VIOLATES,
         roles=(SYNC_MASTER,),
         because="A SYNC_MASTER returns SEND_OK only when a slave has the message.",
         source="store-and-ha section 4.7",
     ),
-    Ground(
+    VerdictRule(
         metric="order.stored",
         effect=Effect.VIOLATES,
         because="A queue keeps the order of sends that follow each other.",
         source="store-and-ha section 2.6",
         is_needed=False,
     ),
-    Ground(
+    VerdictRule(
         metric="order.delivered",
         effect=Effect.VIOLATES,
         groups=Groups.ORDERLY,
@@ -102,14 +102,14 @@ GROUNDS: Final = (
         source="broker-requests section 3.10",
         is_needed=False,
     ),
-    Ground(
+    VerdictRule(
         metric="order.delivered",
         effect=Effect.WARNS,
         groups=Groups.CONCURRENT,
         because="Concurrent consumers do not keep the order of a queue.",
         source="broker-requests section 3.10",
     ),
-    Ground(
+    VerdictRule(
         metric="offset_rollbacks",
         effect=Effect.VIOLATES,
         profiles=("hardened",),
@@ -117,98 +117,98 @@ GROUNDS: Final = (
         source="scenario offset-rollback",
         is_needed=False,
     ),
-    Ground(
+    VerdictRule(
         metric="offset_rollbacks",
         effect=Effect.WARNS,
         profiles=("4.9",),
         because="4.9.8 moves offsets back when a slave syncs with a master that returned.",
         source="scenario offset-rollback",
     ),
-    Ground(
+    VerdictRule(
         metric="offset_file_behind",
         effect=Effect.WARNS,
         because="A broker saves offsets every 5 s. After a restart consumers receive some messages again.",
         source="store-and-ha section 5.4",
     ),
-    Ground(
+    VerdictRule(
         metric="duplicates.unexplained",
         effect=Effect.WARNS,
         because="RocketMQ delivers at least once, but each repetition has a cause.",
         source="issue 14.9",
     ),
-    Ground(
+    VerdictRule(
         metric="corrupt",
         effect=Effect.WARNS,
         because="A record that no store can read any more counts as lost. Others are safe in another store.",
         source="store-and-ha section 2.1",
     ),
-    Ground(
+    VerdictRule(
         metric="dangling",
         effect=Effect.WARNS,
         because="Consumers do not receive a message whose queue entry is wrong.",
         source="store-and-ha section 3.1",
     ),
-    Ground(
+    VerdictRule(
         metric="unqueued",
         effect=Effect.WARNS,
         because="Consumers do not receive a message that no queue entry points at.",
         source="store-and-ha section 3.1",
     ),
-    Ground(
+    VerdictRule(
         metric="unindexed",
         effect=Effect.WARNS,
         because="Queries by key and by unique id do not find the message.",
         source="store-and-ha section 3.3",
     ),
-    Ground(
+    VerdictRule(
         metric="delivered_unstored",
         effect=Effect.WARNS,
         because="A consumer received a message that was lost afterwards.",
         source="broker-requests section 1.6",
     ),
-    Ground(
+    VerdictRule(
         metric="topics_missing",
         effect=Effect.WARNS,
         because="A broker that starts without a topic's configuration refuses pulls of it.",
         source="store-and-ha section 5.4",
     ),
-    Ground(
+    VerdictRule(
         metric="groups_missing",
         effect=Effect.WARNS,
         because="A broker that starts without a group's configuration creates it with defaults.",
         source="store-and-ha section 5.4",
     ),
-    Ground(
+    VerdictRule(
         metric="offset_file_ahead",
         effect=Effect.WARNS,
         because="A group whose offset is beyond its queue is corrected, and may skip messages.",
         source="broker-requests section 2.4",
     ),
-    Ground(
+    VerdictRule(
         metric="delay_offset_behind",
         effect=Effect.WARNS,
         because="Delayed messages are delivered again.",
         source="store-and-ha section 5.4",
     ),
-    Ground(
+    VerdictRule(
         metric="delay_offset_ahead",
         effect=Effect.WARNS,
         because="A broker that starts sets it to the queue's end, and skips delayed messages that it has not delivered.",
         source="store-and-ha section 7.2",
     ),
-    Ground(
+    VerdictRule(
         metric="stored_twice",
         effect=Effect.WARNS,
         because="A client that retries stores a message twice if only the response was lost.",
         source="broker-requests section 1.6",
     ),
-    Ground(
+    VerdictRule(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The reply said that the message is not stored.",
         source="broker-requests section 1.6",
     ),
-    Ground(
+    VerdictRule(
         metric="clock_disagreement",
         effect=Effect.WARNS,
         because="Times of this node, and durations across nodes, are not reliable.",
@@ -238,7 +238,7 @@ def decide(
     moved back. `expected` are metrics that a scenario has expectations on: their rows do not apply.
     """
     replaced = {metric.partition(" ")[0] for metric in expected}
-    rows = [row for row in GROUNDS if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
+    rows = [row for row in VERDICT_RULES if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
     found = [(row, one, _effect(row, one, reset_groups)) for row, one in applied if one.value]
     warnings = tuple(_shown(row, one, reset_groups) for row, one, effect in found if effect is Effect.WARNS)
@@ -256,10 +256,10 @@ def decide(
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
 
 
-def _effect(row: Ground, finding: Finding, reset_groups: Collection[str]) -> Effect:
-    """Return what a finding above zero does.
+def _effect(row: VerdictRule, finding: Finding, reset_groups: Collection[str]) -> Effect:
+    """Return the effect of a finding above zero.
 
-    Rollbacks of a group that was reset only warn, and so does then the total of all groups.
+    Rollbacks of a reset group only warn, and so does the total of all groups in that run.
     """
     return Effect.WARNS if _is_on_purpose(finding, reset_groups) else row.effect
 
@@ -269,30 +269,28 @@ def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:
     return name == "offset_rollbacks" and bool(reset_groups) and (not group or group in reset_groups)
 
 
-def _is_in(replaced: Collection[str], row: Ground) -> bool:
-    """True if an expectation names the row's metric, or a class as `lost.SEND_OK`.
+def _is_in(replaced: Collection[str], row: VerdictRule) -> bool:
+    """Return True if an expectation names the row's metric or a class of it.
 
     `lost.SEND_OK` is a class of `lost`.
     """
     return any(name == row.metric or name.startswith(f"{row.metric}.") for name in replaced)
 
 
-def _applies(row: Ground, finding: Finding, orderly: Collection[str]) -> bool:
+def _applies(row: VerdictRule, finding: Finding, orderly: Collection[str]) -> bool:
     name, _, target = finding.metric.partition(" ")
     return name == row.metric and (row.groups is Groups.ANY or (row.groups is Groups.ORDERLY) == (target in orderly))
 
 
-def _unknown(applied: Iterable[tuple[Ground, Finding]], gaps: Collection[str]) -> Iterator[str]:
-    """Say which needed metrics are not known to be zero, where the gaps do not say it."""
+def _unknown(applied: Iterable[tuple[VerdictRule, Finding]], gaps: Collection[str]) -> Iterator[str]:
+    """Yield needed metrics that are not known to be zero, unless a gap names them."""
     for row, one in applied:
         is_zero = one.value == 0 and not one.is_at_least
         if row.effect is Effect.VIOLATES and row.is_needed and not is_zero and one.missing not in gaps:
             yield f"{one.metric}: {one.missing or 'at least 0'}"
 
 
-def _shown(ground: Ground, finding: Finding, reset_groups: Collection[str] = ()) -> str:
+def _shown(rule: VerdictRule, finding: Finding, reset_groups: Collection[str] = ()) -> str:
     at_least = "at least " if finding.is_at_least else ""
-    because = (
-        _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else ground.because
-    )
+    because = _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else rule.because
     return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {because}"

@@ -4,7 +4,7 @@ import pytest
 
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.grounds import GROUNDS, SYNC_MASTER, Effect, decide
+from rmqlab.verdict.rules import SYNC_MASTER, VERDICT_RULES, Effect, decide
 from rmqlab.verdict.verdict import Verdict
 
 
@@ -14,9 +14,12 @@ def of(metric: str, value: float | None, *, is_at_least: bool = False) -> Findin
 
 
 def test_rows_name_metrics_that_exist_and_no_case_twice() -> None:
-    assert {row.metric for row in GROUNDS} <= {metric.name for metric in METRICS}
+    assert {row.metric for row in VERDICT_RULES} <= {metric.name for metric in METRICS}
     cases = [
-        (row.metric, role, profile, row.groups) for row in GROUNDS for role in row.roles for profile in row.profiles
+        (row.metric, role, profile, row.groups)
+        for row in VERDICT_RULES
+        for role in row.roles
+        for profile in row.profiles
     ]
     assert len(set(cases)) == len(cases)
 
@@ -73,7 +76,7 @@ def test_a_row_gives_way_to_an_expectation_on_its_metric_or_a_class_of_it(expect
 
 
 def test_every_row_that_violates_does_so_somewhere() -> None:
-    for row in GROUNDS:
+    for row in VERDICT_RULES:
         decision = decide(
             [of(f"{row.metric} target", 1)],
             role=row.roles[0],

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @attrs.frozen
-class Site:
+class RunCopy:
     """The copy of a run. The same seed makes the same choices."""
 
     root: Path
@@ -29,7 +29,7 @@ class Site:
     history: History
 
     @classmethod
-    def open(cls, root: Path, kind: str, seed: int, at: str = "") -> "Site":
+    def open(cls, root: Path, kind: str, seed: int, at: str = "") -> "RunCopy":
         """Read the journals of a copy."""
         rng = random.Random(f"{kind} {seed}")  # noqa: S311 -- to be repeated, not to be secret
         return cls(root, seed, rng, at, read_history(read_journals(root / "journal")))
@@ -157,69 +157,69 @@ def _is_where_sent(record: StoredMessage, send: Send) -> bool:
 # ---- where a kind is planted -----------------------------------------------------------------------------
 
 
-def any_broker(site: Site) -> tuple[str, ...]:
+def any_broker(copy: RunCopy) -> tuple[str, ...]:
     """A broker, master or slave."""
-    return (site.pick((one.name for one in site.brokers), "broker"),)
+    return (copy.pick((one.name for one in copy.brokers), "broker"),)
 
 
-def any_master(site: Site) -> tuple[str, ...]:
+def any_master(copy: RunCopy) -> tuple[str, ...]:
     """A master."""
-    return (site.pick((one.name for one in site.brokers if not one.broker_id), "master"),)
+    return (copy.pick((one.name for one in copy.brokers if not one.broker_id), "master"),)
 
 
-def any_slave(site: Site) -> tuple[str, ...]:
+def any_slave(copy: RunCopy) -> tuple[str, ...]:
     """A slave whose master has a log, too."""
-    paired = (one.name for one in site.brokers if one.broker_id and len(site.members_of(one.broker)) > 1)
-    return (site.pick(paired, "slave"),)
+    paired = (one.name for one in copy.brokers if one.broker_id and len(copy.members_of(one.broker)) > 1)
+    return (copy.pick(paired, "slave"),)
 
 
-def one_of_pair(site: Site) -> tuple[str, ...]:
+def one_of_pair(copy: RunCopy) -> tuple[str, ...]:
     """A master or slave of a broker name with several logs."""
-    paired = (one.name for one in site.brokers if len(site.members_of(one.broker)) > 1)
-    return (site.pick(paired, "master with a slave"),)
+    paired = (one.name for one in copy.brokers if len(copy.members_of(one.broker)) > 1)
+    return (copy.pick(paired, "master with a slave"),)
 
 
-def whole_broker_name(site: Site) -> tuple[str, ...]:
+def whole_broker_name(copy: RunCopy) -> tuple[str, ...]:
     """The master and all slaves of one broker name."""
-    master = site.pick((one.name for one in site.brokers if not one.broker_id), "master")
-    return tuple(site.members_of(site.broker_of(master)))
+    master = copy.pick((one.name for one in copy.brokers if not one.broker_id), "master")
+    return tuple(copy.members_of(copy.broker_of(master)))
 
 
-def any_producer(site: Site) -> tuple[str, ...]:
+def any_producer(copy: RunCopy) -> tuple[str, ...]:
     """A workload that sent messages."""
-    return (site.pick(_producers(site), "producer"),)
+    return (copy.pick(_producers(copy), "producer"),)
 
 
-def any_consumer(site: Site) -> tuple[str, ...]:
+def any_consumer(copy: RunCopy) -> tuple[str, ...]:
     """A workload that consumed or committed."""
-    return (site.pick(sorted(site.history.group_of), "consumer"),)
+    return (copy.pick(sorted(copy.history.group_of), "consumer"),)
 
 
-def any_workload(site: Site) -> tuple[str, ...]:
+def any_workload(copy: RunCopy) -> tuple[str, ...]:
     """A producer or consumer."""
-    return (site.pick(_by_turns(_producers(site), sorted(site.history.group_of)), "workload"),)
+    return (copy.pick(_by_turns(_producers(copy), sorted(copy.history.group_of)), "workload"),)
 
 
-def any_node(site: Site) -> tuple[str, ...]:
+def any_node(copy: RunCopy) -> tuple[str, ...]:
     """A process other than the supervisor that keeps a journal."""
-    return (site.pick(_journalling(site), "journal"),)
+    return (copy.pick(_journalling(copy), "journal"),)
 
 
-def any_process(site: Site) -> tuple[str, ...]:
+def any_process(copy: RunCopy) -> tuple[str, ...]:
     """A process that keeps a journal, the supervisor last."""
-    return (site.pick([*_journalling(site), SUPERVISOR], "journal"),)
+    return (copy.pick([*_journalling(copy), SUPERVISOR], "journal"),)
 
 
-def _producers(site: Site) -> list[str]:
-    return sorted({send.node for send in site.history.sends})
+def _producers(copy: RunCopy) -> list[str]:
+    return sorted({send.node for send in copy.history.sends})
 
 
-def _journalling(site: Site) -> list[str]:
-    members = site.history.members.values()
+def _journalling(copy: RunCopy) -> list[str]:
+    members = copy.history.members.values()
     brokers = sorted(member.name for member in members if member.is_broker)
     nameservers = sorted(member.name for member in members if member.is_nameserver)
-    names = _by_turns(_producers(site), sorted(site.history.group_of), brokers, nameservers)
-    return [name for name in names if site.journal(name).exists()]
+    names = _by_turns(_producers(copy), sorted(copy.history.group_of), brokers, nameservers)
+    return [name for name in names if copy.journal(name).exists()]
 
 
 def _by_turns(*lists: Sequence[str]) -> list[str]:

@@ -1,0 +1,96 @@
+"""A run that is being audited: its facts as relations, and facts about its nodes."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import attrs
+from pyspark.sql import Row
+
+from rmqlab.pipeline.audit.previews import Groups, Preview, join_groups
+from rmqlab.pipeline.audit.relations import Query, Relations
+from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
+from rmqlab.store.logplaces import log_begin
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.logcover import LogState
+from rmqlab.verdict.roles import Roles
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """A run: its facts as tables of this Spark session, and the facts about nodes."""
+
+    relations: Relations
+    directory: Path
+    cluster_events: tuple[ClusterEvent, ...]
+    """Events about the presence of nodes and the beliefs of watchers, in order."""
+    members: Mapping[str, Member]
+    roles: Roles
+    stores: tuple[str, ...]
+    """Nodes whose store was read, or was wiped."""
+    wiped: tuple[str, ...]
+    """The nodes of `stores` without a store now."""
+    unread: Mapping[str, str]
+    """Brokers whose store is missing, or lacks files of its log, with the reason."""
+    incomplete: Mapping[str, str]
+    """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
+    log_states: Mapping[str, LogState]
+    """What is wrong with the files of each log."""
+    stopped: Mapping[str, int]
+    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `cluster_events`."""
+    began_at: int
+    ended_at: int
+    conditions: Conditions
+    """The run's role and profile, and the gaps in its journals."""
+    event_times: tuple[Row, ...]
+    """First and last event of each node and kind; see `_EVENT_TIMES`."""
+    longest_queues: Mapping[str, int]
+    """Rows of the longest queue in `copies` and in `deliveries`; empty unless the run is large."""
+    rounds: Rounds[Sequence[Query], list[Sequence[Row]]] | None = None
+    """Joins the batches of concurrent questions; None: each batch is executed at once."""
+
+    def log_begin(self, node: str) -> int:
+        """Return the commit log offset at which the first file of a store's log begins."""
+        return log_begin(self.directory / node / "store")
+
+    def batch(self, *queries: Query) -> list[Sequence[Row]]:
+        """Return the rows of each query, executed together; see `Relations.execute`."""
+        return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
+
+    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
+        """Write a table as parquet, and define it as a relation.
+
+        Returns its rows if they are few.
+        """
+        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
+        return rows
+
+    def rows(self, text: str) -> Sequence[Row]:
+        """Return a few rows as Python objects: for summaries only."""
+        (rows,) = self.batch(Query(text))
+        return rows
+
+    def previews(self, *previews: Preview) -> list[Groups]:
+        """Return the groups of each preview.
+
+        Without Spark if this process holds their tables.
+        """
+        held = self.relations.held
+        asked = [preview for preview in previews if preview.table not in held]
+        queries = [Query(text) for preview in asked for text in preview.queries]
+        rows = iter(self.batch(*queries) if queries else ())
+        found = {preview: join_groups(*itertools.islice(rows, len(preview.queries))) for preview in asked}
+        return [found[preview] if preview in found else preview.of_table(held[preview.table]) for preview in previews]
+
+    def brokers(self) -> list[str]:
+        return sorted({member.broker for member in self.members.values() if member.broker})
+
+    def unread_of(self, broker: str) -> list[str]:
+        """Return why messages of a broker name are uncertain; empty if they are not."""
+        return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
+
+
+def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
+    """Return the query of a table that is written as parquet."""
+    return Query(text, name, is_written=True, is_bounded=is_bounded)
