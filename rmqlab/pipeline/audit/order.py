@@ -137,9 +137,15 @@ def judge(run: Run) -> Iterator[Finding]:
         run.batch(*(written(ordered.table, ordered.rows) for ordered in cut))
     tasks = run.relations.tasks
     run.batch(
-        written("inversions", _INVERSIONS.format(rows=STORED.with_preceding_maximum("ahead", widths[STORED], tasks))),
         written(
-            "late_deliveries", _LATE.format(rows=DELIVERED.with_preceding_maximum("farthest", widths[DELIVERED], tasks))
+            "inversions",
+            _INVERSIONS.format(rows=STORED.with_preceding_maximum("ahead", widths[STORED], tasks)),
+            is_rare=True,
+        ),
+        written(
+            "late_deliveries",
+            _LATE.format(rows=DELIVERED.with_preceding_maximum("farthest", widths[DELIVERED], tasks)),
+            is_rare=True,
         ),
     )
     for ordered in cut:

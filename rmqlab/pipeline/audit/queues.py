@@ -112,7 +112,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
     """Write the tables `attempts` and `outages`; yield each target's longest outage."""
     run.batch(Query(f"select * from ({_WRITES}) union all select * from ({_READS})", "every_attempt"))
     run.table("attempts", _TELLING)
-    run.table("outages", _OUTAGES)
+    run.table("outages", _OUTAGES, is_rare=True)
     found = {(row.way, row.target): row for row in run.rows(_LONGEST)}
     for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
@@ -202,7 +202,7 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
     Writes the tables `offset_moves`, `offset_floors` and `repeats`.
     """
     offsets = offsetfiles.read(run)
-    run.batch(written("offset_moves", _MOVES), Query(_REPEATED, "repeated"))
+    run.batch(written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"))
     floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
     yield from offsetfiles.judge(run, offsets, floors)

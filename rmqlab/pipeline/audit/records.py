@@ -50,7 +50,9 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write `dangling_entries` and `unqueued_records`; yield each store's findings."""
     begins = [{"node": node, "begin": run.log_begin(node)} for node in run.stores]
     run.relations.define_rows("log_begins", begins, node="string", begin="bigint")
-    run.batch(written("unqueued_records", _UNQUEUED), written("dangling_entries", _DANGLING))
+    run.batch(
+        written("unqueued_records", _UNQUEUED, is_rare=True), written("dangling_entries", _DANGLING, is_rare=True)
+    )
     damages, dangling, unqueued, entries, records = run.previews(*_PREVIEWS)
     for node in run.stores:
         yield Finding(

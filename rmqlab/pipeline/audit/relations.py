@@ -9,6 +9,7 @@ plans subqueries one by one, so the time to plan a batch is the sum of theirs. I
 Below the large size, two executions with half of the queries each are planned at the same time.
 """
 
+import enum
 import json
 import re
 import shutil
@@ -56,6 +57,23 @@ class Query:
     """True: a parquet table of this name below `out`."""
     is_bounded: bool = False
     """True: at most some thousand rows at any size of the run, so that this process can hold them."""
+    is_rare: bool = False
+    """True: a row for each thing that is wrong, so mostly none."""
+
+
+class _Way(enum.Enum):
+    """How the rows of a query are computed."""
+
+    COLLECTED = enum.auto()
+    """This process receives them."""
+    TRIED = enum.auto()
+    """This process receives the first ones. If there are more, Spark writes all."""
+    WRITTEN = enum.auto()
+    """Spark writes them as parquet."""
+    CACHED = enum.auto()
+    """Spark holds them, and this process receives them if they are few."""
+    DEFINED = enum.auto()
+    """Each query computes them that uses them."""
 
 
 @attrs.define
@@ -109,7 +127,8 @@ class Relations:
         No rows for the others.
 
         Queries with a name define it. In a large run only written tables are computed once: each is written by its own
-        execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once.
+        execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once, but for a rare
+        table that has many rows all the same: then its first rows were collected in vain.
 
         A table with less than _SHORT rows is held by this process, so that plans do not contain its query. Most tables
         of evidence are empty, and Spark removes from a plan what depends on an empty table.
@@ -117,10 +136,10 @@ class Relations:
         for query in queries:
             if query.name:
                 self.define(query.name, query.text)
-        written = [query for query in queries if query.is_written and not self._is_collected(query)]
-        names = {query.name for query in written}
+        written = [query for query in queries if self._way(query) is _Way.WRITTEN]
+        stored = {query.name for query in queries if self._way(query) in (_Way.WRITTEN, _Way.TRIED)}
         others = [query for query in queries if query not in written]
-        following = [query for query in others if names & self._used([query.text])]
+        following = [query for query in others if stored & self._used([query.text])]
         contents = self._compute([query for query in others if query not in following], written)
         contents |= self._compute(following, [])
         returned = (contents.get(query) if query.is_bounded or not query.name else None for query in queries)
@@ -132,11 +151,14 @@ class Relations:
         Returns what was collected.
         """
         self._register_used([query.text for query in (*queries, *written)])
-        cached = [query for query in queries if not self._is_collected(query)] if self.scale is Scale.MEDIUM else []
-        for query in cached:
-            self._cache(query)
-        first_rows = {query.name: Query(f"select * from {query.name} limit {_SHORT}") for query in cached}
-        collected = [query for query in queries if self._is_collected(query)]
+        first_rows = {}
+        for query in queries:
+            if self._way(query) is _Way.CACHED:
+                self._cache(query)
+                first_rows[query] = Query(f"select * from {query.name} limit {_SHORT}")
+            elif self._way(query) is _Way.TRIED:
+                first_rows[query] = Query(f"select * from ({query.text}) limit {_SHORT}")
+        collected = [query for query in queries if self._way(query) is _Way.COLLECTED]
         asked = [*collected, *first_rows.values()]
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
             collecting = [(share, threads.submit(self._collect, share)) for share in self._shares(asked)]
@@ -146,9 +168,11 @@ class Relations:
         }
         for query, frame in zip(written, frames, strict=True):
             self._hold_short(query.name, frame.result())
-        for name, query in first_rows.items():
-            if (content := contents.pop(query)).num_rows < _SHORT:
-                self._hold(name, content)
+        for query, first in first_rows.items():
+            if (content := contents.pop(first)).num_rows < _SHORT:
+                contents[query] = content
+            elif query.is_written:
+                self._hold_short(query.name, self._write(query))
         for query, content in contents.items():
             if query.name:
                 self._hold(query.name, content)
@@ -173,8 +197,12 @@ class Relations:
         self._texts.pop(name, None)
         self.held.pop(name, None)
 
-    def _is_collected(self, query: Query) -> bool:
-        return not query.name or self.scale is Scale.SMALL or (query.is_written and query.is_bounded)
+    def _way(self, query: Query) -> _Way:
+        if not query.name or self.scale is Scale.SMALL or (query.is_written and query.is_bounded):
+            return _Way.COLLECTED
+        if query.is_written:
+            return _Way.TRIED if query.is_rare and self.scale is Scale.MEDIUM else _Way.WRITTEN
+        return _Way.CACHED if self.scale is Scale.MEDIUM else _Way.DEFINED
 
     def _write(self, query: Query) -> DataFrame:
         """Write a table as parquet, and return the frame that reads it."""

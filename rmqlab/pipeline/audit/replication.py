@@ -108,7 +108,9 @@ def judge(run: Run) -> Iterator[Finding]:
     """Write `lag`, `behind_spans` and `divergences`; yield each slave's findings."""
     slaves = [member.name for member in run.members.values() if member.broker_id]
     _share_roles(run)
-    run.batch(written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS)))
+    run.batch(
+        written("lag", _LAG, is_bounded=True), written("divergences", _DIFFERING.format(ends=_ENDS), is_rare=True)
+    )
     run.table("behind_spans", _SPANS, is_bounded=True)
     (differing,) = run.previews(_DIFFERENCES)
     of_lags, of_ends = run.batch(Query(_LAGS.format(ended_at=run.ended_at)), Query(_ENDS))

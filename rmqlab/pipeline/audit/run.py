@@ -58,12 +58,12 @@ class Run:
         """Return the rows of each query, executed together; see `Relations.execute`."""
         return self.rounds.ask(queries) if self.rounds else self.relations.execute(queries)
 
-    def table(self, name: str, text: str, *, is_bounded: bool = False) -> Sequence[Row]:
+    def table(self, name: str, text: str, *, is_bounded: bool = False, is_rare: bool = False) -> Sequence[Row]:
         """Write a table as parquet, and define it as a relation.
 
-        Returns its rows if they are few.
+        Returns its rows if they are bounded.
         """
-        (rows,) = self.batch(written(name, text, is_bounded=is_bounded))
+        (rows,) = self.batch(written(name, text, is_bounded=is_bounded, is_rare=is_rare))
         return rows
 
     def rows(self, text: str) -> Sequence[Row]:
@@ -91,6 +91,6 @@ class Run:
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
-def written(name: str, text: str, *, is_bounded: bool = False) -> Query:
+def written(name: str, text: str, *, is_bounded: bool = False, is_rare: bool = False) -> Query:
     """Return the query of a table that is written as parquet."""
-    return Query(text, name, is_written=True, is_bounded=is_bounded)
+    return Query(text, name, is_written=True, is_bounded=is_bounded, is_rare=is_rare)

@@ -48,7 +48,9 @@ def judge(run: Run) -> Iterator[Finding]:
     ranges = [row for node in run.stores for row in _index_ranges(run, node)]
     run.relations.define_rows("index_ranges", ranges, node="string", first="bigint", last="bigint")
     _, topics, queue_ends = run.batch(
-        written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at)), Query(_TOPICS), Query(_ENDS)
+        written("unindexed_messages", _UNINDEXED.format(began_at=run.began_at), is_rare=True),
+        Query(_TOPICS),
+        Query(_ENDS),
     )
     (unindexed,) = run.previews(_FIRST_UNINDEXED)
     ends = {(row.broker, row.topic, row.queue): row.until for row in queue_ends}

@@ -37,7 +37,7 @@ def judge(run: Run) -> Iterator[Finding]:
     deleting = {one.node for one in run.cluster_events if one.kind == "file_deleted" and one.node in run.stores}
     rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
     run.relations.define_rows("deleting", rows, node="string", broker="string")
-    run.table("unstored", _UNSTORED)
+    run.table("unstored", _UNSTORED, is_rare=True)
     delivered, unstored = run.previews(Preview("deliveries"), Preview("unstored", "broker", ("at", "message_id")))
     if not delivered:
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
