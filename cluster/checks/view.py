@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.grounds import Decision
@@ -38,7 +39,7 @@ def render_evidence(finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [head]
     for piece in finding.evidence[:_EVIDENCE_SHOWN]:
         parts += ["", Text(printable(f"  {piece.says}"), "cyan"), *_ids(piece)]
-        parts += [Text("    ").append(render_event(entry.as_json())) for entry in piece.entries]
+        parts += [Padding(event_line(entry.as_json()), (0, 0, 0, 4)) for entry in piece.entries]
     more = len(finding.evidence) - _EVIDENCE_SHOWN
     if more > 0:
         parts.append(Text(f"\n  and {more} more; --json has them", "dim"))

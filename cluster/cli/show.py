@@ -226,10 +226,10 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(event)
     else:
-        from rmqlab.cluster.cli.event_lines import render_event  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.event_lines import event_line  # noqa: PLC0415 -- see above
         from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
 
-        console.print(render_event(event))
+        console.print(event_line(event))
 
 
 def _record(directory: ClusterDirectory) -> Record:

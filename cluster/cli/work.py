@@ -9,7 +9,7 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.interruption import stopping_at_signals
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.repeats import RepeatFolder
@@ -45,7 +45,7 @@ every_option = click.option("every", "--all", "-a", is_flag=True, help="Print ea
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
-_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed")
+_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed", "command")
 """Kinds about the process itself, which `--all` prints."""
 
 
@@ -237,8 +237,7 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
 
 def _show(event: Mapping[str, Any], times: int) -> None:
     """Print an event that stands for some that happened."""
-    line = render_event(event)
-    console.print(line if times == 1 else line.append(f"  ({times} times)", "dim"))
+    console.print(event_line(event, "" if times == 1 else f"  ({times} times)"))
 
 
 @contextlib.contextmanager

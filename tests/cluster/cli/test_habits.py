@@ -80,6 +80,20 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
     assert (shown.exit_code, "Did you mean '--read-queues'?" in shown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("fault link a b --latency 200", "Did you mean '--kind latency'?"),
+        ("fault latency a b", "Did you mean 'rmqlab fault link --kind latency'?"),
+        ("fault isolate broker-a", "Did you mean 'rmqlab isolate'?"),
+        ("fault lnk a b", "Did you mean 'link'?"),
+    ],
+)
+def test_a_kind_of_fault_in_the_wrong_place_is_recognised(home: pathlib.Path, words: str, hint: str) -> None:
+    shown = run(home, *words.split())
+    assert (shown.exit_code, hint in shown.stderr) == (2, True), shown.stderr
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "ten", "", "1e999"])
 @pytest.mark.parametrize(
     "words", ["wait ready --timeout", "produce -r", "up --rate", "fault random --every", "demo --rate"]
