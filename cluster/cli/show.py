@@ -5,7 +5,7 @@ What renders for a person is imported where it is used: it needs rich, and `--js
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -30,7 +30,15 @@ from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
-from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, journal_files, read_journals
+from rmqlab.runtime.journal import (
+    MESSAGE_KINDS,
+    SUFFIX,
+    SUPERVISOR,
+    VERSION,
+    JournalEntry,
+    journal_files,
+    read_journals,
+)
 
 if TYPE_CHECKING:
     from rmqlab.cluster.supervisor.eventfilter import EventFilter
@@ -190,11 +198,23 @@ def events(
         shown = [event for event in known if (every or event.kind not in MESSAGE_KINDS) and wanted.wants(event)]
         for event in shown[max(0, len(shown) - lines) :]:
             _print_event(event.as_json(), as_json=as_json)
+        for name in _missing_journals(directory, known):
+            click.echo(f"rmqlab: journal/{name}{SUFFIX} is missing: its events are not shown", err=True)
     except CommandUsageError as exc:
         misused(str(exc))
     except CommandFailedError as exc:
         if not follow:
             fail(str(exc))
+
+
+def _missing_journals(directory: ClusterDirectory, known: Iterable[JournalEntry]) -> list[str]:
+    """Return the processes that were ready, or belong to the cluster, and have no journal."""
+    present = {path.stem for path in journal_files(directory.journal_dir)}
+    ran = {event.node for event in known if event.kind == "node_ready" and event.node}
+    if SUPERVISOR not in present:  # it has the events of processes that started
+        record = record_of(directory)
+        ran |= {SUPERVISOR, *(node.name for node in (record.nodes() if record is not None else ()))}
+    return sorted(ran - present)
 
 
 def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequence[str]) -> "EventFilter":
