@@ -45,6 +45,8 @@ every_option = click.option("every", "--all", "-a", is_flag=True, help="Print ea
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
+_TOTALS = ("produced", "consumed")
+"""The last events of a workload."""
 _HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed", "command")
 """Kinds about the process itself, which `--all` prints."""
 
@@ -218,6 +220,8 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
                 elif every:
                     _show(event, 1)
                 elif not _is_quiet(event):
+                    if event["kind"] in _TOTALS:
+                        folder.close()  # the counts of failures come before the totals
                     folder.add(event)
                 folder.show_due()
                 show(_summary(counts, first))

@@ -221,6 +221,16 @@ _RESET: Final = "A request reset the offsets of {}, which may move them back."
 _HOLDS: Final = "nothing acknowledged was lost, and no log differs from its master's"
 
 
+def is_notable(metric: str, value: float | None) -> bool:
+    """Return True for findings that commands show by default: not zero, or grounds of the verdict.
+
+    Metrics of single queues are not.
+    """
+    name = metric.partition(" ")[0]
+    decides = any(row.metric == name and row.effect is Effect.VIOLATES for row in GROUNDS)
+    return "@" not in metric and (bool(value) or decides)
+
+
 def decide(
     findings: Iterable[Finding],
     *,

@@ -204,3 +204,19 @@ def test_no_color_is_obeyed(up: pathlib.Path) -> None:
     words = [sys.executable, "-m", "rmqlab.cluster", "status"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert "\x1b[3" not in done.stdout
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("words", ["status --watch --json", "events --follow", "logs broker-a --follow"])
+def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> None:
+    environment = {**os.environ, "RMQLAB_HOME": str(up)}
+    command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert (process.stderr.read(), process.wait(60)) == ("", 0)
