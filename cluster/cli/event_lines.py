@@ -53,7 +53,7 @@ def render_event(event: Document) -> Text:
 
 
 def event_line(event: Document, suffix: str = "") -> HangingLine:
-    """Return the line of an event, with a suffix, to be printed to a terminal or a file."""
+    """Return the line of an event, with a suffix."""
     return HangingLine(render_event(event).append(suffix, "dim"), EVENT_INDENT)
 
 

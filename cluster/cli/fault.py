@@ -23,7 +23,7 @@ class FaultGroup(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click; for `fault isolate` or `fault latency`, name the command that it must be."""
+        """Resolve as click does; name the command for `fault isolate`, `fault latency`."""
         word = args[0]
         family = FAULTS.families.get(word)
         if family is not None and family.base.has_own_command:

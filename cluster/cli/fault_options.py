@@ -17,12 +17,12 @@ Apply = Callable[..., None]
 
 
 class FamilyCommand(click.Command):
-    """A command that explains a kind given as an option: `--latency` for `--kind latency`."""
+    """A command that recognises a kind given as an option, such as `--latency`."""
 
     kinds: tuple[str, ...] = ()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click, with another error for such an option: click would suggest `--late`."""
+        """Parse as click does; suggest a kind, where click would suggest `--late`."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as exc:

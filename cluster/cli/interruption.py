@@ -24,7 +24,7 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
-    """Let Ctrl-C end this block: for a command that shows things until then it is no failure."""
+    """Let Ctrl-C end this block, which is the way to end it, and no failure."""
     try:
         yield
     except KeyboardInterrupt:

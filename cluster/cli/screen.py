@@ -48,9 +48,9 @@ def _breaks(text: str, width: int) -> list[int]:
 
 @attrs.frozen
 class HangingLine:
-    """A line that a narrower terminal shows in several rows, broken between words, the later ones indented.
+    """A line that a narrower terminal shows in several rows.
 
-    Files and pipes get one line, for grep.
+    It is broken between words, and later rows are indented. Files and pipes get one line, for grep.
     """
 
     line: Text

@@ -219,7 +219,10 @@ def events(
 
 
 def _name_missing_journals(directory: ClusterDirectory, known: Iterable[JournalEntry]) -> None:
-    """Print a line on stderr for each process that was ready, or belongs to the cluster, and has no journal."""
+    """Print a line on stderr for each missing journal.
+
+    A process should have one if it was ready, or belongs to the cluster.
+    """
     present = {path.stem for path in journal_files(directory.journal_dir)}
     ran = {event.node for event in known if event.kind == "node_ready" and event.node}
     if SUPERVISOR not in present:  # it has the events of processes that started

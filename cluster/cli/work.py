@@ -51,7 +51,20 @@ _HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed", "command")
 """Kinds about the process itself, which `--all` prints."""
 
 
-@click.command()
+class WorkloadCommand(click.Command):
+    """A command whose topic is an option; an argument is probably meant as the topic."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click, with a hint at `--topic`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as exc:
+            if type(exc) is not click.UsageError or "unexpected extra argument" not in exc.message:
+                raise
+            raise click.UsageError(f"{exc.message}. The topic is an option: --topic TOPIC", ctx) from None
+
+
+@click.command(cls=WorkloadCommand)
 @name_option
 @topic_option
 @click.option("--group", default="rmqlab-producer", help="Producer group.")
@@ -124,7 +137,7 @@ def produce(
     work(name, "rmqlab.cluster.workload.produce", config, first="sent", every=every, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=WorkloadCommand)
 @name_option
 @topic_option
 @click.option("--group", "-g", default="rmqlab-consumer", help="Consumer group.")

@@ -79,16 +79,15 @@ class Terminal(Stage):
     def _verdict(self, ending: Ending) -> None:
         lost, refused = ending.reckoning.lost, sum(r.sent for r in ending.reckoning.rows if r.outcome == "refused")
         if ending.holds:
-            self.console.print(
-                Text("holds", "bold green").append(
-                    f": nothing acknowledged was lost. But {refused} sends were refused while the master was down:"
-                    " without a master there are no writes, and RocketMQ 4.9 promotes no slave.",
-                    "default not bold",
-                )
+            outcome = Text("holds", "bold green").append(
+                f": nothing acknowledged was lost. But {refused} sends were refused while the master was down:"
+                " without a master there are no writes, and RocketMQ 4.9 promotes no slave.",
+                "default not bold",
             )
+            self.console.print(HangingLine(outcome))
         else:
             why = f"{lost} acknowledged messages are on no disk" if lost else "a slave became a master"
-            self.console.print(Text("violated", "bold red").append(f": {why}.", "default not bold"))
+            self.console.print(HangingLine(Text("violated", "bold red").append(f": {why}.", "default not bold")))
         for row in ending.reckoning.rows:
             if row.lost:
                 self.console.print(f"lost ({row.outcome}): {', '.join(map(str, row.lost[:20]))}")

@@ -26,9 +26,9 @@ def render_head(scenario: Scenario, profile: str, *, is_simulated: bool = False)
     text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
     rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
     rate = "simulated, in virtual time" if is_simulated else rate
-    note = Text(f"profile {profile}, {rate}; {', '.join(scenario.sources)}", "dim")
-    why = Text(" ".join(scenario.why.split()), "italic")
-    return Group(*(HangingLine(line) for line in (text, note, why)))
+    note = Text("; ".join(filter(None, (f"profile {profile}, {rate}", ", ".join(scenario.sources)))), "dim")
+    why = Text("" if profile == "4.9" else "In 4.9: ", "italic").append(" ".join(scenario.why.split()))
+    return Group(*(HangingLine(line) for line in (text, note, why) if line))
 
 
 def render_run(run: Run) -> RenderableType:

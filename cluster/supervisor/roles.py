@@ -17,9 +17,9 @@ FIRST_MEMBERS_ID = 1
 
 
 def check_one_each(nodes: Iterable[Node]) -> None:
-    """Raise WrongStateError if two of the nodes to promote are in one group: it would get two masters.
+    """Raise WrongStateError if two of the nodes to promote are in one group.
 
-    Thus `broker-a:slave` names no slave to promote in a group with several.
+    It would get two masters. Thus `broker-a:slave` names no slave to promote in a group with several.
     """
     chosen: dict[str | None, Node] = {}
     for node in nodes:

@@ -222,9 +222,9 @@ _HOLDS: Final = "nothing acknowledged was lost, and no log differs from its mast
 
 
 def is_notable(metric: str, value: float | None) -> bool:
-    """Return True for findings that commands show by default: not zero, or grounds of the verdict.
+    """Return True for findings that commands show by default.
 
-    Metrics of single queues are not.
+    These are not zero, or grounds of the verdict, and not of a single queue.
     """
     name = metric.partition(" ")[0]
     decides = any(row.metric == name and row.effect is Effect.VIOLATES for row in GROUNDS)

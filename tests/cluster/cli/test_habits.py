@@ -87,9 +87,12 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
         ("fault latency a b", "Did you mean 'rmqlab fault link --kind latency'?"),
         ("fault isolate broker-a", "Did you mean 'rmqlab isolate'?"),
         ("fault lnk a b", "Did you mean 'link'?"),
+        ("produce orders", "(orders). The topic is an option: --topic TOPIC"),
+        ("consume orders -c 1", "(orders). The topic is an option: --topic TOPIC"),
+        ("produce --topic", "Option '--topic' requires an argument."),
     ],
 )
-def test_a_kind_of_fault_in_the_wrong_place_is_recognised(home: pathlib.Path, words: str, hint: str) -> None:
+def test_a_word_in_the_wrong_place_is_recognised(home: pathlib.Path, words: str, hint: str) -> None:
     shown = run(home, *words.split())
     assert (shown.exit_code, hint in shown.stderr) == (2, True), shown.stderr
 
