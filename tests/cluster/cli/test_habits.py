@@ -89,6 +89,9 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
         ("fault lnk a b", "Did you mean 'link'?"),
         ("produce orders", "(orders). The topic is an option: --topic TOPIC"),
         ("consume orders -c 1", "(orders). The topic is an option: --topic TOPIC"),
+        ("statsu", "No such command 'statsu'. Did you mean 'status'?"),
+        ("produce --topc orders", "Did you mean '--topic'?"),
+        ("fault link a b --xx-bytes 7", "Did you mean one of: '--after-bytes', '--every-bytes', '--read-bytes'?"),
         ("produce --topic", "Option '--topic' requires an argument."),
     ],
 )
