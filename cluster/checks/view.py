@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import event_line
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.grounds import Decision
@@ -46,13 +47,12 @@ def render_evidence(finding: Finding) -> RenderableType:
     return Group(*parts)
 
 
-def render_decision(decision: Decision) -> Text:
+def render_decision(decision: Decision) -> RenderableType:
     """Return the verdict with its reasons, then one line for each warning."""
     text = Text(f"{decision.verdict}", f"{_STYLES[decision.verdict]} bold")
     text.append(printable(f": {'; '.join(decision.why)}"), "not bold default")
-    for warning in decision.warnings:
-        text.append("\nwarning", "yellow").append(printable(f": {warning}"), "not bold default")
-    return text
+    warnings = (Text("warning", "yellow").append(printable(f": {one}"), "default") for one in decision.warnings)
+    return Group(*(HangingLine(line) for line in (text, *warnings)))
 
 
 def render_metrics(metrics: Iterable[Metric]) -> Table:

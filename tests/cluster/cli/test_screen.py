@@ -5,7 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
+from rmqlab.cluster.checks.view import render_decision
 from rmqlab.cluster.cli.event_lines import event_line
+from rmqlab.verdict.grounds import Decision
+from rmqlab.verdict.verdict import Verdict
 
 EVENT = {
     "at": 0, "node": "namesrv-1", "kind": "broker_registered", "cluster": "DefaultCluster", "broker_name": "broker-a",
@@ -29,3 +32,12 @@ def test_a_word_that_is_longer_than_a_row_stays_whole() -> None:
     console.print(event_line({"at": 0, "node": "a", "kind": "k", "error": "x" * 70}))
     assert isinstance(console.file, io.StringIO)
     assert "x" * 70 in console.file.getvalue()
+
+
+def test_a_verdict_is_broken_between_words() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, soft_wrap=True, color_system=None)
+    console.print(render_decision(Decision(verdict=Verdict.UNKNOWN, why=("no store was given",) * 6, warnings=("w",))))
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines) == f"unknown: {'; '.join(['no store was given'] * 6)} warning: w"
