@@ -12,7 +12,7 @@ SPARK  := $(SUITE) spark tests/pipeline -- --durations=25 --loadscope-reorder
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep simulated hunt rediscovery planted-bugs mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
+.PHONY: help setup demo test sweep simulated hunt rediscovery planted-bugs mutants check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -26,6 +26,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
 	touch $@
+
+setup: $(VENV)/.ready       ## create .venv with rmqlab, a minute; then `. .venv/bin/activate` makes `rmqlab` a command
 
 demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the truth shown, and audited on Spark
 	$(BIN)/rmqlab demo

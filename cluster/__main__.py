@@ -41,6 +41,7 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
     name="rmqlab",
     cls=CommandTable,
     help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
+    epilog="Begin with `rmqlab demo`, or with `rmqlab up --detach`. `rmqlab COMMAND -h` explains a command.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.metrics import Metric
@@ -38,20 +40,19 @@ def render_evidence(finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [head]
     for piece in finding.evidence[:_EVIDENCE_SHOWN]:
         parts += ["", Text(printable(f"  {piece.says}"), "cyan"), *_ids(piece)]
-        parts += [Text("    ").append(render_event(entry.as_json())) for entry in piece.entries]
+        parts += [Padding(event_line(entry.as_json()), (0, 0, 0, 4)) for entry in piece.entries]
     more = len(finding.evidence) - _EVIDENCE_SHOWN
     if more > 0:
         parts.append(Text(f"\n  and {more} more; --json has them", "dim"))
     return Group(*parts)
 
 
-def render_decision(decision: Decision) -> Text:
+def render_decision(decision: Decision) -> RenderableType:
     """Return the verdict with its reasons, then one line for each warning."""
     text = Text(f"{decision.verdict}", f"{_STYLES[decision.verdict]} bold")
     text.append(printable(f": {'; '.join(decision.why)}"), "not bold default")
-    for warning in decision.warnings:
-        text.append("\nwarning", "yellow").append(printable(f": {warning}"), "not bold default")
-    return text
+    warnings = (Text("warning", "yellow").append(printable(f": {one}"), "default") for one in decision.warnings)
+    return Group(*(HangingLine(line) for line in (text, *warnings)))
 
 
 def render_metrics(metrics: Iterable[Metric]) -> Table:

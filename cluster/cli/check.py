@@ -11,12 +11,14 @@ from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
 from rmqlab.runtime.journal import odd_journals
+from rmqlab.store.keptstores import no_stores_hint
 from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
-from rmqlab.verdict.rules import VERDICT_RULES, Effect
+from rmqlab.verdict.rules import is_notable
+from rmqlab.verdict.verdict import Verdict
 
 
 @click.command()
@@ -60,6 +62,8 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         print_json({**judgement.summary(), **shown})
     else:
         _show(judgement, chosen, every=every)
+        if judgement.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(_directory(run))):
+            console.print(f"hint: {hint}", style="dim")
     raise click.exceptions.Exit(judgement.verdict.exit_status)
 
 
@@ -79,21 +83,12 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
         for finding in chosen:
             console.print(render_evidence(finding))
     else:
-        rows = [finding for finding in judgement if every or _is_shown(finding)]
+        rows = [finding for finding in judgement if every or is_notable(finding.metric, finding.value)]
         console.print(render_findings(rows))
         hidden = len(judgement.by_metric) - len(rows)
         if hidden:
             console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
     console.print(render_decision(judgement.decision))
-
-
-def _is_shown(finding: Finding) -> bool:
-    """Return True for findings shown by default: not zero, or needed for the verdict."""
-    if "@" in finding.metric:
-        return False
-    name = finding.metric.partition(" ")[0]
-    decides = any(rule.metric == name and rule.effect is Effect.VIOLATES for rule in VERDICT_RULES)
-    return bool(finding.value) or decides
 
 
 def _directory(run: str) -> Path:

@@ -6,6 +6,7 @@ A new command is one line of the table: where it is, and the first sentence of i
 `tests/cluster/cli/test_commands.py` compares the sentences with the docstrings, and the table with that of actions.
 """
 
+import difflib
 import importlib
 from typing import Any, NamedTuple
 
@@ -136,6 +137,8 @@ PURPOSES: dict[str, dict[str, Entry]] = {
 }
 """The commands by purpose, in the order of `rmqlab --help`."""
 
+_SAME_LIKENESS = 0.1
+"""Names whose similarity to a word differs by less are suggested together."""
 COMMANDS = {name: entry for commands in PURPOSES.values() for name, entry in commands.items()}
 """All commands by name."""
 
@@ -159,6 +162,13 @@ class LazyCommand(click.Command):
         return self.load().make_context(*args, **kwargs)
 
 
+def _keep_nearest(word: str, names: list[str] | None) -> None:
+    """Remove names that are clearly less similar to a word than the nearest one."""
+    if names:
+        likeness = {name: difflib.SequenceMatcher(None, word, name).ratio() for name in names}
+        names[:] = [name for name in names if likeness[name] >= max(likeness.values()) - _SAME_LIKENESS]
+
+
 class CommandTable(CommandGroup):
     """A group with the commands of the table, listed by purpose."""
 
@@ -169,13 +179,18 @@ class CommandTable(CommandGroup):
                 self.add_command(LazyCommand(name, entry))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and suggest longer options for an unknown one.
+        """Run the command, and suggest the nearest names for an unknown one.
 
-        click suggests only options of similar length: not `--rate-per-second` for `--rate`.
+        click suggests only options of similar length, not `--rate-per-second` for `--rate`, and lists up to three names
+        by the alphabet, such as `restart`, `start` and `status` for `statsu`.
         """
         try:
             return super().invoke(ctx)
+        except click.NoSuchCommand as exc:
+            _keep_nearest(exc.command_name, exc.possibilities)
+            raise
         except click.NoSuchOption as exc:
+            _keep_nearest(exc.option_name, exc.possibilities)
             at = exc.ctx or ctx
             names = [name for one in at.command.params for name in one.opts if name.startswith(f"{exc.option_name}-")]
             if not names:

@@ -10,7 +10,7 @@ import trio
 from rich.text import Text
 
 from rmqlab.cluster.cli.number import NumberRange
-from rmqlab.cluster.cli.screen import console
+from rmqlab.cluster.cli.screen import HangingLine, console
 from rmqlab.cluster.cli.terms import fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
@@ -31,10 +31,12 @@ def demo(rate: float) -> None:
     directory = ClusterDirectory.named(SPEC.name)
     stage = Terminal(console)
     console.print(
-        Text("rmqlab demo", "bold").append(
-            f": a RocketMQ master is killed under load. Time runs {rate:g} times as fast as real time,"
-            " and all times below are the cluster's.",
-            "not bold",
+        HangingLine(
+            Text("rmqlab demo", "bold").append(
+                f": a RocketMQ master is killed under load. Time runs {rate:g} times as fast as real time,"
+                " and all times below are the cluster's.",
+                "not bold",
+            )
         )
     )
     try:

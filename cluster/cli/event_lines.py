@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.runtime.printable import printable, printable_values
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ EVENT_STYLES = {
     "route_changed": "cyan",
 }
 _LONGEST_VALUE = 60
+EVENT_INDENT = 27
+"""Columns of an event's time and node."""
 
 
 def render_event(event: Document) -> Text:
@@ -47,6 +50,11 @@ def render_event(event: Document) -> Text:
             line.append(f"  {key}=", "dim")
             line.append(text if key == "error" else shorten(text))
     return line
+
+
+def event_line(event: Document, suffix: str = "") -> HangingLine:
+    """Return the line of an event, with a suffix."""
+    return HangingLine(render_event(event).append(suffix, "dim"), EVENT_INDENT)
 
 
 def clock_text(millis: int) -> str:
@@ -97,6 +105,24 @@ def _route_missing_line(event: Document) -> Text:
     return Text(f"no route of topic {event.get('topic')} yet: waiting for one", "yellow")
 
 
+def _rebalanced_line(event: Document) -> Text:
+    held, added, removed = (len(event.get(key) or ()) for key in ("held", "added", "removed"))
+    return Text(f"rebalanced {event.get('topic')}: queues held {held}, added {added}, removed {removed}")
+
+
+def _believed_line(event: Document) -> Text:
+    brokers = event.get("brokers")
+    known = brokers if isinstance(brokers, Mapping) else {}
+    ids = (f"{name} {','.join(map(str, found))}" for name, found in known.items() if isinstance(found, Mapping))
+    return Text(f"route_believed {event.get('topic')}: ").append("; ".join(ids) or "no broker", "cyan")
+
+
+def _queue_line(event: Document) -> Text:
+    at = event.get("queue") or event.get("broker_name")
+    line = Text(f"{event['kind']} {at}").append(f" at broker id {event.get('broker_id')}", "dim")
+    return line.append(f" {event.get('address')}", "dim")
+
+
 def _place(event: Document) -> str:
     return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
 
@@ -112,6 +138,11 @@ _MESSAGES = {
     "committed": _committed_line,
     "log_sampled": _sample_line,
     "route_missing": _route_missing_line,
+    "rebalanced": _rebalanced_line,
+    "route_believed": _believed_line,
+    "pulling_from": _queue_line,
+    "pull_resumed": _queue_line,
+    "committing_to": _queue_line,
 }
 """Kinds that are rendered without the names of their fields, which `--json` has."""
 

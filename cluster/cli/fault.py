@@ -16,7 +16,25 @@ from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.faults import FAULTS, describe_fault
 from rmqlab.runtime.printable import printable
 
-fault_app = CommandGroup(
+
+class FaultGroup(CommandGroup):
+    """The commands of the families, without those that have a command of their own."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve as click does; name the command for `fault isolate`, `fault latency`."""
+        word = args[0]
+        family = FAULTS.families.get(word)
+        if family is not None and family.base.has_own_command:
+            ctx.fail(f"No such command {word!r}. Did you mean 'rmqlab {word}'?")
+        kinds = [f"'rmqlab fault {name} --kind {word}'" for name, one in FAULTS.families.items() if word in one.kinds]
+        if word not in self.commands and kinds:
+            ctx.fail(f"No such command {word!r}. Did you mean {' or '.join(kinds)}?")
+        return super().resolve_command(ctx, args)
+
+
+fault_app = FaultGroup(
     "fault", help="Put a fault in force. It has an id, is shown by `faults`, and ends with `heal ID`."
 )
 

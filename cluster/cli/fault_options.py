@@ -16,6 +16,23 @@ from rmqlab.faults.table import Family, Field, description_of, summary_of
 Apply = Callable[..., None]
 
 
+class FamilyCommand(click.Command):
+    """A command that recognises a kind given as an option, such as `--latency`."""
+
+    kinds: tuple[str, ...] = ()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does; suggest a kind, where click would suggest `--late`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            kind = exc.option_name.lstrip("-")
+            if kind not in self.kinds:
+                raise
+            text = f"No such option '{exc.option_name}'. Did you mean '--kind {kind}'?"
+            raise click.NoSuchOption(exc.option_name, text, ctx=ctx) from None
+
+
 def family_command(family: Family, apply: Apply) -> click.Command:
     """Return the command of a family, with the options of all its kinds.
 
@@ -29,7 +46,9 @@ def family_command(family: Family, apply: Apply) -> click.Command:
             values["target"] = join_targets(values["target"])
         apply(name, {"type": family.name, **values}, as_json=as_json)
 
-    return click.command(family.name, params=_parameters(family), help=help_of(family))(run)
+    made = click.command(family.name, cls=FamilyCommand, params=_parameters(family), help=help_of(family))(run)
+    made.kinds = tuple(family.kinds) if family.has_kinds else ()
+    return made
 
 
 def help_of(family: Family) -> str:

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import LocalCluster
 from rmqlab.cluster.cli.progress import Progress
@@ -74,7 +74,7 @@ async def _follow(cluster: Cluster, document: Document) -> None:
     console.print("\nCtrl-C stops it. Events:", style="dim")
     async with cluster.events.follow() as events:
         async for event in events:
-            console.print(render_event(event.as_json()))
+            console.print(event_line(event.as_json()))
 
 
 async def _follow_as_json(cluster: Cluster, document: Document) -> None:

@@ -23,6 +23,16 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
+def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
+    """Let Ctrl-C end this block, which is the way to end it, and no failure."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_expected:
+            raise
+
+
+@contextmanager
 def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call `stop` at the first SIGINT or SIGTERM in this block.
 

@@ -1,6 +1,6 @@
-"""Folds failures of a workload that repeat.
+"""Folds failures of a workload that repeat, and events of single queues.
 
-The first one is a line; then there is one every few seconds, with the count.
+The first one is a line. Of failures there is one more every few seconds, with the count.
 """
 
 import re
@@ -14,6 +14,8 @@ Event = Mapping[str, Any]
 
 SECONDS = 5.0
 """Real seconds between lines of the same failure."""
+_PER_QUEUE = ("pulling_from", "pull_resumed", "committing_to")
+"""Kinds with an event for each queue: one line for each broker is enough, without a count."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -46,7 +48,7 @@ class RepeatFolder:
         elif (run := self._runs.get(key)) is None:
             self._runs[key] = _Run(event, self.now())
             self.show(event, 1)
-        else:
+        elif event["kind"] not in _PER_QUEUE:
             run.latest, run.count = event, run.count + 1
             self.show_due()
 
@@ -74,6 +76,8 @@ class RepeatFolder:
 
 def _key(event: Event) -> Hashable:
     """Return the key of equal failures; None for other events."""
+    if event["kind"] in _PER_QUEUE:
+        return event["kind"], event.get("address")
     if not event.get("error") and event["kind"] != "sent":
         return None
     names = ("broker", "broker_name", "queue", "outcome", "error", "remark")

@@ -1,9 +1,13 @@
 """The consoles of all commands: print text without markup or control characters."""
 
+import re
 from collections.abc import Iterable
 
+import attrs
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from rmqlab.runtime.printable import printable_lines
 
@@ -25,6 +29,44 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable_lines(segment.text), segment.style)
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """Return the offsets of the words that begin rows of this many columns.
+
+    A longer word stays whole, so that a path can be copied.
+    """
+    offsets: list[int] = []
+    used = 0
+    for word in re.finditer(r"(\S+)\s*", text):
+        if used and used + cell_len(word[1]) > width:
+            offsets.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    return offsets
+
+
+@attrs.frozen
+class HangingLine:
+    """A line that a narrower terminal shows in several rows.
+
+    It is broken between words, and later rows are indented. Files and pipes get one line, for grep.
+    """
+
+    line: Text
+    indent: int = 0
+    """Columns of the line's head, such as its time and its node."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[RenderableType]:
+        """Yield the rows."""
+        left = options.max_width - self.indent
+        if not console.is_terminal or self.line.cell_len <= options.max_width or left < self.indent:
+            yield self.line
+            return
+        head, rest = self.line.divide([self.indent])
+        for number, row in enumerate(rest.divide(_breaks(rest.plain, left))):
+            row.rstrip()
+            yield (head if number == 0 else Text(" " * self.indent)).append_text(row)
 
 
 console = PlainConsole(soft_wrap=True)

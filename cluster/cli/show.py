@@ -5,13 +5,14 @@ What renders for a person is imported where it is used: it needs rich, and `--js
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 import click
 
 from rmqlab.cluster.cli.completion import complete_kind, complete_node
+from rmqlab.cluster.cli.interruption import ending_at_ctrl_c
 from rmqlab.cluster.cli.terms import (
     ask_quietly,
     command,
@@ -30,7 +31,15 @@ from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError
-from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, journal_files, read_journals
+from rmqlab.runtime.journal import (
+    MESSAGE_KINDS,
+    SUFFIX,
+    SUPERVISOR,
+    VERSION,
+    JournalEntry,
+    journal_files,
+    read_journals,
+)
 
 if TYPE_CHECKING:
     from rmqlab.cluster.supervisor.eventfilter import EventFilter
@@ -54,11 +63,9 @@ def status(name: str, *, as_json: bool, watch: bool) -> None:
     Of a stopped cluster, show what is on disk; the exit status is then 3.
     """
     _show_stopped(directory_of(name), as_json=as_json)
-    if watch and as_json:
-        for document in _statuses(name):
-            print_json(document)
-    elif watch:
-        _watch(name)
+    if watch:
+        with ending_at_ctrl_c():
+            _watch(name, as_json=as_json)
     elif as_json:
         print_json(command(name, "status"))
     else:
@@ -68,7 +75,11 @@ def status(name: str, *, as_json: bool, watch: bool) -> None:
         console.print(render_status(command(name, "status")))
 
 
-def _watch(name: str) -> None:
+def _watch(name: str, *, as_json: bool) -> None:
+    if as_json:
+        for document in _statuses(name):
+            print_json(document)
+        return
     from rich.live import Live  # noqa: PLC0415 -- see above
 
     from rmqlab.cluster.cli.screen import live_console  # noqa: PLC0415 -- see above
@@ -118,18 +129,26 @@ def logs(target: str, name: str, lines: int, *, follow: bool) -> None:
         paths = {"supervisor": directory.supervisor_log}
     else:
         paths = {node.name: directory.log_path(node.name) for node in _find(target, record)}
-    with contextlib.ExitStack() as stack:
+    with ending_at_ctrl_c(is_expected=follow), contextlib.ExitStack() as stack:
         tails: dict[str, LogTail] = {}
         for node, path in paths.items():
             for line in last_lines(path, lines) if lines else []:
                 console.print(render_log_line(node, line))
             if follow:
                 tails[node] = stack.enter_context(contextlib.closing(LogTail(path)))
-        while follow:
-            for node, tail in tails.items():
-                for line in tail.added_lines():
-                    console.print(render_log_line(node, line))
-            time.sleep(_LOG_SECONDS)  # Python has no portable way to wait until a file grows
+        if follow:
+            _follow_logs(tails)
+
+
+def _follow_logs(tails: Mapping[str, LogTail]) -> None:
+    from rmqlab.cluster.cli.event_lines import render_log_line  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
+
+    while True:
+        for node, tail in tails.items():
+            for line in tail.added_lines():
+                console.print(render_log_line(node, line))
+        time.sleep(_LOG_SECONDS)  # Python has no portable way to wait until a file grows
 
 
 @click.command()
@@ -178,9 +197,10 @@ def events(
         return
     directory = directory_of(name)
     try:
-        for message in ask_stream(directory, "events", last=lines, follow=follow, every=every, kind=kinds, node=nodes):
-            if message.value is not None:
-                _print_event(message.value, as_json=as_json)
+        with ending_at_ctrl_c(is_expected=follow):
+            for item in ask_stream(directory, "events", last=lines, follow=follow, every=every, kind=kinds, node=nodes):
+                if item.value is not None:
+                    _print_event(item.value, as_json=as_json)
     except NoClusterError as exc:
         known = read_journals(directory.journal_dir)
         if follow or not known:
@@ -190,11 +210,26 @@ def events(
         shown = [event for event in known if (every or event.kind not in MESSAGE_KINDS) and wanted.wants(event)]
         for event in shown[max(0, len(shown) - lines) :]:
             _print_event(event.as_json(), as_json=as_json)
+        _name_missing_journals(directory, known)
     except CommandUsageError as exc:
         misused(str(exc))
     except CommandFailedError as exc:
         if not follow:
             fail(str(exc))
+
+
+def _name_missing_journals(directory: ClusterDirectory, known: Iterable[JournalEntry]) -> None:
+    """Print a line on stderr for each missing journal.
+
+    A process should have one if it was ready, or belongs to the cluster.
+    """
+    present = {path.stem for path in journal_files(directory.journal_dir)}
+    ran = {event.node for event in known if event.kind == "node_ready" and event.node}
+    if SUPERVISOR not in present:  # it has the events of processes that started
+        record = record_of(directory)
+        ran |= {SUPERVISOR, *(node.name for node in (record.nodes() if record is not None else ()))}
+    for name in sorted(ran - present):
+        click.echo(f"rmqlab: journal/{name}{SUFFIX} is missing: its events are not shown", err=True)
 
 
 def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequence[str]) -> "EventFilter":
@@ -226,10 +261,10 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(event)
     else:
-        from rmqlab.cluster.cli.event_lines import render_event  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.cli.event_lines import event_line  # noqa: PLC0415 -- see above
         from rmqlab.cluster.cli.screen import console  # noqa: PLC0415 -- see above
 
-        console.print(render_event(event))
+        console.print(event_line(event))
 
 
 def _record(directory: ClusterDirectory) -> Record:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
 from rmqlab.runtime.printable import printable_values
@@ -175,7 +176,7 @@ def render_status(document: Document) -> RenderableType:
     return Group(*parts)
 
 
-def _masters_notes(document: Document) -> Iterator[Text]:
+def _masters_notes(document: Document) -> Iterator[RenderableType]:
     """Yield a line for each group that has several masters.
 
     A stopped master counts, because it would be another one if it were started.
@@ -187,7 +188,7 @@ def _masters_notes(document: Document) -> Iterator[Text]:
             effect = "Each accepts writes; a route has the one that registered last"
             if document.get("mode") == DLEDGER:
                 effect = "Only the one with a quorum stores messages"
-            yield Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red")
+            yield HangingLine(Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red"))
         elif running and stopped and document.get("mode") != DLEDGER:
             yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
 

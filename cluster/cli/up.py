@@ -14,6 +14,7 @@ from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.settings import parse_setting, spelled, split_settings
 from rmqlab.cluster.cli.terms import (
+    DEFAULT_NAME,
     command,
     directory_of,
     error_text,
@@ -111,9 +112,10 @@ def up(
     }
     directory = directory_of(name)
     if directory.is_up():
+        chosen = "" if name == DEFAULT_NAME else f" --name {name}"
         fail(
-            f"cluster {directory.path.name} is already up: `rmqlab add`, `rmqlab remove` and `rmqlab restart NODE --set"
-            " KEY=VALUE` change it while it runs, `rmqlab down` stops it"
+            f"cluster {directory.path.name} is already up: `rmqlab down{chosen}` stops it; `rmqlab add`, `rmqlab remove`"
+            " and `rmqlab restart NODE --set KEY=VALUE` change it while it runs"
         )
     spec = build_spec(
         directory,

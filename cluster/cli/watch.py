@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import click
 import trio
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import RemoteCluster
 from rmqlab.cluster.cli.screen import console, live_console
@@ -44,7 +44,7 @@ def _follow(directory: ClusterDirectory, document: Document) -> None:
     console.print("\nCtrl-C ends the watching. Events:", style="dim")
     for message in ask_stream(directory, "events", last=0, follow=True, every=False):
         if message.value is not None:
-            console.print(render_event(message.value))
+            console.print(event_line(message.value))
 
 
 async def _show(directory: ClusterDirectory, document: Document) -> None:

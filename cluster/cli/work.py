@@ -9,7 +9,7 @@ import click
 from rich.live import Live
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import render_event
+from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.interruption import stopping_at_signals
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.repeats import RepeatFolder
@@ -45,11 +45,26 @@ every_option = click.option("every", "--all", "-a", is_flag=True, help="Print ea
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered", "committed")
 """Kinds that are too many to print: only their number is shown."""
-_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed")
+_TOTALS = ("produced", "consumed")
+"""The last events of a workload."""
+_HOUSEKEEPING = ("node_spawned", "journal_opened", "journal_closed", "command")
 """Kinds about the process itself, which `--all` prints."""
 
 
-@click.command()
+class WorkloadCommand(click.Command):
+    """A command whose topic is an option; an argument is probably meant as the topic."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click, with a hint at `--topic`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as exc:
+            if type(exc) is not click.UsageError or "unexpected extra argument" not in exc.message:
+                raise
+            raise click.UsageError(f"{exc.message}. The topic is an option: --topic TOPIC", ctx) from None
+
+
+@click.command(cls=WorkloadCommand)
 @name_option
 @topic_option
 @click.option("--group", default="rmqlab-producer", help="Producer group.")
@@ -122,7 +137,7 @@ def produce(
     work(name, "rmqlab.cluster.workload.produce", config, first="sent", every=every, as_json=as_json)
 
 
-@click.command()
+@click.command(cls=WorkloadCommand)
 @name_option
 @topic_option
 @click.option("--group", "-g", default="rmqlab-consumer", help="Consumer group.")
@@ -234,14 +249,15 @@ def _print_event(event: dict[str, Any], folder: RepeatFolder, *, every: bool, as
     elif every:
         _show(event, 1)
     elif not _is_quiet(event):
+        if event["kind"] in _TOTALS:
+            folder.close()  # the counts of failures come before the totals
         folder.add(event)
     folder.show_due()
 
 
 def _show(event: Mapping[str, Any], times: int) -> None:
     """Print an event that occurred so many times."""
-    line = render_event(event)
-    console.print(line if times == 1 else line.append(f"  ({times} times)", "dim"))
+    console.print(event_line(event, "" if times == 1 else f"  ({times} times)"))
 
 
 @contextlib.contextmanager

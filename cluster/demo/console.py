@@ -8,12 +8,17 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.cli.tables import render_nodes
 from rmqlab.cluster.demo.account import MEANING, Row
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.demo.story import Ending, Stage, Story
 from rmqlab.runtime.printable import printable
 
+_TIME = 16
+"""Columns of the time in front of a line."""
+_HEAD = _TIME + 13
+"""Columns of the time and the node."""
 _STYLES = {"good": "green", "bad": "red", "news": "bold cyan", "plain": ""}
 
 
@@ -42,10 +47,10 @@ class Terminal(Stage):
         text = Text(f"{time}  ", "dim")
         text.append(f"{line.who or 'cluster':12} ", "bold")
         text.append(printable(line.text), _STYLES[line.style])
-        self.console.print(text)
+        self.console.print(HangingLine(text, _HEAD))
 
     def say(self, text: str) -> None:
-        self.console.print(Text(f"{'':16}{text}", "bold"))
+        self.console.print(HangingLine(Text(f"{'':16}{text}", "bold"), _TIME))
 
     def nodes(self, document: dict[str, Any]) -> None:
         self.console.print(render_nodes(document))
@@ -74,16 +79,15 @@ class Terminal(Stage):
     def _verdict(self, ending: Ending) -> None:
         lost, refused = ending.reckoning.lost, sum(r.sent for r in ending.reckoning.rows if r.outcome == "refused")
         if ending.holds:
-            self.console.print(
-                Text("holds", "bold green").append(
-                    f": nothing acknowledged was lost. But {refused} sends were refused while the master was down:"
-                    " without a master there are no writes, and RocketMQ 4.9 promotes no slave.",
-                    "default not bold",
-                )
+            outcome = Text("holds", "bold green").append(
+                f": nothing acknowledged was lost. But {refused} sends were refused while the master was down:"
+                " without a master there are no writes, and RocketMQ 4.9 promotes no slave.",
+                "default not bold",
             )
+            self.console.print(HangingLine(outcome))
         else:
             why = f"{lost} acknowledged messages are on no disk" if lost else "a slave became a master"
-            self.console.print(Text("violated", "bold red").append(f": {why}.", "default not bold"))
+            self.console.print(HangingLine(Text("violated", "bold red").append(f": {why}.", "default not bold")))
         for row in ending.reckoning.rows:
             if row.lost:
                 self.console.print(f"lost ({row.outcome}): {', '.join(map(str, row.lost[:20]))}")

@@ -15,6 +15,8 @@ from rmqlab.verdict.outcomes import OUTCOMES
 _HEIGHT = 190
 _BINS = 120
 """Bars of a timeline, at most."""
+_NOTE_ROWS = 3
+"""Names of masters that follow each other are written one below the other, so that they do not overlap."""
 _SHORTEST_BIN = 1.0
 """Seconds."""
 
@@ -68,12 +70,15 @@ def _timeline(run: PlayedVariant, seconds: float) -> Figure:
     for absence in history.absences:
         until = seconds if absence.until is None else at(absence.until)
         plot.shade(at(absence.at), until, f"{absence.node} {absence.how}")
-    for millis, node in _masters(history):
+    for number, (millis, node) in enumerate(_masters(history)):
         plot.rule(at(millis), "fault", f"{node} becomes master")
-        plot.note(at(millis), TOP + 14, node)
+        plot.note(at(millis), TOP + 14 * (1 + number % _NOTE_ROWS), node, "note mark")
     seen = {send.outcome for send in history.sends}
     legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
-    says = "Completed sends per second, by outcome. Shaded: a server was down. Dashed: a node becomes master."
+    says = (
+        "Completed sends per second, by outcome. Shaded: a server was down; darker: several, as after the run's end."
+        " Dashed: a node becomes master."
+    )
     return Figure(run.name, says, plot.text(), legend)
 
 

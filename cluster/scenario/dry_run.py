@@ -20,7 +20,7 @@ from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
 from rmqlab.cluster.supervisor.membership import addition, removal, without
 from rmqlab.cluster.supervisor.nodesettings import set_for
 from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
-from rmqlab.cluster.supervisor.roles import demoted, promoted, with_first_members_leading
+from rmqlab.cluster.supervisor.roles import check_one_each, demoted, promoted, with_first_members_leading
 from rmqlab.cluster.supervisor.specs import check_spec
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import (
@@ -101,6 +101,8 @@ class DryRun:
     def _act(self, action: NodeAction[Any], targets: Sequence[str]) -> Iterator[str]:
         yield from self._not_started(targets)
         self._unsure |= self._elected(targets)
+        if action.sets_role == "master":
+            yield from self._two_of_a_group(targets)
         for node in list(self._names(targets)):
             if node not in self._unsure:
                 yield from self._wrong_state(action, node)
@@ -152,6 +154,13 @@ class DryRun:
         named = set(self._names(targets))
         groups = {node.group for node in self.nodes if node.name in named and node.member_id}
         return {node.name for node in self.nodes if node.group in groups}
+
+    def _two_of_a_group(self, targets: Sequence[str]) -> Iterator[str]:
+        named = set(self._names(targets))
+        try:
+            check_one_each(node for node in self.nodes if node.name in named)
+        except WrongStateError as exc:
+            yield str(exc)
 
     def _change_role(self, role: str, name: str) -> Iterator[str]:
         before = next(node for node in self.nodes if node.name == name)

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.scenario.catalogue import Listed, large_dir
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Run
@@ -25,8 +26,9 @@ def render_head(scenario: Scenario, profile: str, *, is_simulated: bool = False)
     text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
     rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
     rate = "simulated, in virtual time" if is_simulated else rate
-    note = Text(f"profile {profile}, {rate}; {', '.join(scenario.sources)}", "dim")
-    return Group(text, note, Text(scenario.why.strip(), "italic"))
+    note = Text("; ".join(filter(None, (f"profile {profile}, {rate}", ", ".join(scenario.sources)))), "dim")
+    why = Text("" if profile == "4.9" else "In 4.9: ", "italic").append(" ".join(scenario.why.split()))
+    return Group(*(HangingLine(line) for line in (text, note, why) if line))
 
 
 def render_run(run: Run) -> RenderableType:
@@ -37,14 +39,15 @@ def render_run(run: Run) -> RenderableType:
         line.append(judged.expectation.title, "bold").append(printable(f": {judged.found}")).append(
             f"  ({judged.bound})", "dim"
         )
-        parts.append(line)
+        parts.append(HangingLine(line, 3))
         if judged.verdict != "holds":
             parts += _evidence(judged.as_json(), run.began_at)
     parts += [Text(printable(f" ? {text}"), _STYLES["unknown"]) for text in run.missing]
-    parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
-    parts += [Text("warning", "yellow").append(printable(f": {text}"), "default") for text in run.warnings]
+    parts.append(HangingLine(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}")))
+    warnings = (Text("warning", "yellow").append(printable(f": {text}"), "default") for text in run.warnings)
+    parts += [HangingLine(warning) for warning in warnings]
     if run.is_disturbed and run.verdict != "holds":
-        parts.append(Text(_disturbance(run), "yellow"))
+        parts.append(HangingLine(Text(_disturbance(run), "yellow")))
     parts.append(Text(_cost(run), "dim"))
     parts.append(Text(f"replay: {run.command}", "dim"))
     parts.append(Text(f"{run.directory.path}", "dim"))

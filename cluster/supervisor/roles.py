@@ -16,11 +16,25 @@ SLAVE_ROLE = "SLAVE"
 FIRST_MEMBERS_ID = 1
 
 
+def check_one_each(nodes: Iterable[Node]) -> None:
+    """Raise WrongStateError if two of the nodes to promote are in one group.
+
+    It would get two masters. Thus `broker-a:slave` names no slave to promote in a group with several.
+    """
+    chosen: dict[str | None, Node] = {}
+    for node in nodes:
+        other = chosen.setdefault(node.group, node)
+        if other.name != node.name and node.is_slave:
+            raise WrongStateError(f"{other.name} and {node.name} are slaves of {node.group}: promote one of them")
+
+
 def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
     """Return the node as a master; raise WrongStateError for masters and non-brokers."""
     _check_has_role(node)
     if node.is_master:
-        raise WrongStateError(f"{node.name} is already a master of {node.group}")
+        slaves = ", ".join(other.name for other in nodes if other.group == node.group and other.is_slave)
+        hint = f"; its slaves: {slaves}" if slaves else ", and has no slave"
+        raise WrongStateError(f"{node.name} is already a master of {node.group}{hint}")
     return attrs.evolve(node, role=master_role, broker_id=MASTER_ID, role_changes=_next_change(nodes))
 
 

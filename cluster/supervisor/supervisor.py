@@ -22,7 +22,7 @@ from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.nodemodules import MODULES, module_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
-from rmqlab.cluster.supervisor.roles import changes_of, demoted, promoted
+from rmqlab.cluster.supervisor.roles import changes_of, check_one_each, demoted, promoted
 from rmqlab.cluster.supervisor.targets import ALL_MEMBERS, find_targets, target_words
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
@@ -240,13 +240,13 @@ class Supervisor:
     async def promote(self, *names: str) -> tuple[str, ...]:
         """Stop slaves and start them as masters on their stores. Return their names.
 
-        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead.
-        WrongStateError, without any effect, for a node that is not a slave, or is paused. NodeFailedError for a member
-        that its group does not elect.
+        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead; it
+        raises NodeFailedError if it is not elected. WrongStateError for nodes that are no slaves, paused, or of one group.
         """
         if any(self.nodes[name].member_id for name in names):
             await hand_over(self.processes, *names)
             return names
+        check_one_each(self.nodes[name] for name in names)
         return await self._change_roles(names, lambda node: promoted(node, [*self.nodes.values()], self.spec.role))
 
     async def demote(self, *names: str) -> tuple[str, ...]:

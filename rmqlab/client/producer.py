@@ -216,7 +216,8 @@ class Producer:
         timeout: float | None,  # noqa: ASYNC109 - as send
         to: MessageQueue | SelectQueue | None,
     ) -> SendResult:
-        deadline = trio.current_time() + (timeout or self.config.send_timeout)
+        whole = timeout or self.config.send_timeout
+        deadline = trio.current_time() + whole
         queues = await self._queues(outgoing)
         attempts: list[Attempt] = []
         result = None
@@ -224,7 +225,7 @@ class Producer:
             if attempts and trio.current_time() >= deadline:
                 break
             queue = self._choose(outgoing.topic, queues, to, attempts[-1].broker_name if attempts else None)
-            attempt, result = await self._attempt(number, outgoing, queue, deadline)
+            attempt, result = await self._attempt(number, outgoing, queue, deadline, whole)
             attempts.append(attempt)
             self._report(attempt)
             if not self._is_worth_another(attempt):
@@ -239,7 +240,7 @@ class Producer:
         return attempt.code in RETRY_CODES or attempt.code in (None, BROKER_NOT_EXIST)
 
     async def _attempt(
-        self, number: int, outgoing: Outgoing, queue: MessageQueue, deadline: float
+        self, number: int, outgoing: Outgoing, queue: MessageQueue, deadline: float, whole: float
     ) -> tuple[Attempt, SendResult | None]:
         began_at = trio.current_time()
         address = await self._master(queue)
@@ -259,7 +260,7 @@ class Producer:
         if address is None:
             return attempt(code=BROKER_NOT_EXIST, error=f"broker {queue.broker_name} has no known master"), None
         try:
-            response = await self._request(address, self._command(outgoing, queue), deadline)
+            response = await self._request(address, self._command(outgoing, queue), deadline, whole)
         except ConnectError as exc:
             return attempt(error=str(exc)), None
         except RemotingError as exc:
@@ -288,17 +289,17 @@ class Producer:
             self.tracer.published(outgoing, address, result, header, trio.current_time() - began_at)
         return attempt(status=status), result
 
-    async def _request(self, address: str, command: Command, deadline: float) -> Command:
+    async def _request(self, address: str, command: Command, deadline: float, whole: float) -> Command:
         """Send a request to a broker, until the deadline.
 
-        After ConnectError, certainly no byte was written.
+        After ConnectError, certainly no byte was written. `whole` is the time of the send in seconds, for errors.
         """
         with trio.move_on_at(deadline) as connecting:
             channel = await self.client.remoting.channel(address)
         if connecting.cancelled_caught:
             raise ConnectError(f"no connection to {address} before the send timed out")
         try:
-            return await channel.request(command, max(deadline - trio.current_time(), 0))
+            return await channel.request(command, max(deadline - trio.current_time(), 0), whole)
         except RequestTimeoutError as exc:
             channel.close(f"a send timed out: {exc}")  # as Java's client: its state is unknown
             raise
@@ -376,8 +377,7 @@ def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
     It is RefusedError only if every attempt certainly stored nothing.
     """
     last = attempts[-1]
+    number = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
     if any(attempt.is_indeterminate for attempt in attempts):
-        return IndeterminateError(f"may be stored, {len(attempts)} attempts: {last.error}", attempts)
-    return RefusedError(
-        f"refused, {len(attempts)} attempts: {last.error}", attempts, code=last.code or 0, remark=last.error
-    )
+        return IndeterminateError(f"may be stored, {number}: {last.error}", attempts)
+    return RefusedError(f"refused, {number}: {last.error}", attempts, code=last.code or 0, remark=last.error)

@@ -27,7 +27,9 @@ from rmqlab.pipeline.spark_home import Machine
 from rmqlab.pipeline.workers import check_shared_directory
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.runtime.printable import printable
+from rmqlab.store.keptstores import no_stores_hint
 from rmqlab.store.oddfiles import odd_files
+from rmqlab.verdict.rules import is_notable
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class SparkChoice:
 )
 @click.option("--ship", is_flag=True, help="Send rmqlab to workers that lack it; they need pyspark, pyarrow and numpy.")
 @click.option("with_report", "--report", is_flag=True, help="Make the page report.html, too.")
-@click.option("every", "--all", "-a", is_flag=True, help="Show the metrics of each single queue, too.")
+@click.option("every", "--all", "-a", is_flag=True, help="All metrics: also zero, unknown, and of single queues.")
 @click.option("as_json", "--json", is_flag=True, help="Print JSON for programs.")
 def audit(
     run: str,
@@ -104,6 +106,8 @@ def audit(
         print(json.dumps(summary.as_json()))
     else:
         _show(summary.as_json(), every=every)
+        if summary.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(directory)):
+            console.print(f"hint: {hint}", style="dim", soft_wrap=True)
         console.print(f"Tables: {summary.tables}", soft_wrap=True)
         if page is not None:
             console.print(f"Report: {page}", soft_wrap=True)
@@ -215,7 +219,7 @@ def _directory(run: str) -> Path:
 def _show(document: dict[str, object], *, every: bool) -> None:
     findings = document["findings"]
     assert isinstance(findings, dict)
-    rows = {metric: one for metric, one in findings.items() if every or "@" not in metric}
+    rows = {metric: one for metric, one in findings.items() if every or is_notable(metric, one["value"])}
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("metric", "value", "unit", "evidence, or what is missing"):
         table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
@@ -225,7 +229,8 @@ def _show(document: dict[str, object], *, every: bool) -> None:
         table.add_row(printable(metric), value, one["unit"], printable(said))
     console.print(table)
     if len(rows) < len(findings):
-        console.print(f"{len(findings) - len(rows)} metrics of single queues: --all shows them", style="dim")
+        hidden = len(findings) - len(rows)
+        console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
     verdict, why, warnings = str(document["verdict"]), document["why"], document["warnings"]
     assert isinstance(why, list)
     assert isinstance(warnings, list)

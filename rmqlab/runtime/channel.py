@@ -14,7 +14,7 @@ import trio
 from rmqlab.remoting.codec import decode_command, encode_command, encode_head
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import ForeignProtocolError, Frame, FrameDecoder, RemoteProtocolError
-from rmqlab.runtime import stopwatch
+from rmqlab.runtime import stopwatch, time_text
 from rmqlab.runtime.address import address_text
 from rmqlab.runtime.dispatch import Buffer, Request
 from rmqlab.runtime.fault_hooks import Transport
@@ -154,7 +154,7 @@ class Channel:
         """Stop waiting for a response; a late response is dropped (remoting#9)."""
         self._pending.pop(opaque, None)
 
-    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error
+    async def request(self, command: Command, timeout: float, whole: float | None = None) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error, as by `time_text`
         """Return the response. ConnectionLostError, RequestTimeoutError without one."""
         answered = trio.Event()
         got: list[Command | None] = []
@@ -168,7 +168,7 @@ class Channel:
             await answered.wait()
         if not got:
             self.forget(opaque)
-            raise RequestTimeoutError(f"{self.peer}: no response to request code {command.code} within {timeout:.3g} s")
+            raise RequestTimeoutError(f"{self.peer}: {time_text.no_response(command.code, timeout, whole)}")
         if got[0] is None:
             raise ConnectionLostError(f"connection to {self.peer} closed before the response: {self.close_reason}")
         return got[0]

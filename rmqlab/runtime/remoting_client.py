@@ -19,6 +19,7 @@ from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
+from rmqlab.runtime.time_text import time_given
 
 CONNECT_TIMEOUT = 3.0
 """Seconds (remoting-and-nameserver section 1.11)."""
@@ -85,7 +86,7 @@ class RemotingClient:
         deadline = trio.current_time() + timeout
         channel = await self.channel(address)
         try:
-            return await channel.request(command, max(deadline - trio.current_time(), 0))
+            return await channel.request(command, max(deadline - trio.current_time(), 0), timeout)
         except RequestTimeoutError as exc:
             channel.close(f"a request timed out: {exc}")
             raise
@@ -116,7 +117,7 @@ class RemotingClient:
             if commands:
                 await all_done.wait()
         if waiting.cancelled_caught:
-            self.close_channel(address, f"a request timed out: no response within {timeout:.3g} s")
+            self.close_channel(address, f"a request timed out: no response within {time_given(timeout)}")
         return [responses.get(index) for index in range(len(commands))]
 
     async def send_oneway(self, address: str, command: Command) -> None:

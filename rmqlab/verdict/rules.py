@@ -221,6 +221,16 @@ _RESET: Final = "A request reset the offsets of {}, which may move them back."
 _HOLDS: Final = "nothing acknowledged was lost, and no log differs from its master's"
 
 
+def is_notable(metric: str, value: float | None) -> bool:
+    """Return True for findings that commands show by default.
+
+    These are not zero, or can violate a claim, and not of a single queue.
+    """
+    name = metric.partition(" ")[0]
+    decides = any(row.metric == name and row.effect is Effect.VIOLATES for row in VERDICT_RULES)
+    return "@" not in metric and (bool(value) or decides)
+
+
 def decide(
     findings: Iterable[Finding],
     *,

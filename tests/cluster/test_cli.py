@@ -171,7 +171,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         ),
         (["resume", "-n", "shared", "broker-a"], 1, "broker-a is ready, not paused"),
         (["start", "-n", "shared", "broker-a"], 1, "broker-a is already ready (pid "),
-        (["up", "-n", "shared", "-d"], 1, "cluster shared is already up: `rmqlab add`"),
+        (["up", "-n", "shared", "-d"], 1, "cluster shared is already up: `rmqlab down --name shared` stops it"),
         (["status", "-n", "nobody"], 1, "no cluster nobody in "),
         (["down", "-n", "nobody"], 1, "there are: shared"),
         (["status", "-n", "..x"], 2, "cluster name"),

@@ -53,3 +53,19 @@ def test_an_audit_leaves_the_settings_of_the_user_alone() -> None:
     for spark, given in ((ours, ()), (theirs, {"spark.sql.shuffle.partitions"})):
         _fit(cast("SparkSession", spark), 10**6, Scale.LARGE, given=given)
     assert ours.settings.keys() - theirs.settings.keys() == {"spark.sql.shuffle.partitions"}
+
+
+def test_metrics_that_are_zero_are_shown_on_request_only(capsys: pytest.CaptureFixture[str]) -> None:
+    finding: dict[str, object] = {"value": 0, "unit": "messages", "at_least": False, "missing": "", "evidence": []}
+    findings = {
+        "lost": finding,
+        "expired": finding,
+        "sent": {**finding, "value": 7},
+        "sent a@b:0": {**finding, "value": 7},
+    }
+    document: dict[str, object] = {"findings": findings, "verdict": "holds", "why": ["well"], "warnings": []}
+    commands._show(document, every=False)
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert rows == ["metric", "lost", "sent", "2", "holds:"]
+    commands._show(document, every=True)
+    assert "expired" in capsys.readouterr().out

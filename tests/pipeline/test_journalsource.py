@@ -9,6 +9,8 @@ from pyspark.errors import AnalysisException
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROOT = pathlib.Path(__file__).parents[2]
+
 
 def entry(at: int, kind: str, **fields: Any) -> bytes:
     packed: bytes = msgpack.packb({"v": 1, "at": at, "node": "produce-1", "kind": kind, "fields": fields})
@@ -93,3 +95,12 @@ def test_uris_and_patterns_name_runs_and_a_link_to_a_run_repeats_nothing(
         assert frame.count() == 500
     with pytest.raises(AnalysisException, match="nothing matches"):
         spark.read.format("rmqlab-journal").load(f"{run}/nothing-*")
+
+
+def test_the_example_of_the_documents_counts_sends_and_no_attempts(spark: "SparkSession", run: pathlib.Path) -> None:
+    attempts = [entry(n, "attempt_failed", outcome="refused", attempt=1) for n in range(9)]
+    (run / "journal" / "produce-3.msgpack").write_bytes(b"".join(attempts))
+    example = (ROOT / "docs" / "journal.md").read_text().split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {"spark": spark}
+    exec(example.replace("~/.rmqlab/demo", str(run)), names)
+    assert names["sent"].count() == 500

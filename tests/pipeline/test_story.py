@@ -98,3 +98,9 @@ def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathli
     sentences = [text_of(one) for one in write_story(data)]
     assert "the journal of produce-1 is cut" in sentences[3]
     assert sentences[4].startswith("What to do: Provide the missing evidence first")
+
+
+def test_a_run_that_kept_no_stores_is_to_be_played_again(tmp_path: pathlib.Path) -> None:
+    data = run_data(tmp_path, [], {"lost": finding(None, missing="no store was given")})
+    data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
+    assert text_of(write_story(data)[4]).startswith("What to do: Play the run again with `--keep-stores`")

@@ -96,7 +96,7 @@ async def test_losing_the_connection_ends_the_wait_at_once(peer: Peer, client: R
 
 
 async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: RemotingClient) -> None:
-    with pytest.raises(RequestTimeoutError):
+    with pytest.raises(RequestTimeoutError, match=r"within (the \d ms left of )?10 ms$"):
         await client.request(peer.address, request(PARK), 0.01)
     assert client.connected(peer.address) is None
 

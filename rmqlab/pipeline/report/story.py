@@ -154,7 +154,10 @@ def _advices(data: RunData) -> Iterator[str]:
 
 def _rules(data: RunData) -> Iterator[tuple[bool, str]]:
     lost, role = bool(data.value("lost")), data.facts.role
-    yield data.summary["verdict"] == "unknown", "Provide the missing evidence first: the verdict depends on it."
+    is_unknown, missing = data.summary["verdict"] == "unknown", data.findings.get("lost", {}).get("missing")
+    is_without_stores = is_unknown and missing == "no store was given"
+    yield is_without_stores, "Play the run again with `--keep-stores`: the verdict depends on the stores."
+    yield is_unknown and not is_without_stores, "Provide the missing evidence first: the verdict depends on it."
     yield (
         lost and role == "ASYNC_MASTER",
         "Use SYNC_MASTER, so that SEND_OK means that a slave has the message.",

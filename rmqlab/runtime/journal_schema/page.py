@@ -19,8 +19,9 @@ On Spark the journals of a run are a table:
 events = spark.read.format("rmqlab-journal").load("~/.rmqlab/demo")
 events.groupBy("node", "kind").count().orderBy("node", "count").show()
 
-sent = spark.read.format("rmqlab-journal").schema("at timestamp, outcome string, took double").load("~/.rmqlab/demo")
-sent.where("outcome is not null").groupBy("outcome").count().show()
+sends = spark.read.format("rmqlab-journal").option("kinds", "sent")  # attempts have an outcome, too
+sent = sends.schema("at timestamp, outcome string, took double").load("~/.rmqlab/demo")
+sent.groupBy("outcome").count().show()
 ```
 
 | column | type | content |
@@ -35,6 +36,9 @@ sent.where("outcome is not null").groupBy("outcome").count().show()
 `process` and `place` say where an entry is. With a schema of yours each other column is the field of that name: null
 if the event does not have it, or has another type. `int`, `bigint`, `double`, `boolean` and `string` are possible. Only
 the columns of the schema are decoded. Bytes that are not an event are a row of kind `journal_torn`.
+
+Events of several kinds can have a field of the same name, such as `outcome` of `sent` and of `attempt_failed`. The
+options `kinds` and `notKinds` select kinds, several with commas.
 
 A field may be null where its value is unknown. The source is the process that records the event.
 """

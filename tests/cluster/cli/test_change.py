@@ -70,11 +70,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
         ("restart broker-a --set brokerId=3", 2, "broker setting broker_id: each node has its own"),
         ("restart namesrv-2 --set slaveReadEnable=true", 1, "namesrv-2 is a nameserver: only brokers have settings"),
         ("start broker-a --set slaveReadEnable=false", 1, "broker-a is already ready (pid "),
-        (
-            "up --detach",
-            1,
-            "cluster default is already up: `rmqlab add`, `rmqlab remove` and `rmqlab restart NODE --set",
-        ),
+        ("up --detach", 1, "cluster default is already up: `rmqlab down` stops it; `rmqlab add`, `rmqlab remove` and"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_changes_nothing(

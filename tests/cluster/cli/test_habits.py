@@ -80,6 +80,26 @@ def test_an_option_that_begins_a_longer_one_suggests_it(home: pathlib.Path) -> N
     assert (shown.exit_code, "Did you mean '--read-queues'?" in shown.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("fault link a b --latency 200", "Did you mean '--kind latency'?"),
+        ("fault latency a b", "Did you mean 'rmqlab fault link --kind latency'?"),
+        ("fault isolate broker-a", "Did you mean 'rmqlab isolate'?"),
+        ("fault lnk a b", "Did you mean 'link'?"),
+        ("produce orders", "(orders). The topic is an option: --topic TOPIC"),
+        ("consume orders -c 1", "(orders). The topic is an option: --topic TOPIC"),
+        ("statsu", "No such command 'statsu'. Did you mean 'status'?"),
+        ("produce --topc orders", "Did you mean '--topic'?"),
+        ("fault link a b --xx-bytes 7", "Did you mean one of: '--after-bytes', '--every-bytes', '--read-bytes'?"),
+        ("produce --topic", "Option '--topic' requires an argument."),
+    ],
+)
+def test_a_word_in_the_wrong_place_is_recognised(home: pathlib.Path, words: str, hint: str) -> None:
+    shown = run(home, *words.split())
+    assert (shown.exit_code, hint in shown.stderr) == (2, True), shown.stderr
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "ten", "", "1e999"])
 @pytest.mark.parametrize(
     "words", ["wait ready --timeout", "produce -r", "up --rate", "fault random --every", "demo --rate"]
@@ -190,3 +210,19 @@ def test_no_color_is_obeyed(up: pathlib.Path) -> None:
     words = [sys.executable, "-m", "rmqlab.cluster", "status"]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     assert "\x1b[3" not in done.stdout
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("words", ["status --watch --json", "events --follow", "logs broker-a --follow"])
+def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> None:
+    environment = {**os.environ, "RMQLAB_HOME": str(up)}
+    command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert (process.stderr.read(), process.wait(60)) == ("", 0)

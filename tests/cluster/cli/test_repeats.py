@@ -63,3 +63,14 @@ def test_what_is_no_failure_is_always_shown() -> None:
     for number in range(3):
         output.folder.add({"kind": "rebalanced", "number": number})
     assert output.lines == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_the_queues_of_a_broker_are_one_line() -> None:
+    output = Output()
+    for number in range(8):
+        address = f"127.77.1.{20 + number % 2}:10911"
+        output.folder.add({"kind": "pulling_from", "queue": f"q{number}", "address": address, "number": number})
+    output.time = SECONDS
+    output.folder.show_due()
+    output.folder.close()
+    assert output.lines == [(0, 1), (1, 1)]

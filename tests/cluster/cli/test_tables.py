@@ -166,6 +166,24 @@ def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> Non
             {"kind": "committed", "topic": "orders", "broker": "broker-a", "queue": 3, "offset": 12, "broker_id": 0},
             "committed orders@broker-a:3 at 12",
         ),
+        (
+            {"kind": "rebalanced", "topic": "orders", "added": ["orders@broker-a:0"] * 8, "removed": [],
+             "held": ["orders@broker-a:0"] * 8},
+            "rebalanced orders: queues held 8, added 8, removed 0",
+        ),
+        (
+            {"kind": "route_believed", "topic": "orders", "brokers": {"a": {"0": "127.1:1", "1": "x"}, "b": {"1": "y"}}},
+            "route_believed orders: a 0,1; b 1",
+        ),
+        ({"kind": "route_believed", "topic": "orders", "brokers": {}}, "route_believed orders: no broker"),
+        (
+            {"kind": "pull_resumed", "queue": "t@broker-a:0", "broker_id": 1, "address": "127.7.5.2:1"},
+            "pull_resumed t@broker-a:0 at broker id 1 127.7.5.2:1",
+        ),
+        (
+            {"kind": "committing_to", "broker_name": "b", "broker_id": 0, "address": "127.77.25.21:10911"},
+            "committing_to b at broker id 0 127.77.25.21:10911",
+        ),
     ],
 )  # fmt: skip
 def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], shown_line: str) -> None:

@@ -56,6 +56,15 @@ def test_produce_and_consume_sign_with_the_account_that_they_are_given(rmqlab: R
     assert "route_missing" not in {event["kind"] for event in events}
 
 
+def test_the_counts_of_failures_come_before_the_totals(rmqlab: Run) -> None:
+    unsigned = rmqlab("produce", "-t", "orders", "-c", "5", "-r", "0")
+    lines = unsigned.stdout.splitlines()
+    counted = [number for number, line in enumerate(lines) if line.endswith(" times)")]
+    (total,) = (number for number, line in enumerate(lines) if "  produced  " in line)
+    assert counted
+    assert max(counted) < total, unsigned.stdout
+
+
 def test_a_consumer_without_a_route_says_that_it_waits_for_one(rmqlab: Run, home: pathlib.Path) -> None:
     assert rmqlab("status").exit_code == 0
     command = module_command("rmqlab.cluster", "consume", "-t", "none-yet")

@@ -1,5 +1,6 @@
 """The page of a comparison, from made-up runs."""
 
+import re
 from html.parser import HTMLParser
 
 from rmqlab.cluster.checks.testing import MadeUpRun
@@ -61,3 +62,13 @@ def test_the_page_has_the_table_and_a_timeline_of_each_run() -> None:
 def test_the_page_needs_no_network() -> None:
     page = Page(render_comparison("kill-master", "", [played("4.9", promoted_run())]))
     assert page.links == ["data:,"]
+
+
+def test_the_names_of_masters_that_follow_each_other_do_not_overlap() -> None:
+    run = promoted_run()
+    run.wait(0.1)
+    run.add(A, "role_changed", broker_name=A, role="SYNC_MASTER", broker_id=0, role_before="SLAVE", broker_id_before=1)
+    text = render_comparison("kill-master", "", [played("4.9", run)])
+    rows = re.findall(r'<text class="note mark" x="[0-9.]+" y="([0-9.]+)">(.*?)</text>', text)
+    assert [name for _, name in rows] == [S, A]
+    assert float(rows[1][0]) - float(rows[0][0]) >= 11, "the height of a line"

@@ -46,8 +46,8 @@ def complaints(*steps: str) -> list[str]:
         (["wait sent.SEND_OK late 5"], "late has not been started yet: nothing will come"),
         (["stop-workload early late"], "late has not been started yet"),
         (["kill late"], "late has not been started yet"),
-        (["promote broker-a"], "broker-a is already a master of broker-a"),
-        (["promote broker-a-s", "promote broker-a-s"], "broker-a-s is already a master of broker-a"),
+        (["promote broker-a"], "broker-a is already a master of broker-a; its slaves: broker-a-s"),
+        (["promote broker-a-s", "promote broker-a-s"], "broker-a-s is already a master of broker-a, and has no slave"),
         (["demote broker-a", "demote broker-a"], "broker-a is already a slave of broker-a"),
         (["pause broker-a-s", "promote broker-a-s"], "broker-a-s is paused: resume or kill it before"),
     ],
@@ -81,3 +81,10 @@ def test_which_member_of_a_group_leads_only_a_run_shows() -> None:
         assert list(dry_run.check_action(Action("promote", (target,)))) == []
     (refused,) = dry_run.check_action(Action("demote", ("broker-a-n0",)))
     assert "`promote` another member" in refused
+
+
+def test_a_role_that_names_two_slaves_of_a_group_is_not_promoted() -> None:
+    spec = ClusterSpec(slaves=2)
+    dry_run = DryRun(Scenario(name="x", claim="c", cluster=spec), nodes_of(spec, place(spec, Placement(subnet=9))))
+    (refused, *_) = dry_run.check_action(Action("promote", ("broker-a:slave",)))
+    assert refused == "broker-a-s and broker-a-s2 are slaves of broker-a: promote one of them"

@@ -3,7 +3,7 @@
 import pytest
 
 from rmqlab.cluster.supervisor.process_state import WrongStateError
-from rmqlab.cluster.supervisor.roles import acting_master, changes_of, demoted, promoted, with_changes
+from rmqlab.cluster.supervisor.roles import acting_master, changes_of, check_one_each, demoted, promoted, with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
 
 SPEC = ClusterSpec(role="SYNC_MASTER", groups=2, slaves=2)
@@ -42,6 +42,12 @@ def test_of_two_promoted_slaves_the_later_one_acts() -> None:
     assert acting_master("broker-a", nodes) is named("broker-a-s", nodes)
 
 
+def test_of_one_group_one_slave_can_be_promoted_at_a_time() -> None:
+    check_one_each([named("broker-a-s", NODES), named("broker-b-s2", NODES), named("namesrv-1", NODES)])
+    with pytest.raises(WrongStateError, match="broker-a-s and broker-a-s2 are slaves of broker-a: promote one of them"):
+        check_one_each(node for node in NODES if node.group == "broker-a" and node.is_slave)
+
+
 def test_changes_are_kept_in_their_order() -> None:
     nodes = replaced(promoted(named("broker-a-s2", NODES), NODES, SPEC.role), NODES)
     nodes = replaced(demoted(named("broker-a", nodes), nodes), nodes)
@@ -54,7 +60,7 @@ def test_changes_are_kept_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("change", "name", "message"),
     [
-        ("promote", "broker-a", "broker-a is already a master of broker-a"),
+        ("promote", "broker-a", "broker-a is already a master of broker-a; its slaves: broker-a-s, broker-a-s2"),
         ("demote", "broker-b-s", "broker-b-s is already a slave of broker-b"),
         ("promote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
         ("demote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
