@@ -273,7 +273,10 @@ class Registration:
         return encode_compressed(body) if config.compressed_register else body.encode()
 
     def _note_too_large(self, body: bytes) -> None:
-        """Log that the topics do not fit into a frame: each nameserver would only reset the connection."""
+        """Log that the topics do not fit into a frame.
+
+        A nameserver would only reset the connection.
+        """
         fault = (
             f"not registered: {len(self.topics.topics)} topics have {len(body)} bytes, at most {MAX_BODY}: delete some"
         )
