@@ -11,11 +11,7 @@ import trio.testing
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.command import request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel import (
-    FRAMES_AT_ONCE,
-    HIGH_WATER,
-    PARKED_COST,
-)
+from rmqlab.runtime.channel_limits import FRAMES_AT_ONCE, HIGH_WATER, PARKED_COST
 from rmqlab.runtime.dispatch import Reply
 from rmqlab.runtime.reactor import Reactor
 from tests.runtime.channels import BLOB, ECHO, PARK, Peer
