@@ -35,7 +35,7 @@ from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Server
+from rmqlab.runtime.server import Server, default_max_connections
 from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 PROGRESS_PERIOD = 1.0
 """Real seconds between two progress events of a start or a stop."""
+_GROUP_SHARE = 16
+"""The port of a DLedger group accepts one connection where other ports accept this many."""
 GOODBYE_TIMEOUT = 9.0
 """Seconds for unregistering at a stop: three nameservers at 3 s each."""
 
@@ -218,7 +220,8 @@ def _serve_group(group: "GroupMember", env: Environment, sock: socket.socket) ->
     """Serve the port for the other members of the group."""
     routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
     idle_timeout = env.settings.broker.server_channel_max_idle_time_seconds
-    server = Server(env.reactor, routes, idle_timeout=idle_timeout, meter=env.replication)
+    most = max(1, default_max_connections() // _GROUP_SHARE)
+    server = Server(env.reactor, routes, idle_timeout=idle_timeout, max_connections=most, meter=env.replication)
     server.accept_on(sock)
     return server
 

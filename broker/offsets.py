@@ -22,6 +22,11 @@ from rmqlab.store.configfile import keep_config_file, load_config_file
 MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""
 MAX_OFFSETS = 4_000_000
+MAX_BYTES = 15 * 2**20
+"""Bytes of the table, with offsets of maximum length: a slave copies it in one frame (16 MiB), or not at all."""
+_KEY_BYTES = 6
+"""Bytes of the JSON of a key, in addition to its name: `:{` and `},`."""
+_OFFSET_BYTES = len("-2147483648:-9223372036854775808,")
 MAX_NAME_SIZE = 1024
 """Characters of a topic's and a group's name together. 4.9.8 has no limit but the header."""
 _WRITTEN_AT_ONCE = 512 * 1024
@@ -47,7 +52,7 @@ class ConsumerOffsetTable:
         """Those queues, by `topic@group`, until the master has as much."""
         self._by_group: dict[str, dict[str, None]] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
-        self._count = 0
+        self._count = self._bytes = 0
         self._encoded: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}  # in the order of the table
         self._to_encode = collections.deque[str]()
@@ -68,9 +73,9 @@ class ConsumerOffsetTable:
         queues = self.offsets.get(key)
         before = None if queues is None else queues.get(queue_id)
         if queues is None or before is None:
-            self._check_room(key)
-            self._count += 1
+            self._check_room(key, 1)
             queues = self._queues(key)
+            self._grow(1)
         queues[queue_id] = offset
         self._dirty[key] = None
         if self.notes_own:
@@ -97,7 +102,8 @@ class ConsumerOffsetTable:
         """Drop all offsets of a group."""
         for topic in self._by_group.pop(group, {}):
             key = f"{topic}@{group}"
-            self._count -= len(self.offsets.pop(key))
+            self._grow(-len(self.offsets.pop(key)))
+            self._bytes -= _key_size(key)
             self.own.pop(key, None)
             self._dirty.pop(key, None)
             self._encoded.pop(key, None)
@@ -113,8 +119,9 @@ class ConsumerOffsetTable:
         Raises Refusal as `commit`.
         """
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
-            self._check_room(f"{topic}@{target}")
-            self._replace(f"{topic}@{target}", queues)
+            key = f"{topic}@{target}"
+            self._check_room(key, len(queues) - len(self.offsets.get(key, ())))
+            self._replace(key, queues)
 
     def merge(self, key: str, fresh: Mapping[int, int], kept: Mapping[int, int]) -> None:
         """Replace the offsets of a key by a master's (store-ha#60, #69).
@@ -208,6 +215,7 @@ class ConsumerOffsetTable:
         queues = self.offsets.get(key)
         if queues is None:
             queues = self.offsets[key] = {}
+            self._bytes += _key_size(key)
             for topic, group in _names([key]):
                 self._by_group.setdefault(group, {})[topic] = None
                 self._by_topic.setdefault(topic, {})[group] = None
@@ -217,19 +225,32 @@ class ConsumerOffsetTable:
         if not fresh:
             return
         queues = self._queues(key)
-        self._count += len(fresh) - len(queues)
+        self._grow(len(fresh) - len(queues))
         self.offsets[key] = dict(fresh)
         self._dirty[key] = None
 
-    def _check_room(self, key: str) -> None:
+    def _grow(self, count: int) -> None:
+        """Count new offsets, or those that are removed."""
+        self._count += count
+        self._bytes += _OFFSET_BYTES * count
+
+    def _check_room(self, key: str, count: int) -> None:
+        """Raise Refusal if a key may not get `count` more offsets."""
         if len(key) > MAX_NAME_SIZE:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic and group have more than {MAX_NAME_SIZE} characters")
-        if self._count >= MAX_OFFSETS or (key not in self.offsets and len(self.offsets) >= MAX_KEYS):
+        is_new = key not in self.offsets
+        size = _OFFSET_BYTES * count + (_key_size(key) if is_new else 0)
+        is_full = self._count + count > MAX_OFFSETS or (is_new and len(self.offsets) >= MAX_KEYS)
+        if is_full or self._bytes + size > MAX_BYTES:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"this broker keeps {self._count} consumer offsets of {len(self.offsets)} pairs of topic and group,"
-                f" at most {MAX_OFFSETS} of {MAX_KEYS}: delete consumer groups",
+                f" at most {MAX_OFFSETS} of {MAX_KEYS}, in {MAX_BYTES} bytes: delete consumer groups",
             )
+
+
+def _key_size(key: str) -> int:
+    return len(msgspec.json.encode(key)) + _KEY_BYTES
 
 
 def _names(keys: Iterable[str]) -> Iterable[tuple[str, str]]:

@@ -24,6 +24,7 @@ from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSe
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import MAX_FRAME
 from rmqlab.remoting.header import HeaderError, JavaBoolean
 from rmqlab.remoting.headers.nameserver import (
     QueryDataVersionRequestHeader,
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 FIRST_AGAIN = 10.0
 """Seconds from start to the second registration."""
 UNREGISTER_TIMEOUT = 3.0
+MAX_BODY = MAX_FRAME - 2**16
+"""Bytes of a registration: a frame without room for its header. Only files and a master of another kind have so many
+topics."""
 PAUSE_PER_TOPIC = 20e-6
 """Seconds per topic between two registrations of all topics caused by sends to new topics: 0.1 s for 5,000 topics.
 Encoding and decoding a registration takes a tenth of that. RocketMQ registers all topics after each new topic."""
@@ -200,6 +204,9 @@ class Registration:
         """
         config = self.config
         body = self._body(config, topics)
+        if len(body) > MAX_BODY:
+            self._note_too_large(body)
+            return
         header = RegisterBrokerRequestHeader(
             broker_name=config.broker_name,
             broker_addr=config.address,
@@ -263,6 +270,17 @@ class Registration:
         )
         body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
         return encode_compressed(body) if config.compressed_register else body.encode()
+
+    def _note_too_large(self, body: bytes) -> None:
+        """Log that the topics do not fit into a frame.
+
+        A nameserver would only reset the connection.
+        """
+        fault = (
+            f"not registered: {len(self.topics.topics)} topics have {len(body)} bytes, at most {MAX_BODY}: delete some"
+        )
+        self._failures.add("topics", fault)
+        self._note(self.config.namesrv_addrs, {})
 
     def _note(self, addresses: tuple[str, ...], answers: Mapping[str, RegistrationReply]) -> None:
         for address in addresses:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
+from rmqlab.broker.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.store.configfile import load_config_file
@@ -13,6 +14,9 @@ MAX_NAME_SIZE = 1024
 """Characters of a group's name. 4.9.8 has no limit but the header."""
 MAX_GROUPS = 200_000
 """Groups that clients can make."""
+MAX_GROUP_BYTES = 15 * 2**20
+"""Bytes of their JSON: a slave copies the table in one frame."""
+_ENTRY_BYTES = 280
 
 
 MAX_COPIED = MAX_GROUPS + len(names.BUILT_IN_GROUPS)
@@ -32,6 +36,8 @@ class SubscriptionGroupTable(VersionedTable):
         if loaded is not None:
             self.groups.update(loaded.subscription_group_table)
             self.data_version = loaded.data_version
+        self._room = TableRoom(MAX_GROUPS, MAX_GROUP_BYTES, _ENTRY_BYTES)
+        self._room.count(self.groups)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the configuration of a group.
@@ -50,10 +56,12 @@ class SubscriptionGroupTable(VersionedTable):
 
     def has_room(self, group: str) -> bool:
         """True if a group exists, or may be created under this name."""
-        return group in self.groups or (len(self.groups) < MAX_GROUPS and len(group) <= MAX_NAME_SIZE)
+        return group in self.groups or (len(group) <= MAX_NAME_SIZE and self._room.has_room(group))
 
     def put(self, group: SubscriptionGroupConfig) -> None:
         """Create a group or replace its configuration."""
+        if group.group_name not in self.groups:
+            self._room.add(group.group_name)
         self.groups[group.group_name] = group
         self._changed()
 
@@ -61,6 +69,7 @@ class SubscriptionGroupTable(VersionedTable):
         """Delete a group. True if it existed."""
         if self.groups.pop(group, None) is None:
             return False
+        self._room.remove(group)
         self._changed()
         return True
 
@@ -75,6 +84,7 @@ class SubscriptionGroupTable(VersionedTable):
             raise TooManyError(f"{len(wrapper.subscription_group_table)} groups, at most {MAX_COPIED}")
         self.data_version = wrapper.data_version
         self.groups = dict(wrapper.subscription_group_table)
+        self._room.count(self.groups)
         self._save_soon()
         return True
 

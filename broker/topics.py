@@ -11,8 +11,11 @@ import msgspec
 from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
 from rmqlab.broker.subscriptions import MAX_GROUPS
 from rmqlab.broker.tablefile import Defer, TooManyError, VersionedTable, at_once
+from rmqlab.broker.tableroom import TableRoom
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.dispatch import Refusal
 from rmqlab.store.configfile import load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
@@ -20,7 +23,12 @@ SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
 SCHEDULE_QUEUES = 18
 MAX_TOPICS = 100_000
 """Topics that clients can make. Those of retries and dead letters follow the number of groups."""
-
+MAX_TOPIC_BYTES = 9 * 2**20
+"""Bytes of their JSON in a registration."""
+MAX_GROUP_TOPIC_BYTES = 6 * 2**20
+"""The same for topics of retries and dead letters: both together fit into a frame."""
+_ENTRY_BYTES = 160
+_OF_GROUPS = (names.RETRY_PREFIX, names.DLQ_PREFIX)
 
 MAX_COPIED = MAX_TOPICS + 2 * MAX_GROUPS
 """Topics that a slave copies from its master, with those of retries and dead letters."""
@@ -40,6 +48,9 @@ class TopicTable(VersionedTable):
         if loaded is not None:
             self.topics.update(bounded(loaded.topic_config_table))
             self.data_version = loaded.data_version
+        self._room = TableRoom(MAX_TOPICS, MAX_TOPIC_BYTES, _ENTRY_BYTES)
+        self._group_room = TableRoom(2 * MAX_GROUPS, MAX_GROUP_TOPIC_BYTES, _ENTRY_BYTES)
+        self._count()
 
     def get(self, topic: str) -> TopicConfig | None:
         """The configuration of a topic, or None."""
@@ -50,17 +61,23 @@ class TopicTable(VersionedTable):
 
         It gets MAX_QUEUES queues at most.
         """
+        if topic.topic_name not in self.topics:
+            self._room_of(topic.topic_name).add(topic.topic_name)
         self.topics |= bounded({topic.topic_name: topic})
         self._changed()
 
     def has_room(self, topic: str) -> bool:
-        """True if a topic exists or may be created."""
-        return topic in self.topics or len(self.topics) < MAX_TOPICS
+        """True if a topic exists or may be created.
+
+        Topics of consumer groups have room of their own, so that neither kind keeps out the other.
+        """
+        return topic in self.topics or topic in names.SYSTEM_TOPICS or self._room_of(topic).has_room(topic)
 
     def delete(self, topic: str) -> bool:
         """Delete a topic. True if it existed."""
         if self.topics.pop(topic, None) is None:
             return False
+        self._room_of(topic).remove(topic)
         self._changed()
         return True
 
@@ -95,10 +112,15 @@ class TopicTable(VersionedTable):
         return made
 
     def create_plain(self, topic: str, queue_nums: int, *, unit_mode: bool = False, perm: int = 6) -> TopicConfig:
-        """Return a retry, dead-letter or system topic, created if missing."""
+        """Return a retry, dead-letter or system topic, created if missing.
+
+        Refusal without room.
+        """
         known = self.topics.get(topic)
         if known is not None:
             return known
+        if not self.has_room(topic):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker has no room for topic {topic}: delete groups")
         is_retry = topic.startswith(names.RETRY_PREFIX)
         made = TopicConfig(
             topic_name=topic,
@@ -134,8 +156,16 @@ class TopicTable(VersionedTable):
             raise TooManyError(f"{len(wrapper.topic_config_table)} topics, at most {MAX_COPIED}")
         self.data_version = wrapper.data_version
         self.topics = bounded(wrapper.topic_config_table)
+        self._count()
         self._save_soon()
         return True
+
+    def _room_of(self, topic: str) -> TableRoom:
+        return self._group_room if topic.startswith(_OF_GROUPS) else self._room
+
+    def _count(self) -> None:
+        self._room.count(topic for topic in self.topics if not topic.startswith(_OF_GROUPS))
+        self._group_room.count(topic for topic in self.topics if topic.startswith(_OF_GROUPS))
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """Return the table as sent over the wire and saved."""

@@ -31,6 +31,8 @@ Document = dict[str, Any]
 
 MOST_BYTES: Final = 2**20
 """Size of a file. A broker parses a changed one while it serves; that of 1000 accounts has some 200 KB."""
+MOST_NODES: Final = 500_000
+"""Values in a file, with those that aliases repeat."""
 
 
 @attrs.frozen
@@ -93,12 +95,30 @@ def read_acl_file(path: pathlib.Path) -> Document:
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
     try:
-        document = yaml.safe_load(read_regular_text(path, MOST_BYTES))
+        loader = yaml.SafeLoader(read_regular_text(path, MOST_BYTES))
+        node = loader.get_single_node()
+        if node is not None and _nodes_below(node, {}) > MOST_NODES:
+            raise AclDenied(f"{path}: more than {MOST_NODES} values, with those that aliases repeat")
+        document = None if node is None else loader.construct_document(node)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
     if document is not None and not isinstance(document, dict):  # not shown: it may hold secrets
         raise AclDenied(f"{path}: expected keys such as accounts, not a {type(document).__name__}")
     return document or {}
+
+
+def _nodes_below(node: Any, known: dict[int, int]) -> int:
+    """Return the size of a YAML node, in nodes.
+
+    An alias counts as often as it is used: 30 lines of merges, each twice in the next one, make 2^30 entries. One
+    within itself is too large.
+    """
+    if id(node) not in known:
+        known[id(node)] = MOST_NODES + 1
+        parts = node.value if isinstance(node.value, list) else ()
+        children = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+        known[id(node)] = 1 + sum(_nodes_below(child, known) for child in children)
+    return known[id(node)]
 
 
 def _in_one_line(exc: Exception) -> str:

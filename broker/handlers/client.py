@@ -40,7 +40,8 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
     group = broker.subscriptions.find(consumer.group_name)
     if group is not None:
         retry_topic = names.RETRY_PREFIX + consumer.group_name
-        if broker.topics.get(retry_topic) is None:
+        # Without room for it the group consumes, but cannot send messages back.
+        if broker.topics.get(retry_topic) is None and broker.topics.has_room(retry_topic):
             broker.topics.create_plain(retry_topic, group.retry_queue_nums, unit_mode=consumer.unit_mode)
             broker.registration.register_soon(oneway=True)
     is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())

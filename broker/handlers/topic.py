@@ -7,7 +7,6 @@ from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.handlers.slave import refuse_on_slave
 from rmqlab.broker.slices import Parts, Work, in_slices
 from rmqlab.broker.state import Broker
-from rmqlab.broker.topics import MAX_TOPICS
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicList, TopicOffset
@@ -37,7 +36,7 @@ def update_and_create_topic(broker: Broker, _header: None, request: Request) -> 
     if max(header.read_queue_nums, header.write_queue_nums) > MAX_QUEUES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {MAX_QUEUES} queues here")
     if not broker.topics.has_room(header.topic):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker has {MAX_TOPICS} topics: delete some")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has no room for more topics: delete some")
     topic = TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,

@@ -1,6 +1,5 @@
 """Settings of brokers on the command line: `--set KEY=VALUE`."""
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -8,6 +7,7 @@ import click
 
 from rmqlab.cluster.cli.terms import misused
 from rmqlab.runtime.settings import snake
+from rmqlab.runtime.tomltext import parse_toml
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,7 +27,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
     name = spelled(key)
     try:
-        parsed = tomllib.loads(f"value = {value}")
+        parsed = parse_toml(f"value = {value}")
     except (ValueError, RecursionError):
         return name, value
     if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):

@@ -7,8 +7,8 @@ closes its connection cancels its request.
 
 import http
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import attrs
 import h11
@@ -42,7 +42,8 @@ class Limits:
     head_bytes: int = 32 * 2**10
     body_bytes: int = 2**20
     connections: int = 64
-    """Further connections get 503; beyond twice the number they are closed."""
+    """The next one replaces the oldest that has not sent its request. If all have, it gets 503; beyond twice the number
+    it is closed."""
     streams: int = 32
     """Of the connections, those that may be streams: the others stay free for commands."""
     request_seconds: float = 10.0
@@ -65,6 +66,8 @@ class ControlServer:
     limits: Limits = attrs.field(factory=Limits)
     _connections: int = attrs.field(default=0, init=False)
     _streams: int = attrs.field(default=0, init=False)
+    _receiving: dict["_Connection", trio.CancelScope] = attrs.field(factory=dict, init=False)
+    """Connections whose request is incomplete, oldest first."""
 
     async def serve(self, listening: socket.socket) -> None:
         """Serve until cancelled. Nothing that arrives ends more than its connection."""
@@ -85,6 +88,29 @@ class ControlServer:
                 self.app.cluster.supervisor.processes.errors.caught("control API connection", exc)
         finally:
             self._connections -= 1
+
+    def close_oldest_receiving(self) -> bool:
+        """Close the oldest connection that has not sent its request.
+
+        Return False if all have.
+        """
+        oldest = next(iter(self._receiving), None)
+        if oldest is None:
+            return False
+        self._receiving.pop(oldest).cancel()
+        return True
+
+    @contextmanager
+    def receiving(self, connection: "_Connection") -> Iterator[None]:
+        """Receive a request. GoneError if another connection takes its place."""
+        with trio.CancelScope() as scope:
+            self._receiving[connection] = scope
+            try:
+                yield
+            finally:
+                self._receiving.pop(connection, None)
+        if scope.cancelled_caught:
+            raise GoneError
 
     @asynccontextmanager
     async def stream_slot(self) -> AsyncIterator[bool]:
@@ -114,12 +140,12 @@ class _Connection:
 
     async def run(self, *, is_full: bool) -> None:
         limits = self.server.limits
-        if is_full:
+        if is_full and not self.server.close_oldest_receiving():
             text = f"more than {limits.connections} connections"
             await self._reject(error_response(503, "too_many_connections", text))
             return
         try:
-            with trio.fail_after(real_seconds(limits.request_seconds)):
+            with self.server.receiving(self), trio.fail_after(real_seconds(limits.request_seconds)):
                 admitted, body = await self._receive()
         except trio.TooSlowError:
             text = f"the request was not complete after {limits.request_seconds:g} s"

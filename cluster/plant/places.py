@@ -1,6 +1,5 @@
 """Violations in commit logs: misplaced and surplus records."""
 
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, Noth
 from rmqlab.cluster.plant.queues import QueueEntries
 from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
+from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.index import IndexFile, key_hash
@@ -143,7 +143,7 @@ def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, stranger: str
 
 def _index_size(config: Path) -> tuple[int, int]:
     """Slots and entries of a node's index files, as its settings say."""
-    settings = tomllib.loads(config.read_text()) if config.is_file() else {}
+    settings = parse_toml(config.read_text()) if config.is_file() else {}
     given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if key in settings}
     store = StoreConfig(**given)
     return store.max_hash_slot_num, store.max_index_num

@@ -4,7 +4,6 @@ Errors name file, line, key, and the expected value.
 """
 
 import re
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.settings import why_no_toml
+from rmqlab.runtime.tomltext import parse_toml
 
 MOST_BYTES = 2**20
 """Bytes of a scenario."""
@@ -42,7 +42,7 @@ def scenario_text(path: Path) -> str:
 def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     """As `load_scenario`, from a text. `name` is the name of the file in errors."""
     try:
-        values = tomllib.loads(text)
+        values = parse_toml(text)
     except (ValueError, RecursionError) as exc:  # also for numbers of thousands of digits, and deep lists
         raise ScenarioError(f"{name}: {why_no_toml(exc)}") from None
     try:

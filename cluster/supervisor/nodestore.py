@@ -7,7 +7,6 @@ Source: issue 3 item 7. All functions block, possibly for long with large files:
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from rmqlab.cluster.supervisor.private_file import write_private
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.settings import MOST_BYTES
+from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.configfile import backup_path
 from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
@@ -63,7 +63,7 @@ def change_settings(directory: ClusterDirectory, node: str, changes: Mapping[str
     """
     path = directory.config_path(node)
     try:
-        settings = tomllib.loads(read_regular_text(path, MOST_BYTES))
+        settings = parse_toml(read_regular_text(path, MOST_BYTES))
     except RecursionError:
         raise ValueError(f"{path}: lists or tables are nested too deep") from None
     write_settings(directory, node, {**settings, **changes})
@@ -120,7 +120,7 @@ def check_startable(directory: ClusterDirectory, node: Node) -> None:
     check_inside(directory, node.name)
     config_path = directory.config_path(node.name)
     try:
-        settings = tomllib.loads(read_regular_text(config_path, MOST_BYTES))
+        settings = parse_toml(read_regular_text(config_path, MOST_BYTES))
     except (OSError, ValueError, RecursionError):
         return  # the node reports the error in its file at its start
     paths = node_paths(node.kind, directory.data_dir(node.name))

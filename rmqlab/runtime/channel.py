@@ -16,6 +16,26 @@ from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import ForeignProtocolError, Frame, FrameDecoder, RemoteProtocolError
 from rmqlab.runtime import stopwatch, time_text
 from rmqlab.runtime.address import address_text
+from rmqlab.runtime.channel_limits import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_PASS,
+    HIGH_WATER,
+    MAX_OWED,
+    MAX_PARKED,
+    PARKED_COST,
+    PASS_SECONDS,
+    PROCESS_HIGH_WATER,
+    PROCESS_MAX_BUFFERED,
+    PROCESS_MAX_KEPT,
+    PROCESS_MAX_OWED,
+    PROCESS_MAX_PARKED,
+    RECEIVE_SIZE,
+    SCARCE_HIGH_WATER,
+    SCARCE_MAX_PARKED,
+    SCARCE_RECEIVE,
+    SECONDS_AT_ONCE,
+    SMALLEST_RECEIVE,
+)
 from rmqlab.runtime.dispatch import Buffer, Request
 from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.meter import Meter
@@ -24,33 +44,6 @@ from rmqlab.runtime.remoting_errors import ConnectionLostError, RequestTimeoutEr
 
 log = logging.getLogger(__name__)
 
-RECEIVE_SIZE = 256 * 1024
-"""Maximum size of one receive, in bytes."""
-FRAMES_PER_PASS = 24
-"""If a receive returns more frames than this, the next one is smaller: client, broker and slave work concurrently."""
-_SMALLEST_RECEIVE = 4 * 1024
-FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
-"""Maximum number of frames of one channel served in one pass; the others wait for the next pass."""
-SECONDS_AT_ONCE = 0.02
-"""Seconds after which the remaining frames wait for the next pass: the cost of requests varies 100-fold."""
-HIGH_WATER = 8 * 2**20
-"""Bytes owed to a peer from which on its requests are neither read nor served."""
-SCARCE_HIGH_WATER = 64 * 2**10
-"""The same limit while the process owes PROCESS_HIGH_WATER or more to all peers together."""
-PROCESS_HIGH_WATER = 256 * 2**20
-MAX_OWED = 256 * 2**20
-"""Bytes owed to a peer above which its connection is closed."""
-PROCESS_MAX_OWED = 768 * 2**20
-"""Bytes owed to all peers above which a congested connection is closed."""
-PROCESS_MAX_BUFFERED = 512 * 2**20
-"""Bytes of incomplete frames of all peers above which a connection that adds to them is closed."""
-PARKED_COST = 1024
-"""Bytes counted for a request with an outstanding reply, in addition to its own size."""
-MAX_PARKED = 128 * 2**20
-"""Bytes of one peer's parked requests from which on no further request of it is served."""
-SCARCE_MAX_PARKED = 2**20
-"""The same limit while the parked requests of all peers count for PROCESS_MAX_PARKED or more."""
-PROCESS_MAX_PARKED = 512 * 2**20
 _JOIN_BELOW = 128 * 1024
 _MAX_BUFFERS = 512  # below IOV_MAX: 1024
 
@@ -81,14 +74,13 @@ class Channel:
         self._decoder = FrameDecoder()
         self._receive_size = RECEIVE_SIZE
         self._kept: list[Frame] = []  # received frames that wait to be served
-        self._is_resuming = self._is_dirty = False
+        self.has_spoken = self._is_resuming = self._is_dirty = False  # spoken: a whole frame was served
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out: list[Buffer] = []
+        self._owed = self._parked = self._opaque = 0
         self._skip = 0  # bytes of the first of these buffers that are already sent
-        self._owed = self._parked = 0
         self._on_drained: list[Callable[[], None]] = []
         self._interest = READ
-        self._opaque = 0
         self._pending: dict[int, Callable[[Command | None], None]] = {}
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +180,7 @@ class Channel:
         self._reactor.unregister(self._sock)
         self._sock.close()
         self._out.clear()
-        self._kept.clear()
+        self._keep([])
         self._on_drained.clear()
         self._reactor.owed -= self._owed
         self._reactor.buffered -= self._buffered
@@ -211,7 +203,8 @@ class Channel:
 
     def _receive(self) -> None:
         try:
-            data = self._sock.recv(max(self._receive_size, min(self._decoder.missing, RECEIVE_SIZE)))
+            size = SCARCE_RECEIVE if self._reactor.kept >= PROCESS_MAX_KEPT else self._receive_size
+            data = self._sock.recv(max(size, min(self._decoder.missing, RECEIVE_SIZE)))
         except BlockingIOError:
             return
         except OSError as exc:
@@ -231,7 +224,7 @@ class Channel:
         if self._decoder.buffered != self._buffered and not self._count_buffered():
             return
         if self._kept:  # this event was selected before the channel stopped reading
-            self._kept += frames
+            self._keep(self._kept + frames)
         else:
             self._serve_frames(frames)
 
@@ -246,7 +239,7 @@ class Channel:
 
     def _serve_frames(self, frames: list[Frame]) -> None:
         """Serve a portion of the frames; keep the others until a later pass."""
-        served, until = 0, stopwatch.wall() + SECONDS_AT_ONCE
+        served, until = 0, stopwatch.wall() + min(SECONDS_AT_ONCE, PASS_SECONDS / self._reactor.sharers)
         try:
             for frame in frames:
                 is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED
@@ -254,6 +247,7 @@ class Channel:
                 if is_enough or (is_near_limit and not self._may_serve):
                     break
                 served += 1
+                self.has_spoken = True
                 command = decode_command(frame)
                 if command.flag & 1:
                     on_reply = self._pending.pop(command.opaque, None)
@@ -271,8 +265,14 @@ class Channel:
             self._fail("received frame", exc)
         else:
             if served < len(frames):
-                self._kept = frames[served:]
+                self._keep(frames[served:])
                 self._follow_up()
+
+    def _keep(self, frames: list[Frame]) -> list[Frame]:
+        """Keep these frames until a later pass, instead of those that it returns."""
+        former, self._kept = self._kept, frames
+        self._reactor.kept += len(frames) - len(former)
+        return former
 
     @property
     def _may_serve(self) -> bool:
@@ -299,7 +299,7 @@ class Channel:
     def _resume(self) -> None:
         """Serve the next portion of the kept frames."""
         self._is_resuming = False
-        frames, self._kept = self._kept, []
+        frames = self._keep([])
         if frames and not self.is_closed:
             self._serve_frames(frames)
             self._follow_up()
@@ -318,7 +318,7 @@ class Channel:
 
     def _fit_receive_size(self, received: int, frames: int) -> None:
         if frames > FRAMES_PER_PASS:
-            self._receive_size = max(received // frames * FRAMES_PER_PASS, _SMALLEST_RECEIVE)
+            self._receive_size = max(received // frames * FRAMES_PER_PASS, SMALLEST_RECEIVE)
         elif frames < FRAMES_PER_PASS // 4 and received == self._receive_size < RECEIVE_SIZE:
             self._receive_size *= 2  # frames have become larger
 

@@ -67,6 +67,10 @@ class Reactor:
         """Bytes of incomplete frames in all channels."""
         self.parked = 0
         """Bytes of parked requests in all channels."""
+        self.kept = 0
+        """Received frames in all channels that wait to be served."""
+        self.sharers = 1
+        """Sockets, or resumed channels, that share the time of this pass."""
         self._again: list[tuple[float, float, Callable[[], None]]] = []
         self._copies: dict[bytes, bytes] = {}
         self._urgent: set[int] = set()
@@ -160,6 +164,7 @@ class Reactor:
         try:
             ready = self._selector.select(wait)
             self.pass_began, self.pass_began_cpu = stopwatch.wall(), stopwatch.cpu()
+            self.sharers = len(ready) or 1
             for key, events in self._after_urgent(ready) if self._urgent and len(ready) > 1 else ready:
                 self._handle(key, events)
             self._run_deferred()
@@ -209,6 +214,7 @@ class Reactor:
 
     def _run_again(self) -> None:
         again, self._again = self._again, []
+        self.sharers = len(again)
         for began, began_cpu, fn in again:
             self.errors.call("resumed channel", self._run_as_of, began, began_cpu, fn)
 

@@ -5,8 +5,10 @@ It closes idle connections.
 
 import contextlib
 import errno
+import itertools
 import logging
 import os
+import resource
 import socket
 from collections.abc import Callable
 from typing import Final, Generic, NoReturn, TypeVar
@@ -27,6 +29,9 @@ BACKLOG = 1024
 IDLE_TIMEOUT = 120.0
 """Seconds without a byte in either direction after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
+_SHARE = 4
+"""One descriptor in so many may belong to a connection of one server: a broker has two, and files."""
+_EVICTED_AT_ONCE = 64
 _ACCEPTS_PER_PASS = 64
 _ACCEPT_PAUSE: Final = 1.0
 """Seconds without accepting when no descriptor is free to reject connections with."""
@@ -147,6 +152,12 @@ def _spare_descriptor() -> int | None:
         return None
 
 
+def default_max_connections() -> int:
+    """Connections of a server that the process's limit of descriptors leaves room for."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(soft // _SHARE, MAX_CONNECTIONS))
+
+
 class Server(Generic[S]):
     """Serves a dispatcher at one or more addresses."""
 
@@ -156,7 +167,7 @@ class Server(Generic[S]):
         dispatcher: Dispatcher[S],
         *,
         idle_timeout: float = IDLE_TIMEOUT,
-        max_connections: int = MAX_CONNECTIONS,
+        max_connections: int | None = None,
         on_connect: Callable[[Channel], None] | None = None,
         meter: Meter | None = None,
     ) -> None:
@@ -165,7 +176,7 @@ class Server(Generic[S]):
         self._reactor = reactor
         self._dispatcher = dispatcher
         self._idle_timeout = idle_timeout
-        self._max_connections = max_connections
+        self._max_connections = max_connections or default_max_connections()
         self._on_connect = on_connect
         self._meter = meter
         self._acceptors: list[Acceptor] = []
@@ -224,7 +235,7 @@ class Server(Generic[S]):
                 channel.close(f"idle for {self._idle_timeout:g} s")
 
     def _accept(self, sock: socket.socket) -> None:
-        if len(self.channels) >= self._max_connections:
+        if len(self.channels) >= self._max_connections and not self._evict():
             log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
             sock.close()
             return
@@ -233,3 +244,14 @@ class Server(Generic[S]):
         channel.on_close.append(lambda: self.channels.pop(channel, None))
         if self._on_connect is not None:
             self._on_connect(channel)
+
+    def _evict(self) -> bool:
+        """Close the oldest connections that never sent a whole frame.
+
+        Return False if there are none. Peers that send a byte now and then are never idle.
+        """
+        mute = (channel for channel in self.channels if not channel.has_spoken)
+        evicted = list(itertools.islice(mute, _EVICTED_AT_ONCE))
+        for channel in evicted:
+            channel.close(f"no request, and {self._max_connections} connections are the maximum")
+        return bool(evicted)

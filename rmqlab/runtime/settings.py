@@ -21,6 +21,7 @@ import attrs
 
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
 from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.runtime.validators import line_fault, shown
 
 log = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
     if path.suffix in PROPERTIES_SUFFIXES:
         return _from_properties(path, parse_properties_text(text), fields)
     try:
-        values = tomllib.loads(text)
+        values = parse_toml(text)
     except (ValueError, RecursionError) as exc:
         raise SettingsError(f"{path}: not TOML: {why_no_toml(exc)}") from None
     known = _names_in(*kinds)

@@ -5,7 +5,6 @@ Both judges warn of them. Metrics compare these files with logs and journals onl
 
 import contextlib
 import struct
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from rmqlab.remoting.message import (
     decode_message,
 )
 from rmqlab.runtime.regularfile import open_regular, read_regular
+from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.index import key_hash
 from rmqlab.store.logplaces import files_in, log_directory
@@ -133,7 +133,7 @@ def _index_sizes(config: Path) -> tuple[int, int]:
     """
     store = StoreConfig()
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        settings = tomllib.loads(read_regular(config).decode())
+        settings = parse_toml(read_regular(config).decode())
         keys = ("max_hash_slot_num", "max_index_num")
         store = StoreConfig(**{key: settings[key] for key in keys if isinstance(settings.get(key), int)})
     return store.max_hash_slot_num, store.max_index_num

@@ -120,9 +120,9 @@ def test_a_heartbeat_that_is_too_large_is_refused(talk: TalkingBroker, body: dic
     assert len(talk.broker.producers.groups) <= 2000
 
 
-def test_groups_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_made_up_to_a_limit(talk: TalkingBroker) -> None:
     table = talk.broker.subscriptions
-    monkeypatch.setattr("rmqlab.broker.subscriptions.MAX_GROUPS", len(table.groups) + 1)
+    table._room.max_entries = len(table.groups) + 1
     assert table.find("one") is not None
     assert table.find("two") is None
     assert table.find("one") is not None
@@ -130,8 +130,8 @@ def test_groups_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.
     assert reply.code == ResponseCode.SYSTEM_ERROR
 
 
-def test_topics_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.topics.MAX_TOPICS", len(talk.broker.topics.topics) + 1)
+def test_topics_are_made_up_to_a_limit(talk: TalkingBroker) -> None:
+    talk.broker.topics._room.max_entries = len(talk.broker.topics.topics) + 1
     assert talk.send("one").code == ResponseCode.SUCCESS
     assert talk.send("two").code == ResponseCode.TOPIC_NOT_EXIST
     assert talk.send("one").code == ResponseCode.SUCCESS

@@ -148,3 +148,18 @@ async def test_a_failure_that_nobody_expected_leaves_the_other_nameservers(
     await registration._register(is_forced=True)
     assert registration.registered == {"n2:9876"}
     assert registration.errors.counts == {"registration": 1}
+
+
+async def test_topics_that_do_not_fit_into_a_frame_are_named_and_not_sent(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nameserver resets the connection of a larger frame, and neither side says why."""
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    monkeypatch.setattr("rmqlab.broker.registration.MAX_BODY", 100)
+    for _ in range(2):
+        await registration._register_topics(registration.topics.topics.values())
+    assert client.asked == []
+    (record,) = caplog.records
+    assert f"not registered: {len(registration.topics.topics)} topics have" in record.message
+    assert record.message.endswith("at most 100: delete some")

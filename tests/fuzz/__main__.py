@@ -32,6 +32,7 @@ from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.dispatch import Route
 from tests.fuzz import dledger, frames, health, http
+from tests.fuzz.crowd import crowd
 from tests.fuzz.evil import EvilServer, serve_ha
 from tests.fuzz.odd import Odd
 from tests.fuzz.process import Victim
@@ -74,6 +75,7 @@ class Counts:
     control: int = 0
     dledger: int = 0
     http: int = 0
+    crowds: int = 0
     bytes_read: int = 0
 
 
@@ -88,6 +90,8 @@ class Fuzz:
     api: str
     """The address of the control API of `cluster`."""
     counts: Counts = attrs.field(factory=Counts)
+    found: list[str] = attrs.field(factory=list)
+    """What plays themselves have found."""
 
     def odd(self, number: int) -> Odd:
         """The choices of one batch."""
@@ -103,7 +107,7 @@ class Fuzz:
         odd = self.odd(number)
         plays = (
             *(self._requests, self._requests, self._requests, self._garbage, self._ha, self._control),
-            *(self._dledger, self._http),
+            *(self._dledger, self._http, self._crowd),
         )
         return await plays[number % len(plays)](odd)
 
@@ -170,6 +174,27 @@ class Fuzz:
         await self._send(self.api, http.probe(TOKEN), odd, until=b"200 OK")
         return f"requests to the control API at {self.api}"
 
+    async def _crowd(self, odd: Odd) -> str:
+        kind = odd.choice((NodeKind.BROKER, NodeKind.NAMESERVER))
+        address = odd.choice(self.addresses(kind))
+        host, _, port = address.rpartition(":")
+        beside = odd.choice((0, 0, 1, -2)) if kind is NodeKind.BROKER else 0  # the HA port, the VIP port
+        last = frames.frame(frames.JSON, json.dumps({"code": PROBE_OF[kind], "opaque": LAST_OPAQUE}).encode(), b"")
+        async with crowd(odd, f"{host}:{int(port) + beside}", PROBE_OF[kind]) as size:
+            self.counts.crowds += 1
+            if not await self._replies(address, last):
+                self.found.append(f"{address} does not reply while {size} others are connected to port {beside:+d}")
+        return f"a crowd at {address}, port {beside:+d}"
+
+    async def _replies(self, address: str, data: bytes) -> bool:
+        """Return whether a well-formed request gets its reply."""
+        host, _, port = address.rpartition(":")
+        with trio.move_on_after(health.PROBE_TIMEOUT), contextlib.suppress(OSError, trio.BrokenResourceError):
+            async with await trio.open_tcp_stream(host, int(port)) as stream:
+                await stream.send_all(data)
+                return await self._read(stream, str(LAST_OPAQUE).encode(), health.PROBE_TIMEOUT)
+        return False
+
     async def complaints_of_boundaries(self) -> list[str]:
         """The internal errors of the nodes, each of which is a bug (docs/architecture.md)."""
         return [
@@ -206,14 +231,16 @@ class Fuzz:
                     return  # close without reading: what is owed has no taker
                 await self._read(stream, until)
 
-    async def _read(self, stream: trio.SocketStream, until: bytes) -> None:
+    async def _read(self, stream: trio.SocketStream, until: bytes, seconds: float = ANSWER_SECONDS) -> bool:
+        """Read until a text comes; return whether it came."""
         tail = b""
-        with trio.move_on_after(ANSWER_SECONDS if until else MOMENT):
+        with trio.move_on_after(seconds if until else MOMENT):
             while got := await stream.receive_some(2**16):
                 self.counts.bytes_read += len(got)
                 tail = tail[-100:] + bytes(got)
                 if until and until in tail:
-                    return
+                    return True
+        return False
 
 
 @contextlib.asynccontextmanager
@@ -301,7 +328,7 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
             what = await run.play(number)
             if number == first + WARM_UP:
                 nodes = [*nodes_of(cluster), *nodes_of(group)]
-            found = found_of_victims() + strays(place) + run.complaints_of_supervisors()
+            found = [*run.found, *found_of_victims(), *strays(place), *run.complaints_of_supervisors()]
             found += [f"{node.name} died" for node in nodes or () if not health.is_alive(node.pid)]
             if number % EXAMINED_EVERY == 0:
                 for node in nodes or [*nodes_of(cluster), *nodes_of(group)]:

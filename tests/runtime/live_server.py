@@ -100,11 +100,11 @@ class Peer:
 
 
 @contextlib.asynccontextmanager
-async def serving() -> AsyncIterator[Running]:
+async def serving(max_connections: int | None = None) -> AsyncIterator[Running]:
     """Serve the table above."""
     reactor = Reactor()
     dispatcher: Dispatcher[list[str]] = Dispatcher(TABLE, [])
-    server = Server(reactor, dispatcher)
+    server = Server(reactor, dispatcher, max_connections=max_connections)
     _, port = server.listen("127.0.0.1", 0)
     running = Running(server, dispatcher, port)
     async with trio.open_nursery() as nursery:

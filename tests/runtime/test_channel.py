@@ -11,7 +11,7 @@ from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel import FRAMES_PER_PASS, HIGH_WATER
+from rmqlab.runtime.channel_limits import FRAMES_PER_PASS, HIGH_WATER
 from rmqlab.runtime.dispatch import Dispatcher, Reply, Route, handler_table
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient

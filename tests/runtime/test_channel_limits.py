@@ -11,7 +11,7 @@ import trio.testing
 from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.command import request
 from rmqlab.remoting.frame import FrameDecoder
-from rmqlab.runtime.channel import FRAMES_AT_ONCE, HIGH_WATER, PARKED_COST
+from rmqlab.runtime.channel_limits import FRAMES_AT_ONCE, HIGH_WATER, PARKED_COST
 from rmqlab.runtime.dispatch import Reply
 from rmqlab.runtime.reactor import Reactor
 from tests.runtime.channels import BLOB, ECHO, PARK, Peer
@@ -92,6 +92,42 @@ async def test_one_peer_with_long_requests_does_not_hold_up_another(
     order = [command.ext_fields["from"] for command in peer.received]
     assert order.index("one") < 20
     assert len(order) == 41
+
+
+async def test_many_peers_share_the_seconds_of_a_pass(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3000 peers with 20 ms each stopped a nameserver for 10 s."""
+    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 60.0)
+    monkeypatch.setattr("rmqlab.runtime.channel.PASS_SECONDS", 0.0)
+    many = encode_command(request(ECHO, {"from": "many"})) * 40
+    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
+        await _read_replies(first, 40)
+    order = [command.ext_fields["from"] for command in peer.received]
+    assert order.index("one") < 20
+    assert len(order) == 41
+
+
+async def test_received_frames_of_all_peers_that_wait_are_limited(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Peers with 4000 small frames each took gigabytes.
+
+    The frames waited as objects.
+    """
+    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
+    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_KEPT", 100)
+    frame = encode_command(request(ECHO))
+    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_RECEIVE", 2 * len(frame))
+    with _dial(peer.address, frame * 500), _dial(peer.address, frame * 500), _dial(peer.address, frame * 500) as third:
+        while len(peer.server.channels) < 3:
+            await trio.lowlevel.checkpoint()
+        most = 0
+        while not peer.received:
+            most = max(most, reactor.kept)
+            await trio.lowlevel.checkpoint()
+        assert max(most, reactor.kept) < 600
+        await _read_replies(third, 500)
+        peer.server.close()
+        assert reactor.kept == 0
 
 
 async def test_requests_with_outstanding_replies_are_limited(

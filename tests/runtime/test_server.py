@@ -15,7 +15,7 @@ from rmqlab.remoting.codec import encode_command
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import ONEWAY, Command, request
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Acceptor, AddressTakenError, open_listener
+from rmqlab.runtime.server import Acceptor, AddressTakenError, default_max_connections, open_listener
 from tests.runtime.live_server import json_frame, serving
 
 
@@ -122,6 +122,43 @@ async def test_a_taken_address_is_an_error_that_names_it() -> None:
     async with serving() as running:
         with pytest.raises(AddressTakenError, match=f"127.0.0.1:{running.port}"):
             open_listener("127.0.0.1", running.port)
+
+
+async def test_peers_without_a_request_make_room_for_others() -> None:
+    """Peers that send a byte now and then are never idle.
+
+    20,000 of them kept all clients out.
+    """
+    async with serving(max_connections=3) as running:
+        first, mute, honest = [await running.connect() for _ in range(3)]
+        await honest.send(request(34))
+        assert (await honest.next()).code == 0
+        await first.stream.send_all(json_frame({"code": 34})[:-1])
+        newcomer = await running.connect()
+        await newcomer.send(request(34))
+        assert (await newcomer.next()).code == 0
+        assert await first.wait_closed() == await mute.wait_closed() == b""
+        last = await running.connect()
+        await last.send(request(34))
+        assert (await last.next()).code == 0
+        rejected = await running.connect()
+        assert await rejected.wait_closed() == b""
+        await honest.send(request(34))
+        assert (await honest.next()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "connections"), [(4096, 1024), (1_048_576, 20_000), (resource.RLIM_INFINITY, 20_000)]
+)
+def test_connections_leave_descriptors_to_files(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int, connections: int
+) -> None:
+    """A broker without a free descriptor opens no file.
+
+    It cannot connect to its nameserver, either.
+    """
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (descriptors, descriptors))
+    assert default_max_connections() == connections
 
 
 def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once(

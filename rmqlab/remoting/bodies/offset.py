@@ -124,7 +124,7 @@ class ResetOffsetBodyForC(Table, frozen=True, kw_only=True):
         )
 
 
-class GetConsumerStatusBody(Table, frozen=True, kw_only=True):
+class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
     """Response of 221 (the second member) and of 223 (the first, by client id)."""
 
     consumer_table: dict[str, dict[MessageQueue, Long]] = {}

@@ -10,13 +10,14 @@ Source: remoting-and-nameserver sections 3.4, 3.5; class RegisterBrokerBody.
 
 import struct
 import zlib
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import attrs
 import msgspec
 
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from rmqlab.remoting.body import BodyError, Table
+from rmqlab.remoting.body import Body, BodyError
+from rmqlab.remoting.fastjson import MAX_VALUES
 from rmqlab.remoting.header import java_number
 
 FIRST_VERSION_WITH_FILTER_SERVERS: Final = 37
@@ -27,8 +28,11 @@ MAX_TOPICS: Final = 200_000
 _INT = struct.Struct(">i")
 
 
-class RegisterBrokerBody(Table, frozen=True, kw_only=True):
-    """Request of 103. Filter servers of None leave those that are known."""
+class RegisterBrokerBody(Body, frozen=True, kw_only=True):
+    """Request of 103. Filter servers of None leave those that are known.
+
+    It has the limit of values of a small body: a nameserver parses it in its event loop, and brokers send strict JSON.
+    """
 
     filter_server_list: list[str] | None = []
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
@@ -41,6 +45,12 @@ class RegisterBrokerBody(Table, frozen=True, kw_only=True):
         if isinstance(value, dict):
             TopicConfigSerializeWrapper.normalized(value.get("topicConfigSerializeWrapper"))
         return value
+
+
+class _LegacyTopics(TopicConfigSerializeWrapper, frozen=True, kw_only=True):
+    """The legacy form, with the limit of values of a registration."""
+
+    max_values: ClassVar[int] = MAX_VALUES
 
 
 def body_crc32(body: bytes) -> int:
@@ -65,7 +75,10 @@ def _decode_any_form(raw: bytes, *, version: int, compressed: bool) -> RegisterB
     if not raw:
         return RegisterBrokerBody()
     if version < FIRST_VERSION_WITH_FILTER_SERVERS:
-        wrapper = TopicConfigSerializeWrapper.decode(raw)
+        legacy = _LegacyTopics.decode(raw)
+        wrapper = TopicConfigSerializeWrapper(
+            data_version=legacy.data_version, topic_config_table=legacy.topic_config_table
+        )
         return RegisterBrokerBody(filter_server_list=None, topic_config_serialize_wrapper=wrapper)
     return _decode_compressed(raw) if compressed else RegisterBrokerBody.decode(raw)
 

@@ -174,6 +174,8 @@ async def test_connections_beyond_the_limit_get_503_and_later_ones_nothing(
 ) -> None:
     api = Api(server_of(supervisor, Limits(connections=2)), nursery)
     held = [api.connect() for _ in range(2)]
+    for stream in held:
+        await stream.send_all(request_bytes("GET", "/v1/events"))
     await wait_all_tasks_blocked()
     late = [api.connect() for _ in range(2)]
     for stream in late:
@@ -186,6 +188,24 @@ async def test_connections_beyond_the_limit_get_503_and_later_ones_nothing(
         await stream.aclose()
     await wait_all_tasks_blocked()
     assert (await api.ask("GET", "/v1/faults")).status == 200
+
+
+async def test_connections_without_a_request_make_room_for_others(
+    supervisor: Supervisor, nursery: trio.Nursery
+) -> None:
+    """Without a token, 64 of them kept out all clients for 10 s, again and again."""
+    api = Api(server_of(supervisor, Limits(connections=2)), nursery)
+    mute = []
+    for _ in range(2):
+        mute.append(api.connect())
+        await wait_all_tasks_blocked()  # tasks begin in any order
+    await mute[1].send_all(request_bytes("GET", "/v1/faults")[:-2])
+    await wait_all_tasks_blocked()
+    assert (await api.ask("GET", "/v1/faults")).status == 200
+    assert await read_all(mute[0]) == b""
+    await mute[1].send_all(b"\r\n")
+    assert b"200 OK" in await read_all(mute[1])
+    assert not supervisor.processes.errors.counts
 
 
 async def test_streams_leave_room_for_commands(supervisor: Supervisor, nursery: trio.Nursery) -> None:

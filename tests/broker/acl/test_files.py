@@ -1,0 +1,37 @@
+"""What an ACL file may hold."""
+
+import pathlib
+
+import pytest
+
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.broker.acl.files import read_acl_file
+
+MERGES = "\n".join(["a0: &a0 {k: v}", *(f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}" for n in range(40))])
+
+
+def test_few_lines_of_merges_do_not_take_all_memory(tmp_path: pathlib.Path) -> None:
+    """Each line doubles the entries of the one before."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(MERGES)
+    with pytest.raises(AclDenied, match="more than 500000 values"):
+        read_acl_file(path)
+
+
+@pytest.mark.parametrize("text", ["accounts: &a [*a]", "accounts: &a [{accessKey: *a}]"])
+def test_an_alias_within_itself_is_rejected(tmp_path: pathlib.Path, text: str) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(text)
+    with pytest.raises(AclDenied, match="more than 500000 values"):
+        read_acl_file(path)
+
+
+def test_aliases_and_merges_may_be_used(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(
+        "common: &common {secretKey: '12345678'}\naccounts: [{<<: *common, accessKey: one}, {<<: *common, accessKey: two}]"
+    )
+    accounts = read_acl_file(path)["accounts"]
+    assert accounts == [{"secretKey": "12345678", "accessKey": key} for key in ("one", "two")]
+    path.write_text("")
+    assert read_acl_file(path) == {}

@@ -1,0 +1,30 @@
+"""TOML of people, read in a time that does not explode."""
+
+import tomllib
+
+import pytest
+
+from rmqlab.runtime.tomltext import MOST_PARTS, parse_toml
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * 200_000) + " = 1",
+        "[" + " . ".join(['"a"'] * 100_000) + "]",
+        "b = {" + ".".join(["'a'"] * 100_000) + "=1}",
+        "a" * 500_000 + "." * 500_000,
+    ],
+    ids=["bare", "quoted", "inline", "dots"],
+)
+def test_a_key_of_very_many_parts_is_invalid(text: str) -> None:
+    """`tomllib` needs minutes for the first ones."""
+    with pytest.raises(tomllib.TOMLDecodeError):
+        parse_toml(text)
+
+
+def test_keys_of_some_parts_and_texts_with_many_dots_are_valid() -> None:
+    key = ".".join(["a"] * (MOST_PARTS - 1))
+    assert parse_toml(f"{key} = 1") == tomllib.loads(f"{key} = 1")
+    assert parse_toml(f'"{"." * 10_000}".b = "{"." * 10_000}"') == {"." * 10_000: {"b": "." * 10_000}}
+    assert parse_toml("[[step]]\n" + "at = 1.5\n[[step]]\n" * 1000)["step"][999] == {"at": 1.5}
