@@ -9,7 +9,7 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, json_option, misused, print_json
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.catalogue import METRICS
@@ -52,7 +52,9 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     except UnknownMetricError as exc:
         misused(str(exc))
     except FileNotFoundError as exc:
-        fail(f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory")
+        misused(
+            f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory"
+        )
     except OSError as exc:  # no verdict: as `unknown`
         misused(f"{exc.filename}: {exc.strerror}")
     if as_json:

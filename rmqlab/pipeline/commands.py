@@ -242,5 +242,9 @@ def _last_line(text: str) -> str:
 
 
 def _fail(text: str) -> NoReturn:
+    """Print an error to stderr, and exit with status 2.
+
+    Status 1 would say that the verdict is `violated`.
+    """
     print(f"rmqlab: {text}", file=sys.stderr)
-    raise click.exceptions.Exit(1)
+    raise click.exceptions.Exit(2)

@@ -71,7 +71,7 @@ def test_a_run_without_journals_is_refused_before_spark_starts(
     choice = commands.SparkChoice(master="local", memory=None, settings={}, py_files=(), ship=False)
     with pytest.raises(click.exceptions.Exit) as caught:
         commands._judge(tmp_path, choice, lambda _: None)
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"rmqlab: the audit of {tmp_path} failed: rmqlab-journal: {tmp_path} holds no journal")
 
