@@ -21,6 +21,7 @@ from rmqlab.store.disk import StoreError
 from rmqlab.store.logplaces import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
+from rmqlab.store.tagscodes import expected_code
 from rmqlab.verdict.findings import IDS_LIMIT
 
 
@@ -40,6 +41,10 @@ class Copy:
     stored_at: int
     size: int = 0
     """Of the whole record, in bytes."""
+    tags_code: int | None = 0
+    """That of its queue entry; None for a delayed message, see `rmqlab.store.tagscodes`."""
+    is_damaged: bool = False
+    """True if its body does not match its CRC."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
 
@@ -178,13 +183,13 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     entries = tuple(read_entries(root))
     scan = LogScan(log_directory(root))
     copies: dict[bool, list[Copy]] = {True: [], False: []}
-    for is_intact, copy in _copies(node, broker, scan):
-        copies[is_intact].append(copy)
+    for copy in _copies(node, broker, scan):
+        copies[copy.is_damaged].append(copy)
     return NodeStore(
         node=node,
         broker=broker,
-        copies=tuple(copies[True]),
-        damaged=tuple(copies[False]),
+        copies=tuple(copies[False]),
+        damaged=tuple(copies[True]),
         holes=tuple(scan.holes),
         entries=entries,
         root=root,
@@ -197,8 +202,8 @@ def _is_store(root: Path) -> bool:
     return log_directory(root).is_dir() or (root / "lock").exists()
 
 
-def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]]:
-    """Yield every complete record, and whether its body matches its CRC."""
+def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
+    """Yield every complete record."""
     queues: dict[tuple[str, int], Queue] = {}
     for message in scan.messages():
         key = (message.topic, message.queue_id)
@@ -212,9 +217,11 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]
             log_offset=message.physical_offset,
             stored_at=message.store_timestamp,
             size=message.store_size,
+            tags_code=expected_code(message),
+            is_damaged=not message.is_intact,
             has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
         )
-        yield message.is_intact, copy
+        yield copy
 
 
 def _is_wiped(node: str, history: History) -> bool:

@@ -9,7 +9,7 @@ import attrs
 from rmqlab.cluster.plant.logs import overwrite, unique_id
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_broker
-from rmqlab.remoting.message import StoredMessage
+from rmqlab.remoting.message import StoredMessage, java_hash
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.consumequeue import ENTRY
 
@@ -111,6 +111,15 @@ def point_inside(site: Site, nodes: Nodes) -> Change:
     return _change_entry(site, nodes, victim, (offset + by, size - by, tags_code), says)
 
 
+def change_tags_code(site: Site, nodes: Nodes) -> Change:
+    """Give an entry the tags code of other tags: brokers filter its message away."""
+    victim = site.victim(nodes)
+    offset, size, tags_code = _entry(site, nodes[0], victim)
+    other = java_hash(site.foreign_id("FORGED"))
+    says = f"the entry of {unique_id(victim)} has tags code {other} instead of {tags_code}"
+    return _change_entry(site, nodes, victim, (offset, size, other), says)
+
+
 def zero_entry(site: Site, nodes: Nodes) -> Change:
     """Zero an entry in the middle of a queue."""
     victim = site.victim(nodes)
@@ -202,6 +211,13 @@ QUEUES = (
         where=any_broker,
         change=point_inside,
         expects=(_DANGLING, _UNQUEUED),
+    ),
+    Kind(
+        name="queue-entry-tags",
+        does="a consume queue entry has the tags code of other tags",
+        where=any_broker,
+        change=change_tags_code,
+        expects=(Expected(metric="dangling NODE", names_victims=True),),
     ),
     Kind(
         name="index-zeroed",

@@ -47,7 +47,14 @@ async def record(directory: Path) -> None:
         producers = [
             await cluster.run_workload("rmqlab.cluster.workload.produce", config)
             for config in (
-                {"topic": TOPIC, "group": "till", "rate_per_second": 12.0, "count": SENDS, "send_timeout": 60.0},
+                {
+                    "topic": TOPIC,
+                    "group": "till",
+                    "rate_per_second": 12.0,
+                    "count": SENDS,
+                    "tags": "new",
+                    "send_timeout": 60.0,
+                },
                 {
                     "topic": LATER_TOPIC,
                     "group": "clerk",

@@ -19,7 +19,8 @@ with firsts as (
 )
 select /*+ shuffle_hash(r, f, l, h, b) */ e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
     e.commitLogOffset log_offset,
-    r.message_id
+    r.message_id, r.tags_code,
+    if(r.topic = e.topic and r.queue = e.queueId and r.offset = e.queueOffset and r.size = e.storeSize, e.tagsCode, null) wrong_code
 from queue_entries e
     left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
     left join firsts f on e.node = f.node
@@ -28,7 +29,8 @@ from queue_entries e
     left join brokers_of_nodes b on e.node = b.node
 where if(r.node is null,
     h.node is null and (e.commitLogOffset >= coalesce(f.first_offset, l.begin, 0) or e.storeSize = 0),
-    r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize)
+    r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize
+        or r.state = 'ok' and coalesce(e.tagsCode != r.tags_code, e.tagsCode < r.stored_at))
 """
 
 _UNQUEUED = """
@@ -63,11 +65,16 @@ def judge(run: Run) -> Iterator[Finding]:
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
-            evidence = tuple(
-                _tell(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
-            )
+            evidence = tuple(_tell(row, _entry_fault(row)) for row in dangling[node].first)
             yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
     yield from _judge_unqueued(run, unqueued)
+
+
+def _entry_fault(row: Any) -> str:
+    if row.wrong_code is None:
+        return f"the entry points at {row.message_id or 'no record'}"
+    expected = "the time that it was stored, or later" if row.tags_code is None else row.tags_code
+    return f"the entry has tags code {row.wrong_code}, expected {expected}"
 
 
 def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:

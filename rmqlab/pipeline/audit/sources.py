@@ -46,12 +46,12 @@ _MESSAGE_COLUMNS: Final = _EVENT | {
 _HAPPENING_COLUMNS: Final = _EVENT | {"fields": "string"}
 _ENTRY_COLUMNS: Final = {
     "node": "string", "topic": "string", "queueId": "int", "queueOffset": "bigint", "commitLogOffset": "bigint",
-    "storeSize": "int",
+    "storeSize": "int", "tagsCode": "bigint",
 }  # fmt: skip
 _RECORD_COLUMNS: Final = {
     "node": "string", "state": "string", "commitLogOffset": "bigint", "storeSize": "int", "topic": "string",
     "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string", "storeTimestamp": "timestamp",
-    "recordCrc": "bigint", "realTopic": "string",
+    "recordCrc": "bigint", "realTopic": "string", "tagsCode": "bigint",
 }  # fmt: skip
 _ROW_GROUP: Final = 2**16
 """Rows that this process holds before it writes them."""
