@@ -13,7 +13,7 @@ import attrs
 
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.logstates import log_states
-from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
@@ -87,6 +87,8 @@ class Stores:
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
     """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are absent."""
+    delay_files: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
+    """Offsets of delay levels by node and level. Nodes with an unreadable delayOffset.json are absent."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
     """By slave: the comparison of its master's log with its own, in this order."""
 
@@ -116,24 +118,29 @@ class Stores:
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     """Read the stores of nodes by name.
 
-    Each path is a store's root, or a directory with the store in `store`.
+    Each path is a store's root, or a directory with the store in `store`. Offsets are read before all logs: a broker
+    that runs may append to its log, and save larger offsets, in between.
     """
     nodes: dict[str, NodeStore] = {}
-    found: dict[str, Path] = {}
     unread: dict[str, str] = {}
+    places: dict[str, Path | None] = {}
     for node, given in roots.items():
-        root: Path | None = given
         try:
-            root = next((path for path in (given, given / "store") if _is_store(path)), None)
-            if root is None and not _is_wiped(node, history):
+            places[node] = next((path for path in (given, given / "store") if _is_store(path)), None)
+            if places[node] is None and not _is_wiped(node, history):
                 unread[node] = f"no store in {given}"
-                continue
+        except OSError as exc:
+            unread[node] = f"{exc.filename or given}: {exc.strerror}"
+    offsets = {node: _offset_file(root) for node, root in places.items() if root is not None}
+    delays = {node: _delay_file(root) for node, root in places.items() if root is not None}
+    for node, root in places.items():
+        if node in unread:
+            continue
+        try:
             nodes[node] = read_store(node, broker_of(node, history), root)
         except OSError as exc:  # a file of the store is a pipe, a directory, or cannot be read
             unread[node] = f"{exc.filename or root}: {exc.strerror}"
-            continue
-        if root is not None:
-            found[node] = root
+    found = {node: root for node, root in places.items() if root is not None and node in nodes}
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
@@ -145,13 +152,20 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
         misplaced=frozenset(node for node, state in states.items() if state.is_misplaced),
         remarks=tuple(f"{node}: {state.remark}" for node, state in states.items() if state.remark),
         comparisons=dict(_compare(found, history)),
-        offset_files={node: table for node, root in found.items() if (table := _offset_file(root)) is not None},
+        offset_files={node: table for node, table in offsets.items() if node in found and table is not None},
+        delay_files={node: table for node, table in delays.items() if node in found and table is not None},
     )
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
     """Return the offsets in consumerOffset.json; None if it is missing or invalid."""
     content = read_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
+    return None if content is None else content.offset_table
+
+
+def _delay_file(root: Path) -> Mapping[int, int] | None:
+    """Return the offsets in delayOffset.json; None if it is missing or invalid."""
+    content = read_config_file(root / "config" / "delayOffset.json", DelayOffsets.decode)
     return None if content is None else content.offset_table
 
 

@@ -1,8 +1,9 @@
 """Compares the small files of a store with its log.
 
-The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash deletes index
-files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from its master
-every 10 s, so topics whose first message is younger than 30 s do not count.
+The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash
+deletes index files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from
+its master every 10 s, so topics whose first message is younger than 30 s do not count. Offsets are those that
+`copies.read_stores` read before the logs.
 """
 
 import struct
@@ -12,7 +13,6 @@ from pathlib import Path
 from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.records import ended_in_good_order
-from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
@@ -133,13 +133,13 @@ def _judge_delays(store: NodeStore, history: History, stores: Stores) -> Finding
         return unknown(metric, MESSAGES, _LOST)
     members = stores.of_broker(store.broker)
     ends = {queue.queue_id + 1: end for queue, end in _queue_ends(members).items() if queue.topic == SCHEDULE_TOPIC}
-    table = read_config_file(store.root / "config" / "delayOffset.json", DelayOffsets.decode) if store.root else None
+    table = stores.delay_files.get(store.node)
     if table is None and ends:
         return unknown(metric, MESSAGES, "delayOffset.json could not be read")
     are_whole = not any(member.begin for member in members)
     ahead = [
         (offset - end, level, offset, end)
-        for level, offset in (table.offset_table if table else {}).items()
+        for level, offset in (table or {}).items()
         if (end := ends.get(level, 0 if are_whole else offset)) < offset
     ]
     ahead.sort(reverse=True)

@@ -37,7 +37,7 @@ from rmqlab.pipeline.audit.heads import Groups, Head, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
-from rmqlab.pipeline.audit.sources import Reading, journal_tables, store_tables
+from rmqlab.pipeline.audit.sources import Reading, SavedOffsets, journal_tables, saved_offsets, store_tables
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
 from rmqlab.pipeline.storesource import OK
@@ -81,6 +81,7 @@ class Run:
     """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
     log_states: Mapping[str, LogState]
     """What is wrong with the files of each log."""
+    offsets: SavedOffsets
     stopped: Mapping[str, int]
     """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
     began_at: int
@@ -156,6 +157,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     stores, wiped = find_stores(directory, happenings)
     lives = last_lives((one.at, one.node, one.kind) for one in happenings if one.kind in LIFE_KINDS)
     share_deletions(relations, happenings, members)
+    offsets = saved_offsets(directory, files)
     ends = _read_stores(relations, directory, files, members, lives)
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, lives, read_setting(raw, ends, began_at))
@@ -176,6 +178,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         | incomplete,
         incomplete=incomplete,
         log_states=states,
+        offsets=offsets,
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=began_at,
         ended_at=max((row.last_at for row in during), default=0),

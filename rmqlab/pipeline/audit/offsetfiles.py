@@ -13,8 +13,6 @@ from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.watchers import Happening, Member, Span
-from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, seen, unknown
 from rmqlab.verdict.roles import CONTESTED
@@ -71,7 +69,7 @@ class OffsetFiles:
 
 def read(run: Run) -> OffsetFiles:
     """Read the brokers' files, and define the relations that `FLOORS` needs."""
-    files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
+    files = {name: run.offsets.consumers[name] for name in run.stores if name in run.offsets.consumers}
     faults = list(_faults(run.happenings))
     disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}
     lives = {one.name: _life(run, one, disturbances[one.name]) for one in run.members.values() if one.broker}
@@ -104,12 +102,6 @@ def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Fi
     return Finding(
         metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=seen(lines)
     )
-
-
-def _read(run: Run, node: str) -> Mapping[str, Mapping[int, int]] | None:
-    path = run.directory / node / "store" / "config" / "consumerOffset.json"
-    table = read_config_file(path, ConsumerOffsets.decode)
-    return table.offset_table if table else None
 
 
 def _share(

@@ -12,7 +12,6 @@ from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Group, Head
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
-from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
@@ -114,11 +113,11 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
     broker = run.members[node].broker if node in run.members else node
     if missing := run.unread_of(broker):
         return unknown(metric, MESSAGES, "; ".join(missing))
-    table = _read(run, node, "consumerOffset.json", ConsumerOffsets.decode)
+    table = run.offsets.consumers.get(node)
     if table is None:
         return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
     ahead = []
-    for name, queues in table.offset_table.items():
+    for name, queues in table.items():
         topic, _, group = name.partition("@")
         for queue, offset in queues.items():
             end = ends.get((broker, topic, queue))
@@ -138,18 +137,18 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
     if _is_without_store(run, node):
         return unknown(metric, MESSAGES, _LOST)
     levels = {queue + 1: end for (name, topic, queue), end in ends.items() if (name, topic) == (broker, SCHEDULE_TOPIC)}
-    table = _read(run, node, "delayOffset.json", DelayOffsets.decode)
+    table = run.offsets.delays.get(node)
     if table is None:
         missing_file = unknown(metric, MESSAGES, "delayOffset.json could not be read")
         return missing_file if levels else Finding(metric=metric, unit=MESSAGES, value=0)
     begins = [
         run.log_begin(other) for other in run.stores if other in run.members and run.members[other].broker == broker
     ]
-    known = {level: levels.get(level, None if any(begins) else 0) for level in table.offset_table}
-    ahead = {level: table.offset_table[level] - end for level, end in known.items() if end is not None}
+    known = {level: levels.get(level, None if any(begins) else 0) for level in table}
+    ahead = {level: table[level] - end for level, end in known.items() if end is not None}
     worst = sorted((level for level, by in ahead.items() if by > 0), key=lambda level: (-ahead[level], -level))
     told = seen(
-        f"{node}, level {level}: offset {table.offset_table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
+        f"{node}, level {level}: offset {table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
         for level in worst
     )
     return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=told)
