@@ -22,6 +22,10 @@ CONDITION_KINDS: Final = (
     "offset_reset",
 )
 """Events that `read_conditions` needs."""
+_LONGEST_SEND: Final = 60_000
+"""Milliseconds of the cluster's clock."""
+_LATE_ENTRY: Final = 10_000
+"""Real milliseconds."""
 CLOCK: Final = "clock"
 """The type of a fault that sets a process's clock wrong."""
 
@@ -45,11 +49,23 @@ class Conditions:
     """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not end in good order: their last sends may be in no journal."""
+    running_workloads: tuple[str, ...] = ()
+    """Workloads that did not end before the journals were read: their last sends may be in a store, but in no journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets somebody reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
+
+    def sent_until(self, ended_at: int) -> int | None:
+        """Return the store time up to which journals name all messages, in ms; None if they name all.
+
+        `ended_at` is the time of the last event. A send may take a minute of the cluster's time, and a busy machine may
+        write its entry 10 s of real time later.
+        """
+        if not self.running_workloads:
+            return None
+        return ended_at - max(_LONGEST_SEND, round(_LATE_ENTRY * (self.rate or 1)))
 
     def as_json(self) -> dict[str, Any]:
         """The members that name the run. The gaps are part of the verdict's reasons."""
@@ -79,6 +95,7 @@ def read_conditions(
         ),
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
+        running_workloads=tuple(sorted(_running_workloads(known))),
         reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
@@ -109,6 +126,12 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
     nodes = {entry.node for entry in entries if entry.kind == "node_ready" and entry.fields.get("address")}
     return {entry.node for entry in entries if entry.kind in ("node_killed", "node_crashed")} - nodes
+
+
+def _running_workloads(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    changes = ("node_ready", "node_stopped", "node_killed", "node_crashed")
+    last = {entry.node: entry for entry in entries if entry.kind in changes}
+    return (node for node, one in last.items() if one.kind == "node_ready" and not one.fields.get("address"))
 
 
 @attrs.frozen(kw_only=True)
