@@ -19,6 +19,7 @@ from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
 from rmqlab.store.logplaces import log_begin, log_directory
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code
@@ -63,6 +64,8 @@ class NodeStore:
     """Bytes before the end of the log that are not a record."""
     entries: tuple[QueueEntry, ...] = ()
     """Entries of its consume queues, read before the log: the records that they point at had been written."""
+    unread_queues: str = ""
+    """Why the entries of its consume queues are not known; empty if they are."""
     root: Path | None = None
     """The directory of the store; None if the node has no store."""
     begin: int = 0
@@ -194,7 +197,8 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     """
     if root is None or not log_directory(root).is_dir():
         return NodeStore(node=node, broker=broker, copies=(), root=root)
-    entries = tuple(read_entries(root))
+    unread_queues = why_unreadable(root / "consumequeue")
+    entries = () if unread_queues else tuple(read_entries(root))
     scan = LogScan(log_directory(root))
     copies: dict[bool, list[Copy]] = {True: [], False: []}
     for copy in _copies(node, broker, scan):
@@ -206,6 +210,7 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
         damaged=tuple(copies[True]),
         holes=tuple(scan.holes),
         entries=entries,
+        unread_queues=unread_queues,
         root=root,
         begin=log_begin(root),
         end=max(scan.end_offset, log_begin(root)),

@@ -41,13 +41,17 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     names = acknowledged_places(history)
     for store in stores.nodes.values():
         damages = find_damages(store, names)
-        yield count_of(
-            f"corrupt {store.node}",
-            RECORDS,
-            damages,
-            lambda damage: _tell_damage(damage, history),
-            message_ids=[damage.message_id for damage in damages if damage.message_id],
-        )
+        if store.holes and store.unread_queues and not damages:
+            yield unknown(f"corrupt {store.node}", RECORDS, store.unread_queues)
+        else:
+            yield count_of(
+                f"corrupt {store.node}",
+                RECORDS,
+                damages,
+                lambda damage: _tell_damage(damage, history),
+                is_at_least=bool(store.holes and store.unread_queues),
+                message_ids=[damage.message_id for damage in damages if damage.message_id],
+            )
         yield _judge_entries(store, names, history)
         yield _judge_records(store, history)
 
@@ -130,6 +134,8 @@ def _why_unknown(store: NodeStore, history: History) -> str:
     last = [entry.kind for entry in history.of_node(store.node, "node_ready", "power_lost")][-1:]
     if last == ["power_lost"]:
         return "the node lost power, and did not start again"
+    if store.unread_queues:
+        return store.unread_queues
     if not store.entries and (store.copies or store.damaged):
         return "the store has no consume queues"
     return ""
@@ -181,6 +187,8 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
     metric = f"unqueued {store.node}"
     if not ended_in_good_order(store.node, history):
         return unknown(metric, RECORDS, "the node was not stopped in good order")
+    if store.unread_queues:
+        return unknown(metric, RECORDS, store.unread_queues)
     end = readable_end(store.root) if store.root else EVERYTHING
     entered = {(entry.log_offset, entry.topic, entry.queue_id, entry.offset) for entry in store.entries}
     found = [

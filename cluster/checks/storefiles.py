@@ -17,6 +17,7 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -41,6 +42,8 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
     ends = list(history.of_node(store.node, "node_killed", "node_crashed", "power_lost", "store_wiped"))
     if ends or not ended_in_good_order(store.node, history):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    if store.root and (why := why_unreadable(store.root / "index")):
+        return unknown(metric, MESSAGES, why)
     covered, end = _index_ranges(store.root), readable_end(store.root) if store.root else EVERYTHING
     found = [
         copy

@@ -68,7 +68,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
 def _report_odd_files(directory: Path) -> None:
     """Print a line on stderr for each odd journal or file of a store."""
     odd = [
-        (path, f"not a regular file: expected the journal of {path.stem}")
+        (path, f"no regular file that can be read: expected the journal of {path.stem}")
         for path in odd_journals(directory / "journal")
     ]
     for path, why in (*odd, *odd_files(directory)):

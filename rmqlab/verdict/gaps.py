@@ -145,9 +145,9 @@ def _missing(process: str, life: _Life) -> str:
     """
     file = f"journal/{process}{SUFFIX}"
     if process == SUPERVISOR:
-        return f"{file}, the supervisor's journal, is missing, or no regular file"
+        return f"{file}, the supervisor's journal, is missing, unreadable, or no regular file"
     return (
-        f"{file} is missing, or no regular file, and the supervisor started {process}"
+        f"{file} is missing, unreadable, or no regular file, and the supervisor started {process}"
         if life.was_ready or life.ended_in_order
         else ""
     )

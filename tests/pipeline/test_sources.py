@@ -15,6 +15,7 @@ from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import journal_tables, reading, store_tables
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from tests.cluster.checks.test_unreadable import deny
 from tests.pipeline.violations import PLANTED, clean_run, write_run
 
 if TYPE_CHECKING:
@@ -76,6 +77,19 @@ def test_a_run_without_journals_is_refused_before_spark_starts(
     assert caught.value.exit_code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"rmqlab: the audit of {tmp_path} failed: rmqlab-journal: {tmp_path} holds no journal")
+
+
+@pytest.mark.parametrize("below", ["consumequeue", "consumequeue/orders/0", f"commitlog/{0:020d}"])
+def test_places_without_permission_are_named_before_spark_starts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    place = write_run(clean_run(), tmp_path) / "broker-a" / "store" / below
+    deny(monkeypatch, place)
+    choice = commands.SparkChoice(master="local", memory=None, settings={}, py_files=(), ship=False)
+    with pytest.raises(click.exceptions.Exit) as caught:
+        commands._judge(tmp_path, choice, lambda _: None)
+    assert caught.value.exit_code == 2
+    assert f"rmqlab: {place}: it cannot be read: expected files of the store of broker-a\n" in capsys.readouterr().err
 
 
 def test_offsets_are_read_before_all_logs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Groups, Head
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -80,10 +81,16 @@ def _entry_fault(row: Any) -> str:
 def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
         metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in unqueued[node].first)
-        if ended_in_good_order(run, node):
+        if ended_in_good_order(run, node) and (why := _unread_queues(run, node)):
+            yield unknown(metric, RECORDS, why)
+        elif ended_in_good_order(run, node):
             yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
             yield unknown(metric, RECORDS, "the node was not stopped in good order")
+
+
+def _unread_queues(run: Run, node: str) -> str:
+    return why_unreadable(run.directory / node / "store" / "consumequeue")
 
 
 def ended_in_good_order(run: Run, node: str) -> bool:
@@ -107,4 +114,6 @@ def _why_unknown(run: Run, node: str, *, is_without_queues: bool) -> str:
     kinds = [one.kind for one in run.happenings if one.node == node and one.kind in ("node_ready", "power_lost")]
     if kinds[-1:] == ["power_lost"]:
         return "the node lost power, and did not start again"
+    if why := _unread_queues(run, node):
+        return why
     return "the store has no consume queues" if is_without_queues else ""

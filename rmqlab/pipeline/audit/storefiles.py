@@ -15,6 +15,7 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.sidefiles import side_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
@@ -75,12 +76,16 @@ def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.happenings)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    if why := why_unreadable(run.directory / node / "store" / "index"):
+        return unknown(metric, MESSAGES, why)
     told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
     return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=seen(told))
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
     """Return each index file's first and last commit log offset, from its header."""
+    if why_unreadable(run.directory / node / "store" / "index"):
+        return
     for path in sorted((run.directory / node / "store" / "index").glob("*")):
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD_SIZE)
