@@ -1,10 +1,14 @@
-"""Violations by deletion: a node's whole store, its log."""
+"""Violations in whole files: deleted stores and logs, and marks of a stop."""
 
 import shutil
 
 from rmqlab.cluster.plant.logs import unique_id
-from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes
+from rmqlab.cluster.plant.model import GAP, WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_broker
+from rmqlab.store.checkpoint import Checkpoint
+
+_AHEAD = 3_600_000
+"""Milliseconds."""
 
 
 def delete_store(site: Site, nodes: Nodes) -> Change:
@@ -23,6 +27,27 @@ def delete_log(site: Site, nodes: Nodes) -> Change:
     for path in log.files():
         path.unlink()
     return site.change(nodes, victims, edits)
+
+
+def leave_abort(site: Site, nodes: Nodes) -> Change:
+    """Put the file of a running broker into the store of one that stopped."""
+    path = site.store(nodes[0]) / "abort"
+    if path.exists():
+        raise NothingToPlantError(f"{nodes[0]} did not stop in good order")
+    path.touch()
+    return Change(edits=(site.edit(nodes[0], path, None, "created"),), broker=site.broker_of(nodes[0]))
+
+
+def advance_checkpoint(site: Site, nodes: Nodes) -> Change:
+    """Move a checkpoint to an hour behind the last message."""
+    path = site.store(nodes[0]) / "checkpoint"
+    if not path.is_file():
+        raise NothingToPlantError(f"{nodes[0]} has no checkpoint")
+    checkpoint = Checkpoint.load(path)
+    checkpoint.physic_msg_timestamp += _AHEAD
+    checkpoint.write()
+    edit = site.edit(nodes[0], path, 0, f"time of the log set to {checkpoint.physic_msg_timestamp}")
+    return Change(edits=(edit,), broker=site.broker_of(nodes[0]))
 
 
 FILES = (
@@ -52,5 +77,19 @@ FILES = (
             "unreplicated",
             "gap",
         ),
+    ),
+    Kind(
+        name="abort-left",
+        does="a broker that stopped in good order has the file abort",
+        where=any_broker,
+        change=leave_abort,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="checkpoint-ahead",
+        does="the checkpoint of a broker has a later time than the last record of its log",
+        where=any_broker,
+        change=advance_checkpoint,
+        expects=(WARNING,),
     ),
 )

@@ -82,6 +82,8 @@ class Run:
     log_states: Mapping[str, LogState]
     """What is wrong with the files of each log."""
     offsets: SavedOffsets
+    latest_stored: Mapping[str, int | None]
+    """Highest store time of the records of each log, in ms; None without records."""
     stopped: Mapping[str, int]
     """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
     began_at: int
@@ -179,6 +181,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         incomplete=incomplete,
         log_states=states,
         offsets=offsets,
+        latest_stored={node: one.latest for node, one in ends.items()},
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=began_at,
         ended_at=max((row.last_at for row in during), default=0),

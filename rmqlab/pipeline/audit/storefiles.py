@@ -15,10 +15,13 @@ from rmqlab.pipeline.audit.relations import Query
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.logplaces import log_directory
 from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.sidefiles import side_remarks
+from rmqlab.store.stopmarks import stop_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
+from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, seen, unknown
 
 T = TypeVar("T")
@@ -68,7 +71,20 @@ def remarks(run: Run) -> Iterator[str]:
     losses = {one.node for one in run.happenings if one.kind == "power_lost"}
     ends = {one.node for one in run.happenings if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
-    return side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    if not any(one.kind == "fault_applied" for one in run.happenings):
+        for node in sorted(roots.keys() - run.incomplete.keys()):
+            yield from _marks_of(run, node)
+
+
+def _marks_of(run: Run, node: str) -> Iterator[str]:
+    """Compare the files `abort` and `checkpoint` of a store with the end of its node, and with its log."""
+    own = ((one.kind, str(one.fields.get("command"))) for one in run.happenings if one.node == node)
+    ended = was_clean((event for event in own if event[0] in END_KINDS), is_stopped=node in run.stopped)
+    root = run.directory / node / "store"
+    if ended is not None and log_directory(root).is_dir():
+        for line in stop_remarks(root, was_clean=ended, latest=run.latest_stored.get(node)):
+            yield f"{node}: {line}"
 
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
