@@ -1,4 +1,4 @@
-"""Warnings of tables, index files and marks that cannot be what their broker wrote."""
+"""Warnings of files beside the log that no broker can have written."""
 
 from collections.abc import Iterator
 

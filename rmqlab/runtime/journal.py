@@ -330,7 +330,7 @@ def odd_journals(directory: Path) -> list[Path]:
 
 
 def _journal_names(directory: Path) -> list[tuple[str, bool]]:
-    """Return each name of a journal, and whether it is that of a readable regular file."""
+    """Return each name of a journal, and whether it is a readable file."""
     try:
         with os.scandir(directory) as entries:  # a tail lists them often
             return [(entry.name, _is_file(entry)) for entry in entries if entry.name.endswith(SUFFIX)]

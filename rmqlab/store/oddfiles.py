@@ -34,9 +34,9 @@ def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
 
 
 def unreadable(place: Path) -> Iterator[Path]:
-    """Yield the directories and files at and below a place without permission to read them.
+    """Yield the places at and below one that may not be read.
 
-    Searches for files with patterns leave out such directories, as if they were empty.
+    They are directories and files without permission. Searches for files with patterns leave out such directories, as if they were empty.
     """
     failures: list[OSError] = []
     for folder, _, names in os.walk(place, onerror=failures.append):

@@ -82,7 +82,7 @@ def unreadable_tables(root: Path) -> Iterator[str]:
 
 
 def unreadable_files(root: Path) -> Iterator[str]:
-    """Yield the directories and files of queues and index without permission to read them."""
+    """Yield the places of queues and index that may not be read."""
     for place in ("consumequeue", "index"):
         yield from (f"{path.relative_to(root.parent)} cannot be read" for path in unreadable(root / place))
 

@@ -1,6 +1,6 @@
-"""Files that say how a broker ended: `abort`, and the times of `checkpoint` (sections 1.1 and 1.2).
+"""Files that say how a broker ended: `abort` and `checkpoint`.
 
-A broker has the file `abort` while it runs, and removes it at a stop that leaves its store complete. The checkpoint has
+Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store complete. The checkpoint has
 store times of messages that are on disk.
 """
 

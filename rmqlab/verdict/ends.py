@@ -11,7 +11,7 @@ _ENDS: Final = ("node_stopped", "node_killed", "node_crashed")
 
 
 def was_clean(events: Iterable[tuple[str, str]], *, is_stopped: bool) -> bool | None:
-    """Return True if a node stopped in good order, and False if it was killed while it served.
+    """Return True if a node stopped in good order, and False if it was killed.
 
     None if it runs, if neither is certain, or if something removed records of its store. `events` are the kinds of the
     node's events of END_KINDS, by time, with the command of each `command`. `is_stopped`: it stopped with the cluster.

@@ -58,9 +58,9 @@ class Conditions:
     gaps: tuple[Gap, ...] = ()
 
     def sent_until(self, ended_at: int) -> int | None:
-        """Return the store time up to which journals name all messages, in ms; None if they name all.
+        """Return the store time up to which journals name all messages, in ms.
 
-        `ended_at` is the time of the last event. A send may take a minute of the cluster's time, and a busy machine may
+        None if they name all. `ended_at` is the time of the last event. A send may take a minute of the cluster's time, and a busy machine may
         write its entry 10 s of real time later.
         """
         if not self.running_workloads:

@@ -78,7 +78,7 @@ def remarks(run: Run) -> Iterator[str]:
 
 
 def _marks_of(run: Run, node: str) -> Iterator[str]:
-    """Compare the files `abort` and `checkpoint` of a store with the end of its node, and with its log."""
+    """Yield how `abort` and `checkpoint` contradict a node's end or its log."""
     own = ((one.kind, str(one.fields.get("command"))) for one in run.happenings if one.node == node)
     ended = was_clean((event for event in own if event[0] in END_KINDS), is_stopped=node in run.stopped)
     root = run.directory / node / "store"

@@ -1,4 +1,4 @@
-"""Files and directories without permission: named, and what rests on them is unknown."""
+"""Places without permission: named, and what rests on them is unknown."""
 
 import errno
 import os
