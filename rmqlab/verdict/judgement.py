@@ -20,6 +20,7 @@ CONDITION_KINDS: Final = (
     "probed",
     "fault_applied",
     "offset_reset",
+    "operated",
 )
 """Events that `read_conditions` needs."""
 _LONGEST_SEND: Final = 60_000
@@ -96,7 +97,7 @@ def read_conditions(
         outside_clients=tuple(_outside_clients(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(_running_workloads(known))),
-        reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
+        reset_groups=frozenset(_reset_groups(known)),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
     )
@@ -126,6 +127,19 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
     nodes = {entry.node for entry in entries if entry.kind == "node_ready" and entry.fields.get("address")}
     return {entry.node for entry in entries if entry.kind in ("node_killed", "node_crashed")} - nodes
+
+
+def _reset_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    """Yield the groups whose offsets an operator set.
+
+    Without members online, the offsets are committed to the brokers, which record no reset.
+    """
+    for entry in entries:
+        if entry.kind == "offset_reset":
+            yield str(entry.fields.get("group"))
+        elif entry.kind == "operated" and str(entry.fields.get("operation")).startswith("reset-offset "):
+            result = entry.fields.get("result")
+            yield from [str(result["group"])] if isinstance(result, dict) and result.get("group") else []
 
 
 def _running_workloads(entries: Sequence[JournalEntry]) -> Iterator[str]:
