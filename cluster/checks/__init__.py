@@ -105,8 +105,13 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
     doubtless = withdraw_doubtful(clocks_judged, _clocked(history))
+    remarks = (
+        *stores.remarks,
+        *sidefiles.remarks(history, stores),
+        *sidefiles.offset_remarks(history, stores, conditions),
+    )
     earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
-    return conclude(earned, METRICS, conditions, (*stores.remarks, *sidefiles.remarks(history, stores)))
+    return conclude(earned, METRICS, conditions, remarks)
 
 
 def _clocked(history: History) -> Clocked:

@@ -10,6 +10,8 @@ from rmqlab.store.sidefiles import side_remarks
 from rmqlab.store.stopmarks import stop_remarks
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.setoffsets import Place, judged_groups, set_offsets
 
 
 def remarks(history: History, stores: Stores) -> Iterator[str]:
@@ -23,6 +25,21 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
         for node, store in sorted(stores.nodes.items()):
             if node not in stores.incomplete:
                 yield from _marks_of(store, history)
+
+
+def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
+    """Yield a line for each offset of a master that its group did not commit."""
+    groups = judged_groups(conditions, history.group_of)
+    highest: dict[Place, int] = {}
+    for commit in history.commits:
+        queue = commit.queue
+        if (queue.broker, queue.topic) not in history.deleted_topics:
+            place = (commit.group, queue.topic, queue.broker, queue.queue_id)
+            highest[place] = max(highest.get(place, 0), commit.offset)
+    for member in sorted(history.members.values(), key=lambda one: one.name):
+        is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
+        if member.broker and not member.broker_id and is_settled and member.name in stores.offset_files:
+            yield from set_offsets(member.name, member.broker, stores.offset_files[member.name], highest, groups)
 
 
 def _marks_of(store: NodeStore, history: History) -> Iterator[str]:

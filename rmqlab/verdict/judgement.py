@@ -1,6 +1,6 @@
 """The end of both judges: findings and the conditions of a run in, verdict out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -17,6 +17,7 @@ CONDITION_KINDS: Final = (
     *FOLLOWED_KINDS,
     "cluster_starting",
     "producer_joined",
+    "consumer_joined",
     "probed",
     "fault_applied",
     "offset_reset",
@@ -48,6 +49,8 @@ class Conditions:
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
     """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
+    outside_groups: frozenset[str] = frozenset()
+    """Consumer groups with members that are no process of the cluster."""
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not end in good order: their last sends may be in no journal."""
     running_workloads: tuple[str, ...] = ()
@@ -95,6 +98,7 @@ def read_conditions(
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
         outside_clients=tuple(_outside_clients(known)),
+        outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(_running_workloads(known))),
         reset_groups=frozenset(_reset_groups(known)),
@@ -114,14 +118,27 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
 
     A client's id is `ip@pid#number`, as in Java's client: the pid of a workload belongs to the cluster.
     """
-    pids = {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+    pids = _pids(entries)
     for entry in entries:
         if entry.kind == "producer_joined":
-            client_id = str(entry.fields.get("client_id"))
-            if client_id.partition("@")[2].partition("#")[0] not in pids:
-                yield f"{client_id} of group {entry.fields.get('group')}"
+            if _is_outside(entry, pids):
+                yield f"{entry.fields.get('client_id')} of group {entry.fields.get('group')}"
         elif entry.kind == "probed" and entry.fields.get("code") == 0:
             yield f"the probe of {entry.node}"
+
+
+def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    pids = _pids(entries)
+    joined = (entry for entry in entries if entry.kind == "consumer_joined")
+    return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _pids(entries: Sequence[JournalEntry]) -> set[str]:
+    return {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+
+
+def _is_outside(joined: JournalEntry, pids: Collection[str]) -> bool:
+    return str(joined.fields.get("client_id")).partition("@")[2].partition("#")[0] not in pids
 
 
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:

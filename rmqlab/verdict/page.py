@@ -101,6 +101,11 @@ version; an index file of a node that always stopped in good order, of whose ent
 such a key. In a run without faults, also: the file `abort` of a broker that stopped in good order, or its absence after
 a kill; a checkpoint with a later time than the last record of a whole log.
 
+A last warning is of a master's offset in `consumerOffset.json` above all commits of its group: the group skips messages
+when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
+broker set it. Not judged are groups that a request or a scenario reset, groups with members that keep no journal, were
+killed or still run, and brokers that did not stop in good order.
+
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
 
@@ -126,8 +131,7 @@ What cannot be seen: another run's journal in the same span of time before versi
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
 were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
 of version 1 and 2, which have no numbers; a body that was changed in all copies, with its CRC, because journals have no
-digest and no size of bodies; an offset that was set forward within its queue, because an operator may do so, and no
-journal records it.
+digest and no size of bodies; messages that a consumer skipped before it committed, because journals have no filters.
 """
 
 _METRICS_HEAD: Final = """

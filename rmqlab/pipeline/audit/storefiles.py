@@ -5,8 +5,10 @@ cluster/checks/storefiles.py. This process reads the files; Spark reads the reco
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.facts import Run, written
 from rmqlab.pipeline.audit.heads import Group, Head
@@ -23,6 +25,7 @@ from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.setoffsets import judged_groups, set_offsets
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -43,6 +46,10 @@ select c.node, c.topic, min_by(c.stored_at, c.log_offset) first_stored
 from copies c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at group by c.node, c.topic
 """
 
+HIGHEST_COMMITS = """
+select c.`group`, c.topic, c.broker, c.queue, max(c.offset) highest
+from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic group by all
+"""
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
 
 
@@ -75,6 +82,19 @@ def remarks(run: Run) -> Iterator[str]:
     if not any(one.kind == "fault_applied" for one in run.happenings):
         for node in sorted(roots.keys() - run.incomplete.keys()):
             yield from _marks_of(run, node)
+
+
+def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each offset of a master that its group did not commit.
+
+    `commits` are the rows of HIGHEST_COMMITS.
+    """
+    groups = judged_groups(run.conditions, group_of)
+    highest = {(row["group"], row.topic, row.broker, row.queue): row.highest for row in commits}
+    for node, member in sorted(run.members.items()):
+        is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested
+        if member.broker and not member.broker_id and is_settled and node in run.offsets.consumers:
+            yield from set_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
 
 
 def _marks_of(run: Run, node: str) -> Iterator[str]:
