@@ -33,7 +33,7 @@ def set_offsets(
     highest: Mapping[Place, int],
     groups: Collection[str],
 ) -> Iterator[str]:
-    """Yield a line for each group with a larger offset in a master's table than it committed.
+    """Yield a line for each group with an offset that it did not commit.
 
     `table` has offsets by `topic@group` and queue id, `highest` the largest commits. The line has the largest distance.
     """

@@ -1,4 +1,4 @@
-"""Offsets within a queue that nobody committed: named, unless something explains them."""
+"""Offsets that nobody committed: named, unless something explains them."""
 
 from pathlib import Path
 
