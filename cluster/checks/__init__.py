@@ -101,11 +101,17 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
+        loss.judge_unclaimed(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
     doubtless = withdraw_doubtful(clocks_judged, _clock_dependencies(history))
+    remarks = (
+        *stores.remarks,
+        *sidefiles.remarks(history, stores),
+        *sidefiles.offset_remarks(history, stores, conditions),
+    )
     earned = weaken_by_stores(doubtless, stores.incomplete, stores.misplaced)
-    return conclude(earned, METRICS, conditions, (*stores.remarks, *sidefiles.remarks(history, stores)))
+    return conclude(earned, METRICS, conditions, remarks)
 
 
 def _clock_dependencies(history: History) -> ClockDependencies:

@@ -13,14 +13,16 @@ import attrs
 
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.logstates import log_states
-from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
 from rmqlab.store.logplaces import log_begin, log_directory
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
+from rmqlab.store.tagscodes import expected_code
 from rmqlab.verdict.findings import IDS_LIMIT, Evidence
 
 
@@ -40,6 +42,10 @@ class Copy:
     stored_at: int
     size: int = 0
     """Of the whole record, in bytes."""
+    tags_code: int | None = 0
+    """That of its queue entry; None for a delayed message, see `rmqlab.store.tagscodes`."""
+    is_damaged: bool = False
+    """True if its body does not match its CRC."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
 
@@ -62,6 +68,8 @@ class NodeStore:
     """Bytes before the end of the log that are not a record."""
     entries: tuple[QueueEntry, ...] = ()
     """Entries of its consume queues, read before the log: the records that they point at had been written."""
+    unread_queues: str = ""
+    """Why the entries of its consume queues are not known; empty if they are."""
     root: Path | None = None
     """The directory of the store; None if the node has no store."""
     begin: int = 0
@@ -86,6 +94,8 @@ class Stores:
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
     """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are absent."""
+    delay_files: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
+    """Offsets of delay levels by node and level. Nodes with an unreadable delayOffset.json are absent."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
     """By slave: the comparison of its master's log with its own, in this order."""
 
@@ -115,24 +125,29 @@ class Stores:
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     """Read the stores of nodes by name.
 
-    Each path is a store's root, or a directory with the store in `store`.
+    Each path is a store's root, or a directory with the store in `store`. Offsets are read before all logs: a broker
+    that runs may append to its log, and save larger offsets, in between.
     """
     nodes: dict[str, NodeStore] = {}
-    found: dict[str, Path] = {}
     unread: dict[str, str] = {}
+    places: dict[str, Path | None] = {}
     for node, given in roots.items():
-        root: Path | None = given
         try:
-            root = next((path for path in (given, given / "store") if _is_store(path)), None)
-            if root is None and not _is_wiped(node, history):
+            places[node] = next((path for path in (given, given / "store") if _is_store(path)), None)
+            if places[node] is None and not _is_wiped(node, history):
                 unread[node] = f"no store in {given}"
-                continue
+        except OSError as exc:
+            unread[node] = f"{exc.filename or given}: {exc.strerror}"
+    offsets = {node: _offset_file(root) for node, root in places.items() if root is not None}
+    delays = {node: _delay_file(root) for node, root in places.items() if root is not None}
+    for node, root in places.items():
+        if node in unread:
+            continue
+        try:
             nodes[node] = read_store(node, broker_of(node, history), root)
         except OSError as exc:  # a file of the store is a pipe, a directory, or cannot be read
             unread[node] = f"{exc.filename or root}: {exc.strerror}"
-            continue
-        if root is not None:
-            found[node] = root
+    found = {node: root for node, root in places.items() if root is not None and node in nodes}
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
@@ -144,13 +159,20 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
         misplaced=frozenset(node for node, state in states.items() if state.is_misplaced),
         remarks=tuple(f"{node}: {state.remark}" for node, state in states.items() if state.remark),
         comparisons=dict(_compare(found, history)),
-        offset_files={node: table for node, root in found.items() if (table := _offset_file(root)) is not None},
+        offset_files={node: table for node, table in offsets.items() if node in found and table is not None},
+        delay_files={node: table for node, table in delays.items() if node in found and table is not None},
     )
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
     """Return the offsets in consumerOffset.json; None if it is missing or invalid."""
     content = read_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
+    return None if content is None else content.offset_table
+
+
+def _delay_file(root: Path) -> Mapping[int, int] | None:
+    """Return the offsets in delayOffset.json; None if it is missing or invalid."""
+    content = read_config_file(root / "config" / "delayOffset.json", DelayOffsets.decode)
     return None if content is None else content.offset_table
 
 
@@ -179,18 +201,20 @@ def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     """
     if root is None or not log_directory(root).is_dir():
         return NodeStore(node=node, broker=broker, copies=(), root=root)
-    entries = tuple(read_entries(root))
+    unread_queues = why_unreadable(root / "consumequeue")
+    entries = () if unread_queues else tuple(read_entries(root))
     scan = LogScan(log_directory(root))
     copies: dict[bool, list[Copy]] = {True: [], False: []}
-    for is_intact, copy in _copies(node, broker, scan):
-        copies[is_intact].append(copy)
+    for copy in _copies(node, broker, scan):
+        copies[copy.is_damaged].append(copy)
     return NodeStore(
         node=node,
         broker=broker,
-        copies=tuple(copies[True]),
-        damaged=tuple(copies[False]),
+        copies=tuple(copies[False]),
+        damaged=tuple(copies[True]),
         holes=tuple(scan.holes),
         entries=entries,
+        unread_queues=unread_queues,
         root=root,
         begin=log_begin(root),
         end=max(scan.end_offset, log_begin(root)),
@@ -201,8 +225,8 @@ def _is_store(root: Path) -> bool:
     return log_directory(root).is_dir() or (root / "lock").exists()
 
 
-def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]]:
-    """Yield every complete record, and whether its body matches its CRC."""
+def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
+    """Yield every complete record."""
     queues: dict[tuple[str, int], Queue] = {}
     for message in scan.messages():
         key = (message.topic, message.queue_id)
@@ -216,9 +240,11 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]
             log_offset=message.physical_offset,
             stored_at=message.store_timestamp,
             size=message.store_size,
+            tags_code=expected_code(message),
+            is_damaged=not message.is_intact,
             has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
         )
-        yield message.is_intact, copy
+        yield copy
 
 
 def _is_wiped(node: str, history: History) -> bool:

@@ -33,7 +33,6 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         yield _judge_missing(history, store)
     for outcome in ("indeterminate", "refused"):
         yield _judge_stored(history, stores, outcome)
-    yield _judge_unclaimed(history, stores)
 
 
 def _count_sends(history: History) -> Iterator[Finding]:
@@ -239,7 +238,11 @@ def _places(stores: Stores, message_id: str) -> str:
     )
 
 
-def _judge_unclaimed(history: History, stores: Stores) -> Finding:
+def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) -> Finding:
+    """Count messages that no send names.
+
+    Those stored after `sent_until` do not count: a workload still runs, and their sends may not be recorded yet.
+    """
     if not stores.nodes:
         return unknown("unclaimed", _MESSAGES, "no store was given")
     topics = {send.topic for send in history.sends}
@@ -251,6 +254,7 @@ def _judge_unclaimed(history: History, stores: Stores) -> Finding:
         if (copy.queue.topic in topics or not is_system_topic(copy.queue.topic))
         and copy.message_id not in claimed
         and copy.stored_at >= history.began_at
+        and (sent_until is None or copy.stored_at <= sent_until)
     }
     return count_of(
         "unclaimed",

@@ -2,7 +2,7 @@
 
 A hole is a range of bytes in the log that is not a record, with records behind it. Consume queue entries that point
 into a hole show what it contained. `corrupt` counts records whose body does not match its CRC and records in holes,
-`dangling` entries that point neither at their record nor into a hole, `unqueued` readable records without an entry. A
+`dangling` entries that point neither at their record nor into a hole, or have a wrong tags code, `unqueued` readable records without an entry. A
 broker enters records shortly after it stored them, so `unqueued` is known only after a clean stop. A log that ends
 early has no hole. Entries below the first file of the log belong to expired messages.
 """
@@ -16,6 +16,7 @@ from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.store.queueentries import QueueEntry
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.store.scan import Hole
+from rmqlab.store.tagscodes import is_code_of
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
@@ -40,13 +41,17 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     names = acknowledged_places(history)
     for store in stores.nodes.values():
         damages = find_damages(store, names)
-        yield count_of(
-            f"corrupt {store.node}",
-            RECORDS,
-            damages,
-            lambda damage: _describe_damage(damage, history),
-            message_ids=[damage.message_id for damage in damages if damage.message_id],
-        )
+        if store.holes and store.unread_queues and not damages:
+            yield unknown(f"corrupt {store.node}", RECORDS, store.unread_queues)
+        else:
+            yield count_of(
+                f"corrupt {store.node}",
+                RECORDS,
+                damages,
+                lambda damage: _describe_damage(damage, history),
+                is_at_least=bool(store.holes and store.unread_queues),
+                message_ids=[damage.message_id for damage in damages if damage.message_id],
+            )
         yield _judge_entries(store, names, history)
         yield _judge_records(store, history)
 
@@ -129,6 +134,8 @@ def _why_unknown(store: NodeStore, history: History) -> str:
     last = [entry.kind for entry in history.of_node(store.node, "node_ready", "power_lost")][-1:]
     if last == ["power_lost"]:
         return "the node lost power, and did not start again"
+    if store.unread_queues:
+        return store.unread_queues
     if not store.entries and (store.copies or store.damaged):
         return "the store has no consume queues"
     return ""
@@ -139,12 +146,20 @@ def _find_dangling(store: NodeStore, there: Mapping[int, Copy]) -> Iterator[Queu
     for entry in store.entries:
         copy = there.get(entry.log_offset)
         if copy is not None:
-            queue = copy.queue
-            stated = (queue.topic, queue.queue_id, copy.offset, copy.size)
-            if stated != (entry.topic, entry.queue_id, entry.offset, entry.size):
+            if not _is_at_place(entry, copy) or not _has_code(entry, copy):
                 yield entry
         elif (entry.log_offset >= first or not entry.size) and _hole_at(store.holes, entry.log_offset) is None:
             yield entry
+
+
+def _is_at_place(entry: QueueEntry, copy: Copy) -> bool:
+    stated = (copy.queue.topic, copy.queue.queue_id, copy.offset, copy.size)
+    return stated == (entry.topic, entry.queue_id, entry.offset, entry.size)
+
+
+def _has_code(entry: QueueEntry, copy: Copy) -> bool:
+    """Return True if a tags code is that of a record, whose tags may be damaged."""
+    return copy.is_damaged or is_code_of(entry.tags_code, copy.tags_code, copy.stored_at)
 
 
 def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
@@ -158,9 +173,12 @@ def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
 def _describe_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:
     queue, offset = _place(store, entry)
     there = f"{copy.message_id} of {copy.queue} offset {copy.offset}" if copy else "no record"
+    says = f"the entry points at commit log offset {entry.log_offset}, where {there} is"
+    if copy is not None and _is_at_place(entry, copy):
+        expected = "the time that it was stored, or later" if copy.tags_code is None else copy.tags_code
+        says = f"the entry of {copy.message_id} has tags code {entry.tags_code}, expected {expected}"
     return Evidence(
-        says=f"{store.node}, {queue} offset {offset}: the entry points at commit log offset {entry.log_offset}, where"
-        f" {there} is",
+        says=f"{store.node}, {queue} offset {offset}: {says}",
         message_ids=(message_id,) if message_id else (),
     )
 
@@ -169,6 +187,8 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
     metric = f"unqueued {store.node}"
     if not ended_in_good_order(store.node, history):
         return unknown(metric, RECORDS, "the node was not stopped in good order")
+    if store.unread_queues:
+        return unknown(metric, RECORDS, store.unread_queues)
     end = readable_end(store.root) if store.root else EVERYTHING
     entered = {(entry.log_offset, entry.topic, entry.queue_id, entry.offset) for entry in store.entries}
     found = [

@@ -1,12 +1,17 @@
-"""Warnings of tables and index files that their broker cannot have written."""
+"""Warnings of files beside the log that no broker can have written."""
 
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
+from rmqlab.store.logplaces import log_directory
 from rmqlab.store.sidefiles import side_remarks
+from rmqlab.store.stopmarks import stop_remarks
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
+from rmqlab.verdict.ends import END_KINDS, was_clean
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.setoffsets import Place, judged_groups, set_offsets
 
 
 def remarks(history: History, stores: Stores) -> Iterator[str]:
@@ -15,4 +20,33 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
     losses = {entry.node for entry in history.of_kind("power_lost")}
     ends = {entry.node for entry in history.of_kind(*STALE_INDEX_KINDS)}
     unclean = ends | {node for node in roots if not ended_in_good_order(node, history)}
-    return side_remarks(roots, history.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_remarks(roots, history.roles.followers, after_power_loss=losses, unclean=unclean)
+    if not any(history.of_kind("fault_applied")):
+        for node, store in sorted(stores.nodes.items()):
+            if node not in stores.incomplete:
+                yield from _marks_of(store, history)
+
+
+def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
+    """Yield a line for each offset of a master that its group did not commit."""
+    groups = judged_groups(conditions, history.group_of)
+    highest: dict[Place, int] = {}
+    for commit in history.commits:
+        queue = commit.queue
+        if (queue.broker, queue.topic) not in history.deleted_topics:
+            place = (commit.group, queue.topic, queue.broker, queue.queue_id)
+            highest[place] = max(highest.get(place, 0), commit.offset)
+    for member in sorted(history.members.values(), key=lambda one: one.name):
+        is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
+        if member.broker and not member.broker_id and is_settled and member.name in stores.offset_files:
+            yield from set_offsets(member.name, member.broker, stores.offset_files[member.name], highest, groups)
+
+
+def _marks_of(store: NodeStore, history: History) -> Iterator[str]:
+    events = ((one.kind, str(one.fields.get("command"))) for one in history.of_node(store.node, *END_KINDS))
+    ended = was_clean(events, is_stopped=store.node in history.stopped)
+    if store.root is None or ended is None or not log_directory(store.root).is_dir():
+        return
+    latest = max((copy.stored_at for copy in (*store.copies, *store.damaged)), default=None)
+    for line in stop_remarks(store.root, was_clean=ended, latest=latest):
+        yield f"{store.node}: {line}"

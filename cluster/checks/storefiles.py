@@ -2,7 +2,8 @@
 
 The files are the index files, topics.json, consumerOffset.json and delayOffset.json. A broker that starts after a crash
 deletes index files, so `unindexed` is known only for one that always stopped cleanly. A slave copies topics.json from
-its master every 10 s, so topics whose first message is younger than 30 s do not count.
+its master every 10 s, so topics whose first message is younger than 30 s do not count. Offsets are those that
+`copies.read_stores` read before the logs.
 """
 
 import struct
@@ -12,11 +13,11 @@ from pathlib import Path
 from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.records import ended_in_good_order
-from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -41,6 +42,8 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
     ends = list(history.of_node(store.node, "node_killed", "node_crashed", "power_lost", "store_wiped"))
     if ends or not ended_in_good_order(store.node, history):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    if store.root and (why := why_unreadable(store.root / "index")):
+        return unknown(metric, MESSAGES, why)
     covered, end = _index_ranges(store.root), readable_end(store.root) if store.root else EVERYTHING
     found = [
         copy
@@ -131,13 +134,13 @@ def _judge_delays(store: NodeStore, history: History, stores: Stores) -> Finding
         return unknown(metric, MESSAGES, _LOST)
     members = stores.of_broker(store.broker)
     ends = {queue.queue_id + 1: end for queue, end in _queue_ends(members).items() if queue.topic == SCHEDULE_TOPIC}
-    table = read_config_file(store.root / "config" / "delayOffset.json", DelayOffsets.decode) if store.root else None
+    table = stores.delay_files.get(store.node)
     if table is None and ends:
         return unknown(metric, MESSAGES, "delayOffset.json could not be read")
     are_whole = not any(member.begin for member in members)
     ahead = [
         (offset - end, level, offset, end)
-        for level, offset in (table.offset_table if table else {}).items()
+        for level, offset in (table or {}).items()
         if (end := ends.get(level, 0 if are_whole else offset)) < offset
     ]
     ahead.sort(reverse=True)

@@ -9,7 +9,7 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, json_option, misused, print_json
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.store.keptstores import no_stores_hint
 from rmqlab.store.oddfiles import odd_files
@@ -54,7 +54,9 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     except UnknownMetricError as exc:
         misused(str(exc))
     except FileNotFoundError as exc:
-        fail(f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory")
+        misused(
+            f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory"
+        )
     except OSError as exc:  # no verdict: as `unknown`
         misused(f"{exc.filename}: {exc.strerror}")
     if as_json:
@@ -70,7 +72,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
 def _report_odd_files(directory: Path) -> None:
     """Print a line on stderr for each odd journal or file of a store."""
     odd = [
-        (path, f"not a regular file: expected the journal of {path.stem}")
+        (path, f"no regular file that can be read: expected the journal of {path.stem}")
         for path in odd_journals(directory / "journal")
     ]
     for path, why in (*odd, *odd_files(directory)):

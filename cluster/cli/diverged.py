@@ -53,7 +53,7 @@ def diverged(
     """
     directory = directory_of(name)
     if (record := record_of(directory)) is None:
-        fail(explain_absence(directory))
+        misused(explain_absence(directory))
     nodes = record.nodes()
     broker = _broker(node, nodes)
     try:

@@ -33,7 +33,9 @@ def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, a
         return
     directory = directory_of(run)
     if not (directory.path / "journal").is_dir():
-        fail(f"{directory.path} has no journal; expected the name of a cluster that was started, or a run's directory")
+        misused(
+            f"{directory.path} has no journal; expected the name of a cluster that was started, or a run's directory"
+        )
     if directory.is_up():
         fail(f"cluster {run} is up, and a copy would be torn; stop it with rmqlab down")
     chosen = _kind_of(kind)

@@ -203,7 +203,9 @@ def events(
                     _print_event(item.value, as_json=as_json)
     except NoClusterError as exc:
         known = read_journals(directory.journal_dir)
-        if follow or not known:
+        if not known:
+            misused(str(exc))
+        if follow:
             fail(str(exc))
         wanted = _event_filter(directory, kinds, nodes)
         every = every or wanted.has_messages
@@ -270,7 +272,7 @@ def _print_event(event: dict[str, object], *, as_json: bool) -> None:
 def _record(directory: ClusterDirectory) -> Record:
     record = record_of(directory)
     if record is None:
-        fail(explain_absence(directory))
+        misused(explain_absence(directory))
     return record
 
 

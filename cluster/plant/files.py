@@ -1,10 +1,14 @@
-"""Violations by deletion: a node's whole store, its log."""
+"""Violations in whole files: deleted stores and logs, and marks of a stop."""
 
 import shutil
 
 from rmqlab.cluster.plant.logs import unique_id
-from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes
+from rmqlab.cluster.plant.model import GAP, WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
+from rmqlab.store.checkpoint import Checkpoint
+
+_AHEAD = 3_600_000
+"""Milliseconds."""
 
 
 def delete_store(copy: RunCopy, nodes: Nodes) -> Change:
@@ -23,6 +27,27 @@ def delete_log(copy: RunCopy, nodes: Nodes) -> Change:
     for path in log.files():
         path.unlink()
     return copy.change(nodes, victims, edits)
+
+
+def leave_abort(copy: RunCopy, nodes: Nodes) -> Change:
+    """Put the file of a running broker into the store of one that stopped."""
+    path = copy.store(nodes[0]) / "abort"
+    if path.exists():
+        raise NothingToPlantError(f"{nodes[0]} did not stop in good order")
+    path.touch()
+    return Change(edits=(copy.edit(nodes[0], path, None, "created"),), broker=copy.broker_of(nodes[0]))
+
+
+def advance_checkpoint(copy: RunCopy, nodes: Nodes) -> Change:
+    """Move a checkpoint to an hour behind the last message."""
+    path = copy.store(nodes[0]) / "checkpoint"
+    if not path.is_file():
+        raise NothingToPlantError(f"{nodes[0]} has no checkpoint")
+    checkpoint = Checkpoint.load(path)
+    checkpoint.physic_msg_timestamp += _AHEAD
+    checkpoint.write()
+    edit = copy.edit(nodes[0], path, 0, f"time of the log set to {checkpoint.physic_msg_timestamp}")
+    return Change(edits=(edit,), broker=copy.broker_of(nodes[0]))
 
 
 FILES = (
@@ -52,5 +77,19 @@ FILES = (
             "unreplicated",
             "gap",
         ),
+    ),
+    Kind(
+        name="abort-left",
+        does="a broker that stopped in good order has the file abort",
+        where=any_broker,
+        change=leave_abort,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="checkpoint-ahead",
+        does="the checkpoint of a broker has a later time than the last record of its log",
+        where=any_broker,
+        change=advance_checkpoint,
+        expects=(WARNING,),
     ),
 )

@@ -9,7 +9,7 @@ import attrs
 from rmqlab.cluster.plant.logs import overwrite, unique_id
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
-from rmqlab.remoting.message import StoredMessage
+from rmqlab.remoting.message import StoredMessage, java_hash
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.consumequeue import ENTRY
 
@@ -111,6 +111,15 @@ def point_inside(copy: RunCopy, nodes: Nodes) -> Change:
     return _change_entry(copy, nodes, victim, (offset + by, size - by, tags_code), says)
 
 
+def change_tags_code(copy: RunCopy, nodes: Nodes) -> Change:
+    """Give an entry the tags code of other tags: brokers filter its message away."""
+    victim = copy.victim(nodes)
+    offset, size, tags_code = _entry(copy, nodes[0], victim)
+    other = java_hash(copy.foreign_id("FORGED"))
+    says = f"the entry of {unique_id(victim)} has tags code {other} instead of {tags_code}"
+    return _change_entry(copy, nodes, victim, (offset, size, other), says)
+
+
 def zero_entry(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero an entry in the middle of a queue."""
     victim = copy.victim(nodes)
@@ -202,6 +211,13 @@ QUEUES = (
         where=any_broker,
         change=point_inside,
         expects=(_DANGLING, _UNQUEUED),
+    ),
+    Kind(
+        name="queue-entry-tags",
+        does="a consume queue entry has the tags code of other tags",
+        where=any_broker,
+        change=change_tags_code,
+        expects=(Expected(metric="dangling NODE", names_victims=True),),
     ),
     Kind(
         name="index-zeroed",

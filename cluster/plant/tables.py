@@ -1,5 +1,6 @@
 """Violations in a broker's tables, such as consumerOffset.json."""
 
+import collections
 from pathlib import Path
 from typing import TypeVar
 
@@ -70,6 +71,19 @@ def set_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:
     records = copy.log(nodes[0]).records()
     end = sum((one.topic, one.queue_id) == (queue.topic, queue.queue_id) for one in records)
     return _set_offset(copy, nodes[0], group, queue, end + _BEYOND)
+
+
+def set_offset_within(copy: RunCopy, nodes: Nodes) -> Change:
+    """Raise a stored offset within its queue, beyond the group's commits."""
+    records = copy.log(nodes[0]).records()
+    ends = collections.Counter((one.topic, one.queue_id) for one in records)
+    last = _committed(copy, nodes[0])
+    left = {place: ends[place[1].topic, place[1].queue_id] for place in last}
+    group, queue = copy.choose(
+        [place for place, end in left.items() if end > last[place] + 1],
+        f"commit to {nodes[0]} below the end of its queue",
+    )
+    return _set_offset(copy, nodes[0], group, queue, (last[group, queue] + 1 + left[group, queue]) // 2)
 
 
 def delete_offsets(copy: RunCopy, nodes: Nodes) -> Change:
@@ -165,6 +179,14 @@ TABLES = (
         where=any_broker,
         change=set_offset_forward,
         expects=(Expected(metric="offset_file_ahead NODE"),),
+        consequences=("warning",),
+    ),
+    Kind(
+        name="offsets-within",
+        does="a group's offset of one queue is set forward within the queue in a master's consumerOffset.json",
+        where=any_master,
+        change=set_offset_within,
+        expects=(WARNING,),
     ),
     Kind(
         name="offsets-deleted",

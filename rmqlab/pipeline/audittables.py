@@ -245,9 +245,19 @@ TABLES = (
     ),
     AuditTable(
         "dangling_entries",
-        "Entries of consume queues without their record.",
+        "Entries of consume queues without their record, or with a wrong tags code.",
         ("node", "topic", "queue", "offset"),
-        (NODE, BROKER, TOPIC, QUEUE, OFFSET, LOG_OFFSET, attrs.evolve(MESSAGE, says="record there; null without one")),
+        (
+            NODE,
+            BROKER,
+            TOPIC,
+            QUEUE,
+            OFFSET,
+            LOG_OFFSET,
+            attrs.evolve(MESSAGE, says="record there; null without one"),
+            Column("tags_code", "bigint", "tags code of the record there; null for a delayed message"),
+            Column("wrong_code", "bigint", "the entry's tags code, if all else is right; null otherwise"),
+        ),
     ),
     AuditTable(
         "unqueued_records",
@@ -364,6 +374,7 @@ TABLES = (
             Column("storeTimestamp", "timestamp", "store time"),
             Column("recordCrc", "bigint", "CRC-32 of all of its bytes"),
             Column("realTopic", "string", "topic of a delayed or half message; null for others"),
+            Column("tagsCode", "bigint", "tags code that its queue entry must have; null for a delayed message"),
         ),
     ),
     AuditTable(
@@ -377,6 +388,7 @@ TABLES = (
             Column("queueOffset", "bigint", "queue offset"),
             Column("commitLogOffset", "bigint", "commit log offset, bytes"),
             Column("storeSize", "int", "size of the record, bytes"),
+            Column("tagsCode", "bigint", "hash of the tags, or when a delayed message is due, ms"),
         ),
     ),
 )

@@ -141,7 +141,7 @@ def _report_odd_files(directory: Path) -> None:
     Exits with the status of `unknown` if one of them is in a store: Spark would wait for a pipe in the place of a log.
     """
     for path in odd_journals(directory / "journal"):
-        print(f"rmqlab: {path}: not a regular file: expected the journal of {path.stem}", file=sys.stderr)
+        print(f"rmqlab: {path}: no regular file that can be read: expected the journal of {path.stem}", file=sys.stderr)
     odd = list(odd_files(directory))
     for path, why in odd:
         print(f"rmqlab: {path}: {why}", file=sys.stderr)
@@ -247,5 +247,9 @@ def _last_line(text: str) -> str:
 
 
 def _fail(text: str) -> NoReturn:
+    """Print an error to stderr, and exit with status 2.
+
+    Status 1 would say that the verdict is `violated`.
+    """
     print(f"rmqlab: {text}", file=sys.stderr)
-    raise click.exceptions.Exit(1)
+    raise click.exceptions.Exit(2)

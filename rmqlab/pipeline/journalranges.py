@@ -4,6 +4,7 @@ No Spark; Arrow only for remote files. A range owns the entries that begin in it
 to its end (`scan_journal`).
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -52,8 +53,11 @@ def journal_files(path: P, *, with_old: bool = False) -> list[P]:
 
 
 def _can_be_read(path: Place) -> bool:
-    """False for a pipe, a directory or a device: to open it could wait forever."""
-    return not isinstance(path, Path) or path.is_file()
+    """False for a pipe, a directory or a device: to open it could wait forever.
+
+    Also for a file without permission.
+    """
+    return not isinstance(path, Path) or (path.is_file() and os.access(path, os.R_OK))
 
 
 def journal_ranges(files: Sequence[AnyPath], range_bytes: int) -> list[JournalRange]:

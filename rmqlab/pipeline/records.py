@@ -33,6 +33,7 @@ from rmqlab.remoting.message import (
     COMPRESSION_MASK,
     COMPRESSION_ZSTD,
     MAX_INFLATED,
+    PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
@@ -41,6 +42,7 @@ from rmqlab.remoting.message import (
     SYS_FLAG_AT,
     RecordError,
     decompress_body,
+    java_hash,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
@@ -263,6 +265,21 @@ def _real_topics(records: Records) -> pa.Array:
     return pc.if_else(waits, records.properties.column(PROPERTY_REAL_TOPIC), None)
 
 
+def _tags_codes(records: Records) -> pa.Array:
+    """Return the tags code of each record's queue entry (store-ha#19).
+
+    Null for a delayed message: its entry has a time of delivery, which depends on the broker's settings.
+    """
+    tags = records.properties.column(PROPERTY_TAGS).dictionary_encode()
+    known = pa.array([java_hash(text) for text in tags.dictionary.to_pylist()], pa.int64())
+    codes = pc.fill_null(known.take(tags.indices), 0)
+    waits = pc.equal(records.topics, SCHEDULE_TOPIC)
+    if not pc.any(waits).as_py():
+        return codes
+    is_delayed = pc.and_(waits, pc.is_valid(records.properties.column(PROPERTY_DELAY)))
+    return pc.if_else(is_delayed, None, codes)
+
+
 RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] = {
     "topic": ("string", lambda records: records.topics),
     "queueId": ("int", _number("queue_id")),
@@ -272,6 +289,7 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "uniqKey": ("string", _property(PROPERTY_UNIQ_KEY)),
     "keys": ("string", _property(PROPERTY_KEYS)),
     "tags": ("string", _property(PROPERTY_TAGS)),
+    "tagsCode": ("bigint", _tags_codes),
     "realTopic": ("string", _real_topics),
     "properties": ("map<string,string>", lambda records: records.properties.maps()),
     "propertiesText": ("string", lambda records: records.properties_text),

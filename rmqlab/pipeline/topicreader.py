@@ -27,7 +27,7 @@ from rmqlab.pipeline.topicoptions import TopicOptions
 from rmqlab.remoting.message import PROPERTY_TAGS
 
 COLUMNS = {"topic": "string", "broker": "string"} | {
-    name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name != "topic"
+    name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name not in ("topic", "tagsCode")
 }
 _BATCH_BYTES = 4 * 2**20
 _RANGES_AT_ONCE = 16

@@ -325,12 +325,12 @@ def journal_files(directory: Path) -> list[Path]:
 
 
 def odd_journals(directory: Path) -> list[Path]:
-    """Return the paths named like a journal that are no regular files."""
+    """Return the paths named like a journal that are no regular files, or unreadable."""
     return sorted(directory / name for name, is_file in _journal_names(directory) if not is_file)
 
 
 def _journal_names(directory: Path) -> list[tuple[str, bool]]:
-    """Return each name of a journal, and whether it is that of a regular file."""
+    """Return each name of a journal, and whether it is a readable file."""
     try:
         with os.scandir(directory) as entries:  # a tail lists them often
             return [(entry.name, _is_file(entry)) for entry in entries if entry.name.endswith(SUFFIX)]
@@ -340,7 +340,7 @@ def _journal_names(directory: Path) -> list[tuple[str, bool]]:
 
 def _is_file(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_file()
+        return entry.is_file() and os.access(entry.path, os.R_OK)
     except OSError:  # a loop of links
         return False
 

@@ -31,7 +31,7 @@ class LogHead:
     begin: int
     """Commit log offset of the file's first byte, by its name."""
     stated: int
-    """Commit log offset that the record states."""
+    """Commit log offset of the file's first byte, by what the record states of itself."""
     host: str
     """`ip:port` of the broker that stored it."""
     stored_at: int
@@ -45,11 +45,12 @@ def read_heads(root: Path) -> Iterator[LogHead]:
     """
     for path in files_in(log_directory(root)):
         with _mapped(path) as view:
-            first = _first_record(view, int(path.name))
+            first, lead = _first_record(view, int(path.name)), lead_at(view, 0, int(path.name))
             if first is not None:
                 ip, port = first.store_host
                 file = f"{root.name}/{path.relative_to(root)}"
-                yield LogHead(file, int(path.name), first.physical_offset, f"{ip}:{port}", first.store_timestamp)
+                stated = first.physical_offset - lead  # behind the header of a DLedger entry
+                yield LogHead(file, int(path.name), stated, f"{ip}:{port}", first.store_timestamp)
 
 
 def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:

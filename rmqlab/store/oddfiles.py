@@ -4,6 +4,7 @@ A judge cannot read a pipe, a device or a loop of links. Commands name them, so 
 evidence is missing.
 """
 
+import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,24 @@ def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
                 yield from _odd_in(place, node)
 
 
+def unreadable(place: Path) -> Iterator[Path]:
+    """Yield the places at and below one that may not be read.
+
+    They are directories and files without permission. Searches for files with patterns leave out such directories, as if they were empty.
+    """
+    failures: list[OSError] = []
+    for folder, _, names in os.walk(place, onerror=failures.append):
+        paths = (Path(folder, name) for name in sorted(names))
+        yield from (path for path in paths if path.exists() and not os.access(path, os.R_OK))
+    yield from (Path(exc.filename) for exc in failures if isinstance(exc, PermissionError))
+
+
+def why_unreadable(place: Path) -> str:
+    """Name the first of `unreadable`; empty without one."""
+    first = next(unreadable(place), None)
+    return "" if first is None else f"{first} cannot be read"
+
+
 def _odd_in(place: Path, node: str) -> Iterator[tuple[Path, str]]:
     if not _is(place, stat.S_ISDIR):
         yield place, f"not a directory: expected files of the store of {node}"
@@ -46,6 +65,8 @@ def _odd_in(place: Path, node: str) -> Iterator[tuple[Path, str]]:
     for path in paths:
         if not _is(path, stat.S_ISREG):
             yield path, f"not a regular file: expected one of the store of {node}"
+    for path in unreadable(place):
+        yield path, f"it cannot be read: expected files of the store of {node}"
 
 
 def _is(path: Path, kind: Callable[[int], bool]) -> bool:

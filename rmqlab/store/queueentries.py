@@ -25,6 +25,8 @@ class QueueEntry:
     """Commit log offset of the record."""
     size: int
     """Size of the record in bytes."""
+    tags_code: int
+    """See `rmqlab.store.tagscodes`."""
 
 
 def read_entries(root: Path) -> Iterator[QueueEntry]:
@@ -36,9 +38,9 @@ def read_entries(root: Path) -> Iterator[QueueEntry]:
         topic, queue_id, first = path.parts[-3], path.parts[-2], int(path.name) // QUEUE_ENTRY_SIZE
         if not queue_id.isdecimal():
             continue
-        for number, (log_offset, size, _) in enumerate(ENTRY.iter_unpack(_entries_of(path))):
+        for number, (log_offset, size, tags_code) in enumerate(ENTRY.iter_unpack(_entries_of(path))):
             if size != PRE_BLANK_SIZE:
-                yield QueueEntry(topic, int(queue_id), first + number, log_offset, size)
+                yield QueueEntry(topic, int(queue_id), first + number, log_offset, size, tags_code)
 
 
 def _entries_of(path: Path) -> bytes:

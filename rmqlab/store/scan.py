@@ -93,6 +93,11 @@ class LogScan:
                 yield found
                 continue
             following = next_record(view, at + 1, base, written)
+            again = _read(view, at, base) if following < len(view) else found
+            if isinstance(again, StoredMessage):  # a broker that runs wrote it, and the one behind, in the meantime
+                at += again.store_size
+                yield again
+                continue
             self._unreadable.append(Hole(base + at, following - at, found))
             at = following
 

@@ -26,6 +26,7 @@ from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.index import key_hash
 from rmqlab.store.logplaces import files_in, log_directory
+from rmqlab.store.oddfiles import unreadable
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
@@ -60,7 +61,8 @@ def side_remarks(
     """
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
-        lines += [] if node in unclean else foreign_indexes(root)
+        lines += unreadable_files(root)
+        lines += [] if node in unclean or any(unreadable(root / "index")) else foreign_indexes(root)
         yield from (f"{node}: {line}" for line in lines)
     for slave, master in sorted(followers.items()):
         if {slave, master} <= roots.keys():
@@ -77,6 +79,12 @@ def unreadable_tables(root: Path) -> Iterator[str]:
         except (OSError, ValueError) as exc:
             why = exc.strerror if isinstance(exc, OSError) else "it is no such table"
             yield f"{root.name}/config/{name} cannot be read: {why}"
+
+
+def unreadable_files(root: Path) -> Iterator[str]:
+    """Yield the places of queues and index that may not be read."""
+    for place in ("consumequeue", "index"):
+        yield from (f"{path.relative_to(root.parent)} cannot be read" for path in unreadable(root / place))
 
 
 def differing_tables(root: Path, other: Path) -> Iterator[str]:

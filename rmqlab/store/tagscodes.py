@@ -1,6 +1,7 @@
 """Tags codes: the hash of a message's tags, or when a delayed message is due."""
 
-from rmqlab.remoting.message import java_hash
+from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_TAGS, StoredMessage, java_hash
+from rmqlab.remoting.names import SCHEDULE_TOPIC
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
@@ -31,6 +32,24 @@ def tags_code_in(text: bytes) -> int:
             known_codes.clear()
         code = known_codes[tags] = java_hash(tags.decode("utf-8", "replace"))
     return code
+
+
+def expected_code(message: StoredMessage) -> int | None:
+    """Return the tags code of a record's entry, from its properties.
+
+    None for a delayed message: its entry has a time of delivery, which depends on the broker's settings.
+    """
+    if message.topic == SCHEDULE_TOPIC and PROPERTY_DELAY in message.properties:
+        return None
+    return java_hash(message.properties.get(PROPERTY_TAGS, ""))
+
+
+def is_code_of(code: int, expected: int | None, stored_at: int) -> bool:
+    """Return True if an entry may have a tags code.
+
+    `expected` is that of `expected_code`. Without one, the code is a time: no message is due before it was stored.
+    """
+    return code >= stored_at if expected is None else code == expected
 
 
 def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:

@@ -148,9 +148,9 @@ def _missing(process: str, lifetime: _Lifetime) -> str:
     """
     file = f"journal/{process}{SUFFIX}"
     if process == SUPERVISOR:
-        return f"{file}, the supervisor's journal, is missing, or no regular file"
+        return f"{file}, the supervisor's journal, is missing, unreadable, or no regular file"
     return (
-        f"{file} is missing, or no regular file, and the supervisor started {process}"
+        f"{file} is missing, unreadable, or no regular file, and the supervisor started {process}"
         if lifetime.was_ready or lifetime.ended_in_order
         else ""
     )

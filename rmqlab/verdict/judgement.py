@@ -1,6 +1,6 @@
 """The end of both judges: findings and the conditions of a run in, verdict out."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -17,11 +17,17 @@ CONDITION_KINDS: Final = (
     *FOLLOWED_KINDS,
     "cluster_starting",
     "producer_joined",
+    "consumer_joined",
     "probed",
     "fault_applied",
     "offset_reset",
+    "operated",
 )
 """Events that `read_conditions` needs."""
+_LONGEST_SEND: Final = 60_000
+"""Milliseconds of the cluster's clock."""
+_LATE_ENTRY: Final = 10_000
+"""Real milliseconds."""
 CLOCK: Final = "clock"
 """The type of a fault that sets a process's clock wrong."""
 
@@ -43,13 +49,27 @@ class Conditions:
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
     """Producers that are no process of the cluster: client id and group, as brokers recorded them."""
+    outside_groups: frozenset[str] = frozenset()
+    """Consumer groups with members that are no process of the cluster."""
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not shut down cleanly: their last sends may be in no journal."""
+    running_workloads: tuple[str, ...] = ()
+    """Workloads that did not end before the journals were read: their last sends may be in a store, but in no journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
+
+    def sent_until(self, ended_at: int) -> int | None:
+        """Return the store time up to which journals name all messages, in ms.
+
+        None if they name all. `ended_at` is the time of the last event. A send may take a minute of the cluster's time, and a busy machine may
+        write its entry 10 s of real time later.
+        """
+        if not self.running_workloads:
+            return None
+        return ended_at - max(_LONGEST_SEND, round(_LATE_ENTRY * (self.rate or 1)))
 
     def as_json(self) -> dict[str, Any]:
         """The members that name the run. The gaps are part of the verdict's reasons."""
@@ -78,8 +98,10 @@ def read_conditions(
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
         outside_clients=tuple(_outside_clients(known)),
+        outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
-        reset_groups=frozenset(str(entry.fields.get("group")) for entry in known if entry.kind == "offset_reset"),
+        running_workloads=tuple(sorted(_running_workloads(known))),
+        reset_groups=frozenset(_reset_groups(known)),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
     )
@@ -96,19 +118,51 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
 
     A client's id is `ip@pid#number`, as in Java's client: the pid of a workload belongs to the cluster.
     """
-    pids = {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+    pids = _pids(entries)
     for entry in entries:
         if entry.kind == "producer_joined":
-            client_id = str(entry.fields.get("client_id"))
-            if client_id.partition("@")[2].partition("#")[0] not in pids:
-                yield f"{client_id} of group {entry.fields.get('group')}"
+            if _is_outside(entry, pids):
+                yield f"{entry.fields.get('client_id')} of group {entry.fields.get('group')}"
         elif entry.kind == "probed" and entry.fields.get("code") == 0:
             yield f"the probe of {entry.node}"
+
+
+def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    pids = _pids(entries)
+    joined = (entry for entry in entries if entry.kind == "consumer_joined")
+    return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _pids(entries: Sequence[JournalEntry]) -> set[str]:
+    return {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+
+
+def _is_outside(joined: JournalEntry, pids: Collection[str]) -> bool:
+    return str(joined.fields.get("client_id")).partition("@")[2].partition("#")[0] not in pids
 
 
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
     nodes = {entry.node for entry in entries if entry.kind == "node_ready" and entry.fields.get("address")}
     return {entry.node for entry in entries if entry.kind in ("node_killed", "node_crashed")} - nodes
+
+
+def _reset_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    """Yield the groups whose offsets an operator set.
+
+    Without members online, the offsets are committed to the brokers, which record no reset.
+    """
+    for entry in entries:
+        if entry.kind == "offset_reset":
+            yield str(entry.fields.get("group"))
+        elif entry.kind == "operated" and str(entry.fields.get("operation")).startswith("reset-offset "):
+            result = entry.fields.get("result")
+            yield from [str(result["group"])] if isinstance(result, dict) and result.get("group") else []
+
+
+def _running_workloads(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    changes = ("node_ready", "node_stopped", "node_killed", "node_crashed")
+    last = {entry.node: entry for entry in entries if entry.kind in changes}
+    return (node for node, one in last.items() if one.kind == "node_ready" and not one.fields.get("address"))
 
 
 @attrs.frozen(kw_only=True)

@@ -95,10 +95,19 @@ Other bytes of a file count as what the broker left: what was zeroed or overwrit
 recorded, and no event removed the rest, a warning names the bytes. So does a warning for bytes behind the end of a log
 that are neither zero nor the begin of a record: no broker writes them.
 
-Three other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless
-its node lost power); topics and groups that a master and its slave configure differently although both tables have the
-same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
-with such a key.
+Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
+lost power); topics and groups that a master and its slave configure differently although both tables have the same
+version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
+such a key. In a run without faults, also: the file `abort` of a broker that stopped in good order, or its absence after
+a kill; a checkpoint with a later time than the last record of a whole log.
+
+A last warning is of a master's offset in `consumerOffset.json` above all commits of its group: the group skips messages
+when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
+broker set it. Not judged are groups that a request or a scenario reset, groups with members that keep no journal, were
+killed or still run, and brokers that did not stop in good order.
+
+Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
+An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of
@@ -121,7 +130,8 @@ RocketMQ does not delete the queues of a slave: these keep their old entries, an
 What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
 were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
-of version 1 and 2, which have no numbers.
+of version 1 and 2, which have no numbers; a body that was changed in all copies, with its CRC, because journals have no
+digest and no size of bodies; messages that a consumer skipped before it committed, because journals have no filters.
 """
 
 _METRICS_HEAD: Final = """

@@ -26,7 +26,7 @@ def test_settings_are_pairs_of_which_the_last_of_a_key_wins() -> None:
 def test_what_is_no_setting_of_sparks_is_refused(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(click.exceptions.Exit) as caught:
         commands._settings([pair])
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == 2
     assert capsys.readouterr().err.startswith(f"rmqlab: --conf {pair}: expected KEY=VALUE with a key of Spark's")
 
 

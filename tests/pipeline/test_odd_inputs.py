@@ -15,7 +15,7 @@ def error_of(*arguments: str) -> str:
     """Return the only line on stderr of a command that fails."""
     done = CliRunner().invoke(app, arguments, prog_name="rmqlab")
     assert isinstance(done.exception, SystemExit), done.exception
-    assert done.exit_code == 1
+    assert done.exit_code == 2  # 1 would be `violated`
     (line,) = done.stderr.splitlines()
     return line
 

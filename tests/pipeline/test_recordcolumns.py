@@ -48,6 +48,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.logplaces import ENTRY_HEADER
+from rmqlab.store.tagscodes import expected_code
 
 Write = Callable[..., pathlib.Path]
 
@@ -62,6 +63,7 @@ ODD_BYTES = [
     b"KEYS",
     b"UNIQ_KEY",
     b"REAL_TOPIC",
+    b"DELAY",
     b"x",
 ]
 PROPERTIES = st.lists(st.sampled_from(ODD_BYTES), max_size=12).map(b"".join)
@@ -118,6 +120,7 @@ def row_of(raw: bytes) -> dict[str, Any]:
         "topic": message.topic, "queueId": message.queue_id, "queueOffset": message.queue_offset,
         "commitLogOffset": message.physical_offset, "msgId": message.offset_message_id,
         "uniqKey": properties.get("UNIQ_KEY"), "keys": properties.get("KEYS"), "tags": properties.get("TAGS"),
+        "tagsCode": expected_code(message),
         "realTopic": properties.get(PROPERTY_REAL_TOPIC) if message.topic in (HALF_TOPIC, SCHEDULE_TOPIC) else None,
         "properties": list(properties.items()), "propertiesText": message.properties_text, "body": _body(message),
         "storeSize": message.store_size, "flag": message.flag, "sysFlag": message.sys_flag,

@@ -10,9 +10,12 @@ import click
 import pytest
 
 from rmqlab.pipeline import commands
+from rmqlab.pipeline.audit import sources
 from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import journal_tables, reading, store_tables
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from tests.cluster.checks.test_unreadable import deny
 from tests.pipeline.violations import PLANTED, clean_run, write_run
 
 if TYPE_CHECKING:
@@ -71,9 +74,41 @@ def test_a_run_without_journals_is_refused_before_spark_starts(
     choice = commands.SparkChoice(master="local", memory=None, settings={}, py_files=(), ship=False)
     with pytest.raises(click.exceptions.Exit) as caught:
         commands._judge(tmp_path, choice, lambda _: None)
-    assert caught.value.exit_code == 1
+    assert caught.value.exit_code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"rmqlab: the audit of {tmp_path} failed: rmqlab-journal: {tmp_path} holds no journal")
+
+
+@pytest.mark.parametrize("below", ["consumequeue", "consumequeue/orders/0", f"commitlog/{0:020d}"])
+def test_places_without_permission_are_named_before_spark_starts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], below: str
+) -> None:
+    place = write_run(clean_run(), tmp_path) / "broker-a" / "store" / below
+    deny(monkeypatch, place)
+    choice = commands.SparkChoice(master="local", memory=None, settings={}, py_files=(), ship=False)
+    with pytest.raises(click.exceptions.Exit) as caught:
+        commands._judge(tmp_path, choice, lambda _: None)
+    assert caught.value.exit_code == 2
+    assert f"rmqlab: {place}: it cannot be read: expected files of the store of broker-a\n" in capsys.readouterr().err
+
+
+def test_offsets_are_read_before_all_logs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that runs may append to its log, and save larger offsets, in between."""
+    run = clean_run()
+    run.offset_files = {"broker-a": {"orders@shop": {0: 5}}}
+    directory = write_run(run, tmp_path / "run")
+    path = directory / "broker-a" / "store" / "config" / "consumerOffset.json"
+    write_stores = sources._write_stores
+
+    def save_and_write(directory: pathlib.Path, out: pathlib.Path) -> object:
+        path.write_bytes(ConsumerOffsets(offset_table={"orders@shop": {0: 10**6}}).encode())
+        return write_stores(directory, out)
+
+    monkeypatch.setattr(sources, "_write_stores", save_and_write)
+    with sources.reading(directory, tmp_path / "out", Scale.SMALL) as files:
+        assert files is not None
+        files.stores.result()
+        assert files.offsets.result().consumers == run.offset_files
 
 
 def test_an_error_of_the_reading_is_raised_by_its_first_use(tmp_path: pathlib.Path) -> None:

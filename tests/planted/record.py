@@ -14,6 +14,9 @@ from rmqlab.runtime.journal import JournalEntry
 TOPIC = "orders"
 LATER_TOPIC = "reminders"
 GROUP = "shop"
+SAMPLE = "sample"
+SAMPLED = 60
+"""Messages that a second group consumes, before it ends: its offsets stay within the queues."""
 SENDS = 480
 """At 12 a second: the topics are older than the 30 s below which `topics_missing` does not count them."""
 DELAYED_SENDS = 12
@@ -47,7 +50,14 @@ async def record(directory: Path) -> None:
         producers = [
             await cluster.run_workload("rmqlab.cluster.workload.produce", config)
             for config in (
-                {"topic": TOPIC, "group": "till", "rate_per_second": 12.0, "count": SENDS, "send_timeout": 60.0},
+                {
+                    "topic": TOPIC,
+                    "group": "till",
+                    "rate_per_second": 12.0,
+                    "count": SENDS,
+                    "tags": "new",
+                    "send_timeout": 60.0,
+                },
                 {
                     "topic": LATER_TOPIC,
                     "group": "clerk",
@@ -64,6 +74,9 @@ async def record(directory: Path) -> None:
             )
             for topic, group in ((TOPIC, GROUP), (LATER_TOPIC, "desk"))
         ]
+        sample = {"topic": TOPIC, "group": SAMPLE, "orderly": True, "count": SAMPLED}
+        sampler = await cluster.run_workload("rmqlab.cluster.workload.consume", sample)
+        await sampler.wait_ended(seconds=_TIMEOUT)
         for producer in producers:
             await producer.wait_ended(seconds=_TIMEOUT)
         await _until(cluster, _has_delivered({TOPIC: SENDS, LATER_TOPIC: DELAYED_SENDS}))

@@ -56,6 +56,27 @@ def test_a_torn_tail_ends_the_reading_and_is_no_hole(restore: Callable[[str], St
     assert torn.reason.startswith("a torn record")
 
 
+def test_a_record_that_was_half_written_when_it_was_read_is_no_hole(
+    restore: Callable[[str], StoreConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = restore("master").store_path_commit_log
+    whole = LogScan(directory)
+    before = [message.physical_offset for message in whole.messages()]
+    slow, last = before[-2], whole.end_offset
+    path = max(path for path in directory.iterdir() if int(path.name) <= slow)
+    written = path.read_bytes()[slow - int(path.name) : last - int(path.name)]
+    overwrite(directory, slow + 40, bytes(len(written) - 40))
+
+    def write_on(view: memoryview, at: int, base: int, end: int) -> int:
+        overwrite(directory, slow, written)
+        return next_record(view, at, base, max(end, last - base))
+
+    monkeypatch.setattr("rmqlab.store.scan.next_record", write_on)
+    scan = LogScan(directory)
+    assert [message.physical_offset for message in scan.messages()] == before
+    assert scan.holes == []
+
+
 @pytest.mark.parametrize(
     "damage",
     [

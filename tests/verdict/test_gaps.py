@@ -55,7 +55,7 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
         (
             [SUPERVISOR],
             STOPPED,
-            "journal/produce-1.msgpack is missing, or no regular file, and the supervisor started produce-1",
+            "journal/produce-1.msgpack is missing, unreadable, or no regular file, and the supervisor started produce-1",
         ),
         ([PRODUCER], STOPPED, "journal/cluster.msgpack, the supervisor's journal, is missing"),
         ([SUPERVISOR, journal("produce-1", "sent")], STOPPED, "its end is missing: produce-1 stopped in good order"),

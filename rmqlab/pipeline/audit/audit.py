@@ -126,7 +126,9 @@ def audit_run(
     with contextlib.nullcontext(files) if files else reading(directory, out, scale) as begun:
         run = read_facts(Relations(spark, out, scale), directory, begun)
     findings = _ask(run, tell)
-    presence, groups, senders = run.batch(Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS))
+    presence, groups, senders, commits = run.batch(
+        Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS), Query(storefiles.HIGHEST_COMMITS)
+    )
     dependencies = ClockDependencies(
         groups={row.node: row["group"] for row in groups},
         senders=[row.node for row in senders],
@@ -136,6 +138,7 @@ def audit_run(
     misplaced = [node for node, state in run.log_states.items() if state.is_misplaced]
     remarks = [f"{node}: {state.remark}" for node, state in run.log_states.items() if state.remark]
     remarks += storefiles.remarks(run)
+    remarks += storefiles.offset_remarks(run, {row.node: row["group"] for row in groups}, commits)
     judgement = conclude(weaken_by_stores(doubtless, run.incomplete, misplaced), METRICS, run.conditions, remarks)
     summary = Summary(
         judgement=judgement,

@@ -86,6 +86,8 @@ class LogEnds:
     """The end that it recorded first."""
     record_end: int | None
     """Where its last record ends; None without one."""
+    latest: int | None = None
+    """Highest store time of its records, in ms; None without one."""
 
 
 def log_ends(epochs: Mapping[str, LogEpoch]) -> str:
@@ -95,10 +97,12 @@ def log_ends(epochs: Mapping[str, LogEpoch]) -> str:
     )
     return (
         "select node, min(nullif(log_end, 0)) filter (where is_last) lowest, max(log_end) filter (where is_last) highest,"
-        " min_by(log_end, at) filter (where at is not null) first, max(record_end) record_end from ("
+        " min_by(log_end, at) filter (where at is not null) first, max(record_end) record_end,"
+        " max(stored_at) latest from ("
         "select node, at, cast(get_json_object(fields, '$.max_offset') as bigint) log_end,"
-        f" {during} is_last, cast(null as bigint) record_end from raw_events where kind = 'log_sampled'"
-        " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size from whole_records)"
+        f" {during} is_last, cast(null as bigint) record_end,"
+        " cast(null as bigint) stored_at from raw_events where kind = 'log_sampled'"
+        " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size, stored_at from whole_records)"
         " group by node"
     )
 
@@ -110,6 +114,7 @@ def read_ends(rows: Iterable[Row]) -> dict[str, LogEnds]:
             samples=None if row.highest is None else Samples(lowest=row.lowest, highest=row.highest),
             first=row.first,
             record_end=row.record_end,
+            latest=row.latest,
         )
         for row in rows
     }

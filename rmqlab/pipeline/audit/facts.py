@@ -31,7 +31,7 @@ from rmqlab.pipeline.audit.coverage import (
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale
-from rmqlab.pipeline.audit.sources import Reading, journal_tables
+from rmqlab.pipeline.audit.sources import Reading, journal_tables, saved_offsets
 from rmqlab.pipeline.audit.storefacts import read_stores
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND
@@ -69,6 +69,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     stores, wiped = find_stores(directory, cluster_events)
     epochs = last_epochs((one.at, one.node, one.kind) for one in cluster_events if one.kind in EPOCH_KINDS)
     share_deletions(relations, cluster_events, members)
+    offsets = saved_offsets(directory, files)
     ends = read_stores(relations, directory, files, members, epochs)
     began_at = min((row.first_at for row in during), default=0)
     states = log_states(directory, stores - wiped, ends, epochs, read_setting(raw, ends, began_at))
@@ -89,6 +90,8 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
         | incomplete,
         incomplete=incomplete,
         log_states=states,
+        offsets=offsets,
+        latest_stored={node: one.latest for node, one in ends.items()},
         stopped={row.node: row.at for row in raw[stopping:] if row.kind == "node_stopped"},
         began_at=began_at,
         ended_at=max((row.last_at for row in during), default=0),

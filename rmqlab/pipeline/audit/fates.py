@@ -125,6 +125,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
     """Return for each metric the condition of the rows of `fates` that it counts."""
     absent = "send.acknowledged and not is_stored"
     listed = ", ".join(map(literal, topics)) or "''"
+    sent_until = run.conditions.sent_until(run.ended_at)
     return {
         "lost": f"{absent} and not is_expired",
         **{f"lost.{outcome}": f"{absent} and not is_expired and send.outcome = '{outcome}'" for outcome in STORED},
@@ -139,6 +140,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
         "stored.refused": "send.outcome = 'refused' and is_stored",
         "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
+        f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }

@@ -13,8 +13,6 @@ from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member, Span
-from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.store.configfile import read_config_file
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, line_evidence, unknown
 from rmqlab.verdict.roles import CONTESTED
@@ -71,7 +69,7 @@ class OffsetFiles:
 
 def read(run: Run) -> OffsetFiles:
     """Read the brokers' files, and define the relations that `FLOORS` needs."""
-    files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
+    files = {name: run.offsets.consumers[name] for name in run.stores if name in run.offsets.consumers}
     faults = list(_faults(run.cluster_events))
     disturbances = {name: [*faults, *_pauses(run.cluster_events, name)] for name in run.members}
     incarnations = {
@@ -109,12 +107,6 @@ def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Fi
         value=behind[0].floor - behind[0].stored if behind else 0,
         evidence=line_evidence(lines),
     )
-
-
-def _read(run: Run, node: str) -> Mapping[str, Mapping[int, int]] | None:
-    path = run.directory / node / "store" / "config" / "consumerOffset.json"
-    table = read_config_file(path, ConsumerOffsets.decode)
-    return table.offset_table if table else None
 
 
 def _share(

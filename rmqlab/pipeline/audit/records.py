@@ -9,6 +9,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.previews import Groups, Preview
 from rmqlab.pipeline.audit.run import Run, written
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
@@ -19,7 +20,8 @@ with firsts as (
 )
 select /*+ shuffle_hash(r, f, l, h, b) */ e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
     e.commitLogOffset log_offset,
-    r.message_id
+    r.message_id, r.tags_code,
+    if(r.topic = e.topic and r.queue = e.queueId and r.offset = e.queueOffset and r.size = e.storeSize, e.tagsCode, null) wrong_code
 from queue_entries e
     left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
     left join firsts f on e.node = f.node
@@ -28,7 +30,8 @@ from queue_entries e
     left join brokers_of_nodes b on e.node = b.node
 where if(r.node is null,
     h.node is null and (e.commitLogOffset >= coalesce(f.first_offset, l.begin, 0) or e.storeSize = 0),
-    r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize)
+    r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize
+        or r.state = 'ok' and coalesce(e.tagsCode != r.tags_code, e.tagsCode < r.stored_at))
 """
 
 _UNQUEUED = """
@@ -65,20 +68,31 @@ def judge(run: Run) -> Iterator[Finding]:
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
-            evidence = tuple(
-                _describe(row, f"the entry points at {row.message_id or 'no record'}") for row in dangling[node].first
-            )
+            evidence = tuple(_describe(row, _entry_fault(row)) for row in dangling[node].first)
             yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node].found, evidence=evidence)
     yield from _judge_unqueued(run, unqueued)
+
+
+def _entry_fault(row: Any) -> str:
+    if row.wrong_code is None:
+        return f"the entry points at {row.message_id or 'no record'}"
+    expected = "the time that it was stored, or later" if row.tags_code is None else row.tags_code
+    return f"the entry has tags code {row.wrong_code}, expected {expected}"
 
 
 def _judge_unqueued(run: Run, unqueued: Groups) -> Iterator[Finding]:
     for node in run.stores:
         metric, evidence = f"unqueued {node}", tuple(_describe(row, "no entry") for row in unqueued[node].first)
-        if ended_in_good_order(run, node):
+        if ended_in_good_order(run, node) and (why := _unread_queues(run, node)):
+            yield unknown(metric, RECORDS, why)
+        elif ended_in_good_order(run, node):
             yield Finding(metric=metric, unit=RECORDS, value=unqueued[node].found, evidence=evidence)
         else:
             yield unknown(metric, RECORDS, "the node was not stopped in good order")
+
+
+def _unread_queues(run: Run, node: str) -> str:
+    return why_unreadable(run.directory / node / "store" / "consumequeue")
 
 
 def ended_in_good_order(run: Run, node: str) -> bool:
@@ -102,4 +116,6 @@ def _why_unknown(run: Run, node: str, *, is_without_queues: bool) -> str:
     kinds = [one.kind for one in run.cluster_events if one.node == node and one.kind in ("node_ready", "power_lost")]
     if kinds[-1:] == ["power_lost"]:
         return "the node lost power, and did not start again"
+    if why := _unread_queues(run, node):
+        return why
     return "the store has no consume queues" if is_without_queues else ""

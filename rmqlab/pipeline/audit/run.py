@@ -10,6 +10,7 @@ from pyspark.sql import Row
 from rmqlab.pipeline.audit.previews import Groups, Preview, join_groups
 from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
+from rmqlab.pipeline.audit.sources import SavedOffsets
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.store.logplaces import log_begin
 from rmqlab.verdict.judgement import Conditions
@@ -37,6 +38,9 @@ class Run:
     """The part of `unread` that lacks files, or has files of others: what is left of these stores was read."""
     log_states: Mapping[str, LogState]
     """What is wrong with the files of each log."""
+    offsets: SavedOffsets
+    latest_stored: Mapping[str, int | None]
+    """Highest store time of the records of each log, in ms; None without records."""
     stopped: Mapping[str, int]
     """Times at which nodes shut down cleanly with the whole cluster; these events are not in `cluster_events`."""
     began_at: int

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import attrs
 import pyarrow as pa
@@ -31,7 +31,9 @@ from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import JournalSource, read_together
 from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.runtime.journal import SUPERVISOR
+from rmqlab.store.configfile import read_config_file
 
 Columns = Mapping[str, str]
 """SQL types by column."""
@@ -46,12 +48,12 @@ _MESSAGE_COLUMNS: Final = _EVENT | {
 _EVENT_COLUMNS: Final = _EVENT | {"fields": "string"}
 _ENTRY_COLUMNS: Final = {
     "node": "string", "topic": "string", "queueId": "int", "queueOffset": "bigint", "commitLogOffset": "bigint",
-    "storeSize": "int",
+    "storeSize": "int", "tagsCode": "bigint",
 }  # fmt: skip
 _RECORD_COLUMNS: Final = {
     "node": "string", "state": "string", "commitLogOffset": "bigint", "storeSize": "int", "topic": "string",
     "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string", "storeTimestamp": "timestamp",
-    "recordCrc": "bigint", "realTopic": "string",
+    "recordCrc": "bigint", "realTopic": "string", "tagsCode": "bigint",
 }  # fmt: skip
 _ROW_GROUP: Final = 2**16
 """Rows that this process holds before it writes them."""
@@ -127,6 +129,11 @@ def store_tables(relations: Relations, directory: Path, files: "Reading | None")
     return []
 
 
+def saved_offsets(directory: Path, files: "Reading | None") -> "SavedOffsets":
+    """Return the offsets in the stores' tables. To be called before `store_tables`."""
+    return SavedOffsets.read(directory) if files is None else files.offsets.result()
+
+
 def _define(relations: Relations, written: "Future[Mapping[str, pa.Schema]]") -> list[Query]:
     for table, schema in written.result().items():
         relations.define_files(table, schema)
@@ -166,10 +173,36 @@ def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @attrs.frozen
+class SavedOffsets:
+    """The offsets in tables of stores, by node.
+
+    Nodes without a readable table are absent. A broker that runs may append to its log, and save larger offsets, so they are read before all logs.
+    """
+
+    consumers: Mapping[str, Mapping[str, Mapping[int, int]]]
+    """Offsets by `topic@group` and queue id."""
+    delays: Mapping[str, Mapping[int, int]]
+    """Offsets by delay level."""
+
+    @classmethod
+    def read(cls, directory: Path) -> Self:
+        configs = {path.parent.parent.name: path for path in sorted(directory.glob("*/store/config"))}
+        consumers, delays = {}, {}
+        for node, path in configs.items():
+            if (groups := read_config_file(path / "consumerOffset.json", ConsumerOffsets.decode)) is not None:
+                consumers[node] = groups.offset_table
+            if (levels := read_config_file(path / "delayOffset.json", DelayOffsets.decode)) is not None:
+                delays[node] = levels.offset_table
+        return cls(consumers, delays)
+
+
+@attrs.frozen
 class Reading:
     """Tables that a thread writes: their schemas, once they are complete."""
 
     journals: Future[Mapping[str, pa.Schema]]
+    offsets: Future[SavedOffsets]
+    """Read before all logs."""
     stores: Future[Mapping[str, pa.Schema]]
 
 
@@ -186,7 +219,8 @@ def reading(directory: Path, out: Path, scale: Scale) -> Iterator[Reading | None
     threads = ThreadPoolExecutor(1)
     try:
         journals = threads.submit(_write_journals, readers, out)
-        yield Reading(journals, threads.submit(_write_stores, directory, out))
+        offsets = threads.submit(SavedOffsets.read, directory)
+        yield Reading(journals, offsets, threads.submit(_write_stores, directory, out))
     finally:
         threads.shutdown(cancel_futures=True)
 

@@ -5,21 +5,27 @@ cluster/checks/storefiles.py. This process reads the files; Spark reads the reco
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from pyspark.sql import Row
 
 from rmqlab.pipeline.audit.previews import Group, Preview
 from rmqlab.pipeline.audit.records import ended_in_good_order
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
-from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
+from rmqlab.store.logplaces import log_directory
+from rmqlab.store.oddfiles import why_unreadable
 from rmqlab.store.sidefiles import side_remarks
+from rmqlab.store.stopmarks import stop_remarks
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
+from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
+from rmqlab.verdict.setoffsets import judged_groups, set_offsets
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -40,6 +46,10 @@ select c.node, c.topic, min_by(c.stored_at, c.log_offset) first_stored
 from copies c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at group by c.node, c.topic
 """
 
+HIGHEST_COMMITS = """
+select c.`group`, c.topic, c.broker, c.queue, max(c.offset) highest
+from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic group by all
+"""
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
 
 
@@ -70,7 +80,33 @@ def remarks(run: Run) -> Iterator[str]:
     losses = {one.node for one in run.cluster_events if one.kind == "power_lost"}
     ends = {one.node for one in run.cluster_events if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
-    return side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    if not any(one.kind == "fault_applied" for one in run.cluster_events):
+        for node in sorted(roots.keys() - run.incomplete.keys()):
+            yield from _marks_of(run, node)
+
+
+def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]) -> Iterator[str]:
+    """Yield a line for each offset of a master that its group did not commit.
+
+    `commits` are the rows of HIGHEST_COMMITS.
+    """
+    groups = judged_groups(run.conditions, group_of)
+    highest = {(row["group"], row.topic, row.broker, row.queue): row.highest for row in commits}
+    for node, member in sorted(run.members.items()):
+        is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested
+        if member.broker and not member.broker_id and is_settled and node in run.offsets.consumers:
+            yield from set_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
+
+
+def _marks_of(run: Run, node: str) -> Iterator[str]:
+    """Yield how `abort` and `checkpoint` contradict a node's end or its log."""
+    own = ((one.kind, str(one.fields.get("command"))) for one in run.cluster_events if one.node == node)
+    ended = was_clean((event for event in own if event[0] in END_KINDS), is_stopped=node in run.stopped)
+    root = run.directory / node / "store"
+    if ended is not None and log_directory(root).is_dir():
+        for line in stop_remarks(root, was_clean=ended, latest=run.latest_stored.get(node)):
+            yield f"{node}: {line}"
 
 
 def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
@@ -78,12 +114,16 @@ def _judge_index(run: Run, node: str, unindexed: Group) -> Finding:
     is_unclean = any(one.node == node and one.kind in _UNCLEAN for one in run.cluster_events)
     if is_unclean or not ended_in_good_order(run, node):
         return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    if why := why_unreadable(run.directory / node / "store" / "index"):
+        return unknown(metric, MESSAGES, why)
     lines = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in unindexed.first)
     return Finding(metric=metric, unit=MESSAGES, value=unindexed.found, evidence=line_evidence(lines))
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
     """Return each index file's first and last commit log offset, from its header."""
+    if why_unreadable(run.directory / node / "store" / "index"):
+        return
     for path in sorted((run.directory / node / "store" / "index").glob("*")):
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD_SIZE)
@@ -116,11 +156,11 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
     broker = run.members[node].broker if node in run.members else node
     if missing := run.unread_of(broker):
         return unknown(metric, MESSAGES, "; ".join(missing))
-    table = _read(run, node, "consumerOffset.json", ConsumerOffsets.decode)
+    table = run.offsets.consumers.get(node)
     if table is None:
         return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
     ahead = []
-    for name, queues in table.offset_table.items():
+    for name, queues in table.items():
         topic, _, group = name.partition("@")
         for queue, offset in queues.items():
             end = ends.get((broker, topic, queue))
@@ -140,18 +180,18 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
     if _is_without_store(run, node):
         return unknown(metric, MESSAGES, _LOST)
     levels = {queue + 1: end for (name, topic, queue), end in ends.items() if (name, topic) == (broker, SCHEDULE_TOPIC)}
-    table = _read(run, node, "delayOffset.json", DelayOffsets.decode)
+    table = run.offsets.delays.get(node)
     if table is None:
         missing_file = unknown(metric, MESSAGES, "delayOffset.json could not be read")
         return missing_file if levels else Finding(metric=metric, unit=MESSAGES, value=0)
     begins = [
         run.log_begin(other) for other in run.stores if other in run.members and run.members[other].broker == broker
     ]
-    known = {level: levels.get(level, None if any(begins) else 0) for level in table.offset_table}
-    ahead = {level: table.offset_table[level] - end for level, end in known.items() if end is not None}
+    known = {level: levels.get(level, None if any(begins) else 0) for level in table}
+    ahead = {level: table[level] - end for level, end in known.items() if end is not None}
     worst = sorted((level for level, by in ahead.items() if by > 0), key=lambda level: (-ahead[level], -level))
     evidence = line_evidence(
-        f"{node}, level {level}: offset {table.offset_table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
+        f"{node}, level {level}: offset {table[level]} in delayOffset.json, {ahead[level]} beyond its queue"
         for level in worst
     )
     return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=evidence)

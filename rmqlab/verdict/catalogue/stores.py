@@ -95,10 +95,12 @@ RECORDS_AND_QUEUES: Final = (
         name="dangling",
         target="NODE",
         unit=ENTRIES,
-        says="entries of its consume queues that do not point at their record",
+        says="entries of its consume queues that do not point at their record, or have a wrong tags code",
         definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
-        " offset or size. Entries below the first file of the log belong to expired messages.",
-        blind_to="records that no entry points at",
+        " offset or size. Or the entry's tags code is not that of its record: brokers filter messages by it. Entries below"
+        " the first file of the log belong to expired messages.",
+        blind_to="records that no entry points at, and wrong times of delivery in entries of delayed messages, except those"
+        " before the message was stored",
         unknown_when="the store has records and no consume queues, lacks files of its log, or lost power and was not"
         " started again",
     ),

@@ -94,7 +94,9 @@ def test_the_tables_lack_what_was_deleted(tmp_path: Path, how: str) -> None:
         run.entries.insert(at, JournalEntry(run.entries[at - 1].at_millis, "broker-a", kind, fields))
     directory = write_run(run, tmp_path / "run")
     config = directory / "broker-a" / "store" / "config"
-    (config / "subscriptionGroup.json").write_bytes(SubscriptionGroupWrapper().encode_pretty())
+    groups = SubscriptionGroupWrapper.decode((config / "subscriptionGroup.json").read_bytes())
+    del groups.subscription_group_table["shop"]
+    (config / "subscriptionGroup.json").write_bytes(groups.encode_pretty())
     topics = TopicConfigSerializeWrapper.decode((config / "topics.json").read_bytes())
     del topics.topic_config_table["orders"]
     (config / "topics.json").write_bytes(topics.encode_pretty())
@@ -198,7 +200,9 @@ def test_a_group_that_consumed_after_its_deletion_must_be_in_the_table(tmp_path:
     run.entries.insert(at, JournalEntry(run.entries[at - 1].at_millis, "broker-a", *GROUP))
     directory = write_run(run, tmp_path / "run")
     table = directory / "broker-a" / "store" / "config" / "subscriptionGroup.json"
-    table.write_bytes(SubscriptionGroupWrapper().encode_pretty())
+    groups = SubscriptionGroupWrapper.decode(table.read_bytes())
+    del groups.subscription_group_table["shop"]
+    table.write_bytes(groups.encode_pretty())
     assert judge_directory(directory)["groups_missing broker-a"].value == int(is_before)
 
 

@@ -1,6 +1,7 @@
 """Loss: found if planted, not found if absent, compared with manual counting."""
 
 import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -269,3 +270,30 @@ def test_counts_are_those_of_counting_by_hand(made: list[tuple[str, set[str], in
     if acknowledged:
         for node in ("broker-a", "broker-a-s"):
             assert findings[f"missing {node}"].value == sum(node not in nodes for nodes in acknowledged)
+
+
+@pytest.mark.parametrize(("seconds", "is_ended", "expected"), [(30, False, 0), (90, False, 1), (30, True, 1)])
+def test_a_workload_that_runs_may_not_have_recorded_its_last_sends(
+    seconds: int, *, is_ended: bool, expected: int
+) -> None:
+    run = MadeUpRun()
+    run.add("produce-1", "node_spawned", pid=100)
+    run.add("produce-1", "node_ready")
+    run.send(1)
+    run.wait(1)
+    run.store("ID000002", Queue("orders", "broker-a", 0), run.logs)
+    run.wait(seconds)
+    if is_ended:
+        run.add("produce-1", "node_stopped", pid=100, end="exit status 0")
+    run.send(3)
+    assert run.judge()["unclaimed"].value == expected
+
+
+def test_entries_that_a_fast_clock_leaves_no_time_for_may_be_missing() -> None:
+    run = MadeUpRun()
+    run.add("", "cluster_starting", rate=60.0)
+    run.add("produce-1", "node_ready")
+    run.store("ID000002", Queue("orders", "broker-a", 0), run.logs)
+    run.wait(500)
+    run.send(3)
+    assert run.judge()["unclaimed"].value == 0

@@ -10,12 +10,16 @@ from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.message import PROPERTY_DELAY, java_hash
+from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 from rmqlab.verdict.findings import Findings
 
 COUNT = 12
+RECORDS = 2 * COUNT
+"""With a delayed message after each."""
 Damage = Callable[[Path], None]
 
 
@@ -27,7 +31,9 @@ def judge(tmp_path: Path) -> Callable[..., Findings]:
         run = MadeUpRun(nodes=("namesrv-1", "broker-a"))
         store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock(now=run.now, step=1))
         for number in range(COUNT):
-            store.put(new_message(queue_id=number % 2, unique_key=f"ID{number:06}"))
+            store.put(new_message(queue_id=number % 2, unique_key=f"ID{number:06}", tags="new"))
+            delay = {PROPERTY_DELAY: "1"}
+            store.put(new_message(topic=SCHEDULE_TOPIC, tags="new", unique_key=f"LATER{number}", properties=delay))
         store.dispatch()
         store.close()
         write_tables(tmp_path, offset=COUNT // 2)
@@ -75,9 +81,9 @@ def test_a_whole_store_has_no_fault(judge: Callable[..., Findings]) -> None:
     [
         pytest.param(drop_last_entry, {"unqueued": 1}, id="the last entry of a queue is missing"),
         pytest.param(
-            lambda root: shutil.rmtree(root / "consumequeue"), {"dangling": None, "unqueued": COUNT}, id="no queues"
+            lambda root: shutil.rmtree(root / "consumequeue"), {"dangling": None, "unqueued": RECORDS}, id="no queues"
         ),
-        pytest.param(lambda root: shutil.rmtree(root / "index"), {"unindexed": COUNT}, id="no index"),
+        pytest.param(lambda root: shutil.rmtree(root / "index"), {"unindexed": RECORDS}, id="no index"),
         pytest.param(
             lambda root: write_tables(root, offset=COUNT // 2 + 7), {"offset_file_ahead": 7}, id="offset beyond the end"
         ),
@@ -100,6 +106,41 @@ def leave_an_empty_log(root: Path) -> None:
 
 def test_entries_below_a_log_without_records_are_expired(judge: Callable[..., Findings]) -> None:
     assert values(judge(leave_an_empty_log, is_expired=True)) == {}
+
+
+def set_tags_code(root: Path, code: int, topic: str = "orders") -> None:
+    """Change the tags code of the third entry of a queue."""
+    path = root / "consumequeue" / topic / "0" / f"{0:020d}"
+    entries = bytearray(path.read_bytes())
+    entries[3 * QUEUE_ENTRY_SIZE - 8 : 3 * QUEUE_ENTRY_SIZE] = code.to_bytes(8, "big", signed=True)
+    path.write_bytes(entries)
+
+
+@pytest.mark.parametrize("code", [0, java_hash("old"), java_hash("new") + 2**32])
+def test_an_entry_with_a_wrong_tags_code_is_found(judge: Callable[..., Findings], code: int) -> None:
+    findings = judge(lambda root: set_tags_code(root, code))
+    assert values(findings) == {"dangling": 1}
+    assert findings["dangling broker-a"].message_ids == ("ID000004",)
+    assert f"tags code {code}, expected {java_hash('new')}" in findings["dangling broker-a"].evidence[0].says
+
+
+@pytest.mark.parametrize(("code", "expected"), [(SOME_DAY - 1, {"dangling": 1}), (SOME_DAY + 10**6, {})])
+def test_a_delayed_message_is_due_at_any_time_after_it_was_stored(
+    judge: Callable[..., Findings], code: int, expected: dict[str, int]
+) -> None:
+    assert values(judge(lambda root: set_tags_code(root, code, SCHEDULE_TOPIC))) == expected
+
+
+def test_tags_codes_of_records_with_damaged_bodies_prove_nothing(judge: Callable[..., Findings]) -> None:
+    def damage(root: Path) -> None:
+        set_tags_code(root, 0)
+        path = root / "commitlog" / f"{0:020d}"
+        log = path.read_bytes()
+        at = log.index(b"ID000004")
+        body_at = log.rindex(b"hello", 0, at)
+        path.write_bytes(log[:body_at] + b"jello" + log[body_at + 5 :])
+
+    assert values(judge(damage)) == {"corrupt": 1}
 
 
 def test_the_message_without_an_entry_is_named(judge: Callable[..., Findings]) -> None:

@@ -220,8 +220,8 @@ def test_a_journal_that_is_no_file_is_a_gap_and_a_line(tmp_path: Path, make: Cal
     odd.unlink()
     make(odd)
     done = CliRunner().invoke(app, ["check", str(tmp_path / "run"), "--json"], prog_name="rmqlab")
-    assert done.stderr == f"rmqlab: {odd}: not a regular file: expected the journal of produce-1\n"
-    assert "journal/produce-1.msgpack is missing, or no regular file" in json.loads(done.stdout)["why"][0]
+    assert done.stderr == f"rmqlab: {odd}: no regular file that can be read: expected the journal of produce-1\n"
+    assert "journal/produce-1.msgpack is missing, unreadable, or no regular file" in json.loads(done.stdout)["why"][0]
     assert done.exit_code == Verdict.UNKNOWN.exit_status
 
 

@@ -73,6 +73,23 @@ def test_a_run(tmp_path: Path, kind: str, command: str) -> None:
     assert path.is_symlink() or path.name in error
 
 
+@pytest.mark.parametrize(
+    "command", ["check", "audit", "report", "plant", "events -n", "logs broker-a -n", "diverged broker-a -n"]
+)
+@pytest.mark.parametrize("run", ["{home}/nowhere", "{home}/empty", "nobody"])
+def test_a_run_that_does_not_exist_ends_with_the_status_of_a_wrong_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, run: str
+) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    more = ["tail-cut-slave"] if command == "plant" else []
+    words = [*command.split(), run.format(home=tmp_path), *more]
+    done = CliRunner().invoke(app, words, prog_name="rmqlab")
+    assert (done.exit_code, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("rmqlab: ")
+
+
 def test_a_run_of_a_user_that_does_not_exist() -> None:
     assert error_of("down", "-n", "~nobody-at-all/run").startswith("rmqlab: ~nobody-at-all/run: no user")
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 QUEUES = 2
 SENDS = 40
+SAMPLED = 10
+"""Messages of the first queue that a second group consumes, before it ends."""
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there at once."""
 RUN = "5a11"
@@ -34,13 +36,16 @@ def made_up_run() -> MadeUpRun:
     """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
     run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
-    for number, node in enumerate(("produce-1", "consume-1"), 100):
+    for number, node in enumerate(("produce-1", "consume-1", "sample-1"), 100):
         run.add(node, "node_spawned", pid=number)
     _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES)
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
         run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
+        if number < SAMPLED * QUEUES and number % QUEUES == 0:
+            run.deliver(number, number // QUEUES, "sample-1", group="sample")
+            run.commit(number // QUEUES + 1, "sample-1", group="sample")
         run.wait(0.1)
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
@@ -51,7 +56,8 @@ def made_up_run() -> MadeUpRun:
     run.add("produce-1", "produced", sent=SENDS + DELAYED_SENDS, SEND_OK=SENDS + DELAYED_SENDS)
     run.add("consume-1", "consumed", delivered=SENDS)
     run.add("", "cluster_stopping")
-    for node in ("produce-1", "consume-1", *run.nodes):
+    run.add("sample-1", "consumed", delivered=SAMPLED)
+    for node in ("produce-1", "consume-1", "sample-1", *run.nodes):
         run.add(node, "node_stopped", pid=1, end="exit status 0")
     run.add("", "cluster_stopped")
     return run
@@ -86,12 +92,12 @@ def _write_tables(node: Path) -> None:
     (node / "config.toml").write_text("".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items()))
     ends = dict.fromkeys(range(QUEUES), SENDS // QUEUES)
     tables: dict[str, Body] = {
-        "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends}),
+        "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends, "orders@sample": {0: SAMPLED}}),
         "topics.json": TopicConfigSerializeWrapper(
             topic_config_table={topic: TopicConfig(topic_name=topic) for topic in TOPICS}
         ),
         "subscriptionGroup.json": SubscriptionGroupWrapper(
-            subscription_group_table={"shop": SubscriptionGroupConfig(group_name="shop")}
+            subscription_group_table={group: SubscriptionGroupConfig(group_name=group) for group in ("shop", "sample")}
         ),
         "delayOffset.json": DelayOffsets(offset_table={1: DELAYED_SENDS}),
     }

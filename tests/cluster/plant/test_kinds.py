@@ -85,7 +85,8 @@ def test_a_node_that_is_no_place_for_the_kind_is_refused_and_no_copy_stays(run: 
 
 
 def test_a_run_without_what_the_kind_needs_is_refused(run: Path, tmp_path: Path) -> None:
-    plant(run, KINDS["journal-deleted"], tmp_path / "silent", at="consume-1")
+    plant(run, KINDS["journal-deleted"], tmp_path / "quiet", at="consume-1")
+    plant(tmp_path / "quiet", KINDS["journal-deleted"], tmp_path / "silent", at="sample-1")
     with pytest.raises(NothingToPlantError, match="the run has no consumer"):
         plant(tmp_path / "silent", KINDS["delivery-repeated"], tmp_path / "copy")
 

@@ -1,0 +1,40 @@
+"""Files that say how a broker ended: `abort` and `checkpoint`.
+
+Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store complete. The checkpoint has
+store times of messages that are on disk.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rmqlab.runtime.regularfile import read_regular
+from rmqlab.store.checkpoint import SIZE, Checkpoint
+
+
+def stop_remarks(root: Path, *, was_clean: bool, latest: int | None) -> Iterator[str]:
+    """Yield the contradictions between these files, the end of a broker, and its log.
+
+    `was_clean` is False for a broker that was killed. `latest` is the highest store time of its log's records, in ms;
+    None without records.
+    """
+    has_abort = (root / "abort").exists()
+    if was_clean and has_abort:
+        yield f"{root.name}/abort exists, and the broker stopped in good order: its next start recovers as after a crash"
+    if not was_clean and not has_abort:
+        yield f"{root.name}/abort is missing, and the broker was killed: its next start does not check its log"
+    highest = _highest_time(root / "checkpoint")
+    if latest is not None and highest > latest:
+        yield (
+            f"{root.name}/checkpoint has the store time {highest}, and the last record of the log {latest}: a recovery"
+            " takes the log for whole, and the end of it may be missing"
+        )
+
+
+def _highest_time(path: Path) -> int:
+    """Return the highest time of a checkpoint; 0 if it is missing or cannot be read."""
+    try:
+        read_regular(path, most=SIZE)
+    except OSError:
+        return 0
+    checkpoint = Checkpoint.load(path)
+    return max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)

@@ -1,0 +1,49 @@
+"""Saved offsets that no client of a journal committed.
+
+Consumers record each commit, so a larger offset was set by an operator, by a client without a journal, or in the file.
+A group that continues there skips messages.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.metrics import Source
+
+Place = tuple[str, str, str, int]
+"""Consumer group, topic, broker name and queue id."""
+
+
+def judged_groups(conditions: Conditions, group_of: Mapping[str, str]) -> set[str]:
+    """Return the groups all of whose commits are in journals.
+
+    `group_of` are the groups of workloads. Members that were killed may not have recorded their last commits, and those
+    that run continue. Groups that a request reset, and those with members that keep no journal, are left out.
+    """
+    if any(Source.CONSUMERS in gap.sources or Source.SUPERVISOR in gap.sources for gap in conditions.gaps):
+        return set()
+    unsure = {*conditions.killed_workloads, *conditions.running_workloads}
+    open_groups = {group for node, group in group_of.items() if node in unsure}
+    return set(group_of.values()) - open_groups - conditions.reset_groups - conditions.outside_groups
+
+
+def set_offsets(
+    node: str,
+    broker: str,
+    table: Mapping[str, Mapping[int, int]],
+    highest: Mapping[Place, int],
+    groups: Collection[str],
+) -> Iterator[str]:
+    """Yield a line for each group with an offset that it did not commit.
+
+    `table` has offsets by `topic@group` and queue id, `highest` the largest commits. The line has the largest distance.
+    """
+    worst: dict[str, tuple[int, str]] = {}
+    for key, queues in table.items():
+        topic, _, group = key.partition("@")
+        for queue, offset in queues.items() if group in groups else ():
+            known = highest.get((group, topic, broker, queue))
+            if known is not None and offset > known:
+                says = f"{group} has offset {offset} in {topic}@{broker}:{queue}, and no client of a journal committed more than {known}"
+                worst[group] = max(worst.get(group, (0, "")), (offset - known, says))
+    for _, (by, says) in sorted(worst.items()):
+        yield f"{node}: config/consumerOffset.json: {says}: it skips up to {by} messages when it continues"

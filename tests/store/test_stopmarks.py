@@ -1,0 +1,49 @@
+"""The files `abort` and `checkpoint` against the end of a broker and its log."""
+
+from pathlib import Path
+
+import pytest
+
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.stopmarks import stop_remarks
+from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a store that was closed in good order, with one message."""
+    store = MessageStore.open(small_config(tmp_path / "store"), now_millis=ManualClock())
+    store.put(new_message())
+    store.close()
+    return tmp_path / "store"
+
+
+def test_the_marks_of_a_stop_in_good_order_contradict_nothing(root: Path) -> None:
+    assert list(stop_remarks(root, was_clean=True, latest=SOME_DAY)) == []
+
+
+def test_abort_after_a_stop_in_good_order(root: Path) -> None:
+    (root / "abort").touch()
+    (line,) = stop_remarks(root, was_clean=True, latest=SOME_DAY)
+    assert line.startswith("store/abort exists")
+
+
+def test_no_abort_after_a_kill(root: Path) -> None:
+    (line,) = stop_remarks(root, was_clean=False, latest=SOME_DAY)
+    assert line.startswith("store/abort is missing")
+    (root / "abort").touch()
+    assert list(stop_remarks(root, was_clean=False, latest=SOME_DAY)) == []
+
+
+def test_a_checkpoint_of_messages_that_the_log_does_not_have(root: Path) -> None:
+    (line,) = stop_remarks(root, was_clean=True, latest=SOME_DAY - 1)
+    assert line.startswith(
+        f"store/checkpoint has the store time {SOME_DAY}, and the last record of the log {SOME_DAY - 1}"
+    )
+
+
+def test_missing_and_odd_checkpoints_prove_nothing(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    assert list(stop_remarks(root, was_clean=True, latest=0)) == []
+    (root / "checkpoint").mkdir()
+    assert list(stop_remarks(root, was_clean=True, latest=0)) == []
