@@ -75,6 +75,9 @@ class TransactionCheck:
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
+        # Even if no half message is left: op records of those before `at` are used up by that.
+        if self._read_ops(ops, half_progress=at):
+            await trio.lowlevel.checkpoint()
         until = stopwatch.wall() + SECONDS_AT_ONCE
         while at < end and broker.now_millis() - began <= ROUND_LIMIT_MILLIS:
             is_done = ops.take(at)
@@ -184,19 +187,19 @@ class TransactionCheck:
         retries it for a minute in each round, and never checks the messages behind it.
         """
         times = check_times(half) + 1
-        result = self.broker.put_own(renewed(half, times))
+        result = self.broker.put_own(renewed(half))
         if is_final(result):
             return self._give_up(half)
         if not result.is_stored:
             return False
-        is_asked = self._ask_producer(half, times, result)
+        is_asked = self._ask_producer(half, result)
         group = half.properties.get(PROPERTY_PGROUP, "")
         self.broker.emit(
             "transaction_checked", group=group, times=times, queue_offset=result.queue_offset, asked=is_asked
         )
         return True
 
-    def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
+    def _ask_producer(self, half: StoredMessage, put: PutResult) -> bool:
         """Send the check request to one producer of the group.
 
         False if no producer is connected, or the request cannot be encoded.
@@ -208,7 +211,7 @@ class TransactionCheck:
             return False
         self._turn += 1
         try:
-            command = check_request(half, times, put.queue_offset, put.physical_offset)
+            command = check_request(half, put.queue_offset, put.physical_offset)
             channels[self._turn % len(channels)].send_oneway(command)
         except (ValueError, struct.error) as exc:
             self.broker.skipped.note(SERVICE, half.physical_offset, f"its producer cannot be asked: {exc}")
@@ -229,7 +232,7 @@ class TransactionCheck:
         False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
-        result = self.broker.put_own(discarded_copy(half))
+        result = self.broker.put_own(discarded_copy(half, self.broker.config.transaction_check_max))
         if is_final(result):
             raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
         if not result.is_stored:
