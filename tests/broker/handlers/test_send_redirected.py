@@ -37,7 +37,7 @@ def test_a_delay_that_is_none_is_ignored_and_one_that_is_no_number_refused(
 
 @pytest.mark.parametrize(("sys_flag", "is_delayed"), [("0", True), ("4", False), ("8", True), ("12", False)])
 def test_a_message_with_transaction_bits_is_delayed_only_if_committed(
-    talk: TalkingBroker, sys_flag: str, is_delayed: bool
+    talk: TalkingBroker, *, sys_flag: str, is_delayed: bool
 ) -> None:
     """CommitLog.asyncPutMessage."""
     talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T", DELAY="1") | {"f": sys_flag})
