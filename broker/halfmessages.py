@@ -74,9 +74,9 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAct
 
 
 def check_times(half: StoredMessage) -> int:
-    """Number of checks so far; -1 if the property is invalid (TransactionalMessageServiceImpl.needDiscard).
+    """Number of checks so far; -1 if the property is invalid.
 
-    A postponement counts as a check, and so does being too old, because RocketMQ counts before it decides.
+    Source: TransactionalMessageServiceImpl.needDiscard. A postponement counts as a check, and so does being too old, because RocketMQ counts before it decides.
     """
     try:
         return java_number(half.properties[PROPERTY_TRANSACTION_CHECK_TIMES])
@@ -154,9 +154,9 @@ def renewed(half: StoredMessage) -> NewMessage:
 
 
 def postponed(half: StoredMessage) -> NewMessage:
-    """Return a copy as `renewed` makes it, which keeps its first queue offset, with WAIT=false.
+    """Return a copy as `renewed` makes it, with its first queue offset.
 
-    Source: TransactionalMessageBridge.renewImmunityHalfMessageInner.
+    The copy has WAIT=false. Source: TransactionalMessageBridge.renewImmunityHalfMessageInner.
     """
     first = {PROPERTY_WAIT: "false", PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: str(first_queue_offset(half))}
     return _renewed_copy(half, _counted(half) | first)
@@ -178,7 +178,10 @@ def discarded_copy(half: StoredMessage, check_max: int) -> NewMessage:
 
 
 def resumed(half: StoredMessage) -> NewMessage:
-    """Return a given-up half message for the half queue: its count of checks begins at 0 again."""
+    """Return a given-up half message for the half queue.
+
+    Its count of checks begins at 0 again.
+    """
     properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
     return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
 

@@ -111,7 +111,7 @@ def test_a_postponed_message_remembers_where_it_stood_at_first() -> None:
 
 
 def test_a_postponement_counts_as_a_check_and_clears_wait() -> None:
-    """TransactionalMessageServiceImpl.needDiscard counts before the immunity time is looked at."""
+    """TransactionalMessageServiceImpl.needDiscard counts before all else."""
     copy = postponed(half_message(WAIT="true", **{PROPERTY_TRANSACTION_CHECK_TIMES: "3"}))
     assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x014\x02" in copy.properties
     assert "WAIT\x01false\x02" in copy.properties

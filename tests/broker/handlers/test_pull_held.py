@@ -180,7 +180,7 @@ def test_a_woken_pull_is_checked_like_a_new_one(
 
 
 def test_a_woken_pull_is_filtered_by_the_subscription_of_now(filled: TalkingBroker) -> None:
-    """The filter of the time it was held wakes it (PullRequestHoldService); the group's present one reads."""
+    """PullRequestHoldService wakes it by the filter it was held with."""
     peer = ScriptedPeer("127.0.0.1:50002")
     filled.heartbeat("G", "T", expression="A", peer=peer)
     hold(filled, 5, peer=peer, consumerGroup="G", sysFlag=2)
