@@ -173,8 +173,14 @@ def discarded_copy(half: StoredMessage, check_max: int) -> NewMessage:
 
     One that is discarded by its age, not by its checks, has one more check.
     """
-    properties = half.properties if check_times(half) >= check_max else _counted(half)
-    return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0, properties=properties)
+    if check_times(half) >= check_max:
+        return put_aside(half)
+    return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0, properties=_counted(half))
+
+
+def put_aside(half: StoredMessage) -> NewMessage:
+    """The half message as `discarded_copy` keeps it, without one more check."""
+    return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
 
 
 def resumed(half: StoredMessage) -> NewMessage:

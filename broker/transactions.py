@@ -25,13 +25,14 @@ from rmqlab.broker.halfmessages import (
     discarded_copy,
     first_queue_offset,
     postponed,
+    put_aside,
     renewed,
     resolved_offset,
 )
 from rmqlab.broker.message_copy import is_final
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
-from rmqlab.remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
+from rmqlab.remoting.message import PROPERTY_PGROUP, NewMessage, RecordError, StoredMessage, decode_message
 from rmqlab.runtime import stopwatch
 from rmqlab.store.results import PutResult
 
@@ -173,9 +174,9 @@ class TransactionCheck:
             case CheckAction.POSTPONE:
                 self._postponed.add(first_offset)
                 result = broker.put_own(postponed(half))
-                return self._give_up(half) if is_final(result) else result.is_stored
+                return self._give_up(half, put_aside(half)) if is_final(result) else result.is_stored
             case CheckAction.DISCARD:
-                return self._give_up(half)
+                return self._give_up(half, discarded_copy(half, limits.check_max))
             case CheckAction.CHECK:
                 self._postponed.discard(first_offset)
                 return self._ask(half)
@@ -189,7 +190,7 @@ class TransactionCheck:
         times = check_times(half) + 1
         result = self.broker.put_own(renewed(half))
         if is_final(result):
-            return self._give_up(half)
+            return self._give_up(half, put_aside(half))
         if not result.is_stored:
             return False
         is_asked = self._ask_producer(half, result)
@@ -226,13 +227,15 @@ class TransactionCheck:
             log.warning("no producer is here to ask about %d half messages of group %.100r%s", count, group, more)
             self._unasked.clear()
 
-    def _give_up(self, half: StoredMessage) -> bool:
+    def _give_up(self, half: StoredMessage, copy: NewMessage) -> bool:
         """Move it to the topic of given-up messages.
 
         False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
-        result = self.broker.put_own(discarded_copy(half, self.broker.config.transaction_check_max))
+        result = self.broker.put_own(copy)
+        if is_final(result):  # it may lack the room for one more check
+            result = self.broker.put_own(put_aside(half))
         if is_final(result):
             raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
         if not result.is_stored:

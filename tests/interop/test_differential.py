@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.differential import (
-    corpus_admin,
-    corpus_nameserver,
-    corpus_pull,
-    corpus_send,
-    corpus_setup,
-    corpus_walk,
-)
+from tests.interop.differential import corpus_admin, corpus_nameserver, corpus_pull, corpus_send, corpus_setup
 from tests.interop.differential.case import Case, Outcome, differences
 from tests.interop.differential.clusters import pair
 from tests.interop.differential.departures import departs
@@ -33,7 +26,6 @@ _PARTS: Mapping[str, Iterable[Case]] = {
     "pulls": corpus_pull.cases("master"),
     "tools": corpus_admin.cases("master"),
     "nameserver": corpus_nameserver.cases(),
-    "walk": corpus_walk.cases(),
     "sends to a slave": corpus_send.at_slave(),
     "pulls from a slave": corpus_pull.cases("slave"),
     "tools at a slave": corpus_admin.cases("slave"),
