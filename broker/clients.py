@@ -135,15 +135,18 @@ class ConsumerTable:
         group.consume_type = data.consume_type
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
-        is_new = member.channel not in group.members
-        if is_new:
+        known = group.members.get(member.channel)
+        if known is None:
             self._members += 1
             self._groups_of.setdefault(member.channel, {})[data.group_name] = None
-        group.members[member.channel] = member
+        if known is None or known.client_id != member.client_id:
+            group.members[member.channel] = member
+        else:  # keeps language and version (ConsumerGroupInfo.updateChannel)
+            known.seen_at = member.seen_at
         size = group.size
         is_changed = group.merge_subscriptions(data.subscription_data_set)
         self.size += group.size - size
-        return is_changed or is_new
+        return is_changed or known is None
 
     def _admit(self, data: ConsumerData, channel: Channel, group: ConsumerGroup | None) -> None:
         if group is None or channel not in group.members:
@@ -199,14 +202,17 @@ class ProducerTable:
         self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, group_name: str, member: Member) -> None:
-        """Apply a heartbeat of one group. Raises TooManyClientsError."""
+        """Apply a heartbeat of one group. Raises TooManyClientsError.
+
+        A member keeps the client id, language and version of its first heartbeat (ProducerManager.registerProducer).
+        """
         known = self.groups.get(group_name, {}).get(member.channel)
-        if known is None:
-            _check_room(self._groups_of.get(member.channel, {}), group_name, self._members)
-            self._members += 1
-            self._groups_of.setdefault(member.channel, {})[group_name] = None
-        elif known.client_id != member.client_id and self.by_client_id.get(known.client_id) is member.channel:
-            del self.by_client_id[known.client_id]
+        if known is not None:
+            known.seen_at = member.seen_at
+            return
+        _check_room(self._groups_of.get(member.channel, {}), group_name, self._members)
+        self._members += 1
+        self._groups_of.setdefault(member.channel, {})[group_name] = None
         self.groups.setdefault(group_name, {})[member.channel] = member
         self.by_client_id[member.client_id] = member.channel
 

@@ -16,7 +16,7 @@ from rmqlab.broker.message_copy import copy_of, destination
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
-from rmqlab.remoting.header import java_long
+from rmqlab.remoting.header import java_long, java_number
 from rmqlab.remoting.headers.send import CheckTransactionStateRequestHeader
 from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
@@ -74,8 +74,21 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAct
 
 
 def check_times(half: StoredMessage) -> int:
-    """Number of checks so far."""
-    return _number(half, PROPERTY_TRANSACTION_CHECK_TIMES, 0)
+    """Number of checks so far; -1 if the property is invalid.
+
+    Source: TransactionalMessageServiceImpl.needDiscard. A postponement counts as a check, and so does being too old, because RocketMQ counts before it decides.
+    """
+    try:
+        return java_number(half.properties[PROPERTY_TRANSACTION_CHECK_TIMES])
+    except KeyError:
+        return 0
+    except ValueError:
+        return -1
+
+
+def _counted(half: StoredMessage) -> dict[str, str]:
+    """The properties of a half message with one more check."""
+    return half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times(half) + 1)}
 
 
 def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
@@ -132,24 +145,54 @@ def op_record(half_queue_offset: int, store_host: Host, now: int) -> NewMessage:
     )
 
 
-def renewed(half: StoredMessage, times: int) -> NewMessage:
-    """Return a copy of the half message with this number of checks."""
-    properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(times)}
-    return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+def renewed(half: StoredMessage) -> NewMessage:
+    """Return a copy of the half message with one more check.
+
+    The copy has flag 0 and reconsume times 0, because TransactionalMessageBridge.renewHalfMessageInner drops both.
+    """
+    return _renewed_copy(half, _counted(half))
 
 
 def postponed(half: StoredMessage) -> NewMessage:
-    """Return a copy of the half message that keeps its first queue offset."""
-    properties = half.properties | {PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: str(first_queue_offset(half))}
-    return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+    """Return a copy as `renewed` makes it, with its first queue offset.
+
+    The copy has WAIT=false. Source: TransactionalMessageBridge.renewImmunityHalfMessageInner.
+    """
+    first = {PROPERTY_WAIT: "false", PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: str(first_queue_offset(half))}
+    return _renewed_copy(half, _counted(half) | first)
 
 
-def discarded_copy(half: StoredMessage) -> NewMessage:
-    """The half message as it is kept for an operator (request 323 brings it back)."""
+def _renewed_copy(half: StoredMessage, properties: dict[str, str]) -> NewMessage:
+    copy = copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+    copy.flag = copy.reconsume_times = 0
+    return copy
+
+
+def discarded_copy(half: StoredMessage, check_max: int) -> NewMessage:
+    """The half message as it is kept for an operator (request 323 brings it back).
+
+    One that is discarded by its age, not by its checks, has one more check.
+    """
+    if check_times(half) >= check_max:
+        return put_aside(half)
+    return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0, properties=_counted(half))
+
+
+def put_aside(half: StoredMessage) -> NewMessage:
+    """The half message as `discarded_copy` keeps it, without one more check."""
     return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
 
 
-def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
+def resumed(half: StoredMessage) -> NewMessage:
+    """Return a given-up half message for the half queue.
+
+    Its count of checks begins at 0 again.
+    """
+    properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
+    return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+
+
+def check_request(half: StoredMessage, queue_offset: int, physical_offset: int) -> Command:
     """Return the check request for a half message stored again at these offsets.
 
     Source: broker-requests section 4.4. The body is the message as its producer sent it, with the new offsets. Raises
@@ -164,7 +207,7 @@ def check_request(half: StoredMessage, times: int, queue_offset: int, physical_o
         transaction_id=unique_key,
         offset_msg_id=offset_message_id(*half.store_host, physical_offset),
     )
-    properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(times), PROPERTY_WAIT: "false"}
+    properties = _counted(half) | {PROPERTY_WAIT: "false"}
     shown = attrs.evolve(
         half,
         topic=topic,

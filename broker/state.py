@@ -203,20 +203,27 @@ class Broker:
         self.tasks.start_soon(run)
 
     def notify_group(self, group_name: str) -> None:
-        """Notify every member of a group to rebalance (broker-requests#39)."""
-        group = self.consumers.groups.get(group_name)
+        """Notify every member of a group to rebalance (broker-requests#39).
+
+        The group's configuration may forbid that.
+        """
         group_config = self.subscriptions.find(group_name)
-        if group is None or not self.config.notify_consumer_ids_changed_enable:
-            return
-        if group_config is not None and not group_config.notify_consumer_ids_changed_enable:
-            return
-        self.notices.send(group)
+        if group_config is None or group_config.notify_consumer_ids_changed_enable:
+            self._notify_members(group_name)
+
+    def _notify_members(self, group_name: str) -> None:
+        group = self.consumers.groups.get(group_name)
+        if group is not None and self.config.notify_consumer_ids_changed_enable:
+            self.notices.send(group)
 
     def channel_closed(self, channel: Channel) -> None:
-        """Drop a connection from all groups at once (broker-requests#41)."""
+        """Drop a connection from all groups at once (broker-requests#41).
+
+        The other members are notified, whatever the group's configuration says (ConsumerManager.doChannelCloseEvent).
+        """
         self.producers.leave_all(channel)
         for group_name in self.consumers.leave_all(channel):
-            self.notify_group(group_name)
+            self._notify_members(group_name)
 
     def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         """Return the properties of the message at an offset of a queue.

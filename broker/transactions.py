@@ -25,13 +25,14 @@ from rmqlab.broker.halfmessages import (
     discarded_copy,
     first_queue_offset,
     postponed,
+    put_aside,
     renewed,
     resolved_offset,
 )
 from rmqlab.broker.message_copy import is_final
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
-from rmqlab.remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
+from rmqlab.remoting.message import PROPERTY_PGROUP, NewMessage, RecordError, StoredMessage, decode_message
 from rmqlab.runtime import stopwatch
 from rmqlab.store.results import PutResult
 
@@ -75,6 +76,9 @@ class TransactionCheck:
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
+        # Even if no half message is left: op records of those before `at` are used up by that.
+        if self._read_ops(ops, half_progress=at):
+            await trio.lowlevel.checkpoint()
         until = stopwatch.wall() + SECONDS_AT_ONCE
         while at < end and broker.now_millis() - began <= ROUND_LIMIT_MILLIS:
             is_done = ops.take(at)
@@ -170,9 +174,9 @@ class TransactionCheck:
             case CheckAction.POSTPONE:
                 self._postponed.add(first_offset)
                 result = broker.put_own(postponed(half))
-                return self._discard(half) if is_final(result) else result.is_stored
+                return self._discard(half, put_aside(half)) if is_final(result) else result.is_stored
             case CheckAction.DISCARD:
-                return self._discard(half)
+                return self._discard(half, discarded_copy(half, limits.check_max))
             case CheckAction.CHECK:
                 self._postponed.discard(first_offset)
                 return self._ask(half)
@@ -184,19 +188,19 @@ class TransactionCheck:
         retries it for a minute in each round, and never checks the messages behind it.
         """
         times = check_times(half) + 1
-        result = self.broker.put_own(renewed(half, times))
+        result = self.broker.put_own(renewed(half))
         if is_final(result):
-            return self._discard(half)
+            return self._discard(half, put_aside(half))
         if not result.is_stored:
             return False
-        is_asked = self._ask_producer(half, times, result)
+        is_asked = self._ask_producer(half, result)
         group = half.properties.get(PROPERTY_PGROUP, "")
         self.broker.emit(
             "transaction_checked", group=group, times=times, queue_offset=result.queue_offset, asked=is_asked
         )
         return True
 
-    def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
+    def _ask_producer(self, half: StoredMessage, put: PutResult) -> bool:
         """Send the check request to one producer of the group.
 
         False if no producer is connected, or the request cannot be encoded.
@@ -208,7 +212,7 @@ class TransactionCheck:
             return False
         self._turn += 1
         try:
-            command = check_request(half, times, put.queue_offset, put.physical_offset)
+            command = check_request(half, put.queue_offset, put.physical_offset)
             channels[self._turn % len(channels)].send_oneway(command)
         except (ValueError, struct.error) as exc:
             self.broker.skipped.note(SERVICE, half.physical_offset, f"its producer cannot be asked: {exc}")
@@ -223,13 +227,15 @@ class TransactionCheck:
             log.warning("no producer is here to ask about %d half messages of group %.100r%s", count, group, more)
             self._unasked.clear()
 
-    def _discard(self, half: StoredMessage) -> bool:
-        """Move a half message to the topic TRANS_CHECK_MAX_TIME_TOPIC.
+    def _discard(self, half: StoredMessage, copy: NewMessage) -> bool:
+        """Store a copy of a half message in the topic TRANS_CHECK_MAX_TIME_TOPIC.
 
         Return False if the store refuses puts for now.
         """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
-        result = self.broker.put_own(discarded_copy(half))
+        result = self.broker.put_own(copy)
+        if is_final(result):  # it may lack the room for one more check
+            result = self.broker.put_own(put_aside(half))
         if is_final(result):
             raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
         if not result.is_stored:

@@ -65,7 +65,8 @@ def update_white_addresses(
         return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=OFF)
     addresses = header.global_white_addrs
     try:
-        is_updated = broker.access.update_white_addresses(addresses.split(","), header.acl_file_full_path)
+        parts = _split(addresses)
+        is_updated = parts is not None and broker.access.update_white_addresses(parts, header.acl_file_full_path)
     except AclDenied as exc:
         return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=str(exc))
     if not is_updated:
@@ -73,6 +74,21 @@ def update_white_addresses(
         return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=remark)
     broker.emit("acl_changed", white_addresses=addresses)
     return Reply()
+
+
+def _split(text: str | None) -> list[str] | None:
+    """Split at commas as UtilAll.split does.
+
+    Empty parts at the end are dropped, unless there is no comma.
+    """
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) == 1:
+        return parts
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
 
 
 def get_acl_version(broker: Broker, _header: None, _request: Request) -> Reply:
@@ -88,10 +104,6 @@ def get_acl_version(broker: Broker, _header: None, _request: Request) -> Reply:
             cluster_name=broker.config.broker_cluster_name,
         )
     )
-
-
-def _split(perms: str | None) -> list[str] | None:
-    return None if perms is None else perms.split(",")
 
 
 ROUTES: list[Route[Broker]] = [

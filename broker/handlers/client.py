@@ -62,11 +62,13 @@ def _register_producer(broker: Broker, group: str, member: Member) -> None:
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
     """Forget a client's groups.
 
-    An unknown or empty group name changes nothing (broker-requests#42).
+    All members of the consumer group that remain are notified, even if the client was none; an unknown group gets a
+    configuration, as by a heartbeat (ClientManageProcessor.unregisterClient, ConsumerManager.unregisterConsumer).
     """
     if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)
-    if header.consumer_group is not None and broker.consumers.leave(header.consumer_group, request.channel):
+    if header.consumer_group is not None:
+        broker.consumers.leave(header.consumer_group, request.channel)
         broker.notify_group(header.consumer_group)
     return Reply(header={})
 

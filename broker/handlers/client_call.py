@@ -22,7 +22,7 @@ from rmqlab.remoting.headers.broker_admin import (
     ResetOffsetRequestHeader,
 )
 from rmqlab.remoting.message import RecordError, parse_offset_message_id
-from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 from rmqlab.runtime.remoting_errors import RemotingError, RequestTimeoutError
 
 PASS_ON_TIMEOUT = 10.0
@@ -75,12 +75,13 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
         command = new_request(request.command.code, fields, body)
         try:
             answer = await member.channel.request(command, PASS_ON_TIMEOUT)
+            answered = None if answer.raw_fields is None else answer.ext_fields
         except RequestTimeoutError as exc:
             request.reply(Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=str(exc)))
-        except RemotingError as exc:
+        except (RemotingError, HeaderError) as exc:
             request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc)))
         else:
-            request.reply(Reply(answer.code, body=answer.body, remark=answer.remark))
+            request.reply(Reply(answer.code, answered, answer.body, answer.remark))
 
     broker.run_for_request(ask)
 
@@ -103,7 +104,7 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
         member.channel.send_oneway(new_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, text))
     broker.emit("offset_reset", group=header.group, topic=header.topic)
-    return Reply(body=body.encode())
+    return Reply(body=body.encode(), remark=NO_REMARK_SET)  # as Broker2Client leaves it
 
 
 def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None, None, dict[MessageQueue, int]]:
@@ -159,7 +160,7 @@ async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[
                 table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
         except (RemotingError, BodyError):
             continue
-    request.reply(Reply(body=GetConsumerStatusBody(consumer_table=table).encode()))
+    request.reply(Reply(body=GetConsumerStatusBody(consumer_table=table).encode(), remark=NO_REMARK_SET))
 
 
 def _members(broker: Broker, group_name: str) -> list[Member]:

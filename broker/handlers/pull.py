@@ -112,11 +112,17 @@ class _Waker:
 
 
 def _woken(broker: Broker, pull: HeldPull) -> Reply:
+    """Process a held pull once more, with all checks.
+
+    Permissions and subscriptions may have changed. Source: PullMessageProcessor.executeRequestWhenWakeup. It is not held again, and commits no offset again.
+    """
     header = pull.header
-    group = broker.subscriptions.find(header.consumer_group)
-    if group is None or broker.topics.get(header.topic) is None:  # deleted meanwhile
-        return Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone")
-    return _answer(broker, header, group, _read(broker, header, pull.message_filter))
+    try:
+        group = _check_pull(broker, header)
+        message_filter = _filter_of(broker, header)
+    except Refusal as exc:
+        return Reply(exc.code, {}, remark=str(exc))
+    return _answer(broker, header, group, _read(broker, header, message_filter))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:

@@ -37,6 +37,7 @@ from rmqlab.remoting.message import (
     PROPERTY_WAIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
     NewMessage,
     format_properties,
     offset_message_ids,
@@ -195,9 +196,7 @@ def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str
         ):  # dropped, as in RocketMQ: a delivered delayed message cannot be a half message
             delay(broker, message, properties)
         return True
-    if PROPERTY_DELAY not in properties or message.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
-        return False
-    return delay(broker, message, properties)
+    return PROPERTY_DELAY in properties and delay(broker, message, properties)
 
 
 def _check_store(broker: Broker) -> None:
@@ -222,8 +221,11 @@ def make_half(message: NewMessage, properties: dict[str, str]) -> None:
 def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
     """Redirect a message with a delay level to the schedule topic (store-ha#74).
 
-    Returns True if the message has a delay level.
+    Returns True if the message has a delay level. One that its sysFlag marks as prepared or as rolled back is not
+    delayed (CommitLog.asyncPutMessage).
     """
+    if message.sys_flag & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
+        return False
     level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis)
     if level <= 0:
         return False

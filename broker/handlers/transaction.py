@@ -6,7 +6,7 @@ earlier resolution is not detected: a message committed twice is delivered twice
 
 from typing import Any
 
-from rmqlab.broker.halfmessages import committed, op_record, renewed
+from rmqlab.broker.halfmessages import committed, op_record, resumed
 from rmqlab.broker.handlers.copies import stored_demand, wait_for_store, waits_for_store
 from rmqlab.broker.handlers.send import NOT_STORED, STORED, delay
 from rmqlab.broker.pending_acks import WaitingSend
@@ -150,7 +150,7 @@ def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequ
     except RecordError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
     half = half_at(broker, physical_offset, names.TRANS_CHECK_MAX_TIME_TOPIC, names.HALF_TOPIC)
-    result = broker.put_own(renewed(half, times=0))
+    result = broker.put_own(resumed(half))
     if not result.is_stored:
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.reason or result.status.name)
     return Reply()

@@ -94,11 +94,28 @@ def test_a_heartbeat_drops_the_topics_that_it_does_not_name() -> None:
     assert (consumers.groups_of("T"), consumers.groups_of("U")) == ({"g"}, set())
 
 
-def test_a_producer_that_changes_its_id_leaves_no_old_one() -> None:
-    producers, peer = ProducerTable(), ScriptedPeer()
+def test_a_member_keeps_what_its_first_heartbeat_said_of_its_client() -> None:
+    """ConsumerGroupInfo.updateChannel, ProducerManager.registerProducer.
+
+    Only the time is that of the last heartbeat.
+    """
+    consumers, producers, peer = ConsumerTable(Filters()), ProducerTable(), ScriptedPeer()
+    for version, seen_at in ((100, 5.0), (409, 7.0)):
+        again = attrs.evolve(member(peer), version=version, seen_at=seen_at)
+        consumers.register(consumer("g", "T"), again)
+        producers.register("g", attrs.evolve(again))
+    for (known,) in (consumers.groups["g"].members.values(), producers.groups["g"].values()):
+        assert (known.version, known.seen_at) == (100, 7.0)
+
+
+def test_only_a_consumer_changes_its_id_on_a_connection() -> None:
+    """ConsumerGroupInfo.updateChannel and ProducerManager.registerProducer differ."""
+    consumers, producers, peer = ConsumerTable(Filters()), ProducerTable(), ScriptedPeer()
     for number in range(3):
+        consumers.register(consumer("g", "T"), member(peer, f"c@{number}"))
         producers.register("g", member(peer, f"c@{number}"))
-    assert list(producers.by_client_id) == ["c@2"]
+    assert [one.client_id for one in consumers.groups["g"].members.values()] == ["c@2"]
+    assert list(producers.by_client_id) == ["c@0"]
     producers.leave_all(peer)  # type: ignore[arg-type]
     assert producers.by_client_id == {}
 

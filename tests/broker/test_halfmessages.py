@@ -3,6 +3,8 @@
 Source: store-and-ha section 7.1.
 """
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -14,6 +16,7 @@ from rmqlab.broker.halfmessages import (
     check_action,
     check_request,
     committed,
+    discarded_copy,
     op_record,
     postponed,
     renewed,
@@ -27,6 +30,7 @@ from rmqlab.remoting.message import (
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQ_KEY,
+    NewMessage,
     RecordError,
     StoredMessage,
     body_crc,
@@ -106,11 +110,36 @@ def test_a_postponed_message_remembers_where_it_stood_at_first() -> None:
     assert f"{PROPERTY_TRAN_PREPARED_QUEUE_OFFSET}\x012" in twice.properties
 
 
+def test_a_postponement_counts_as_a_check_and_clears_wait() -> None:
+    """TransactionalMessageServiceImpl.needDiscard counts before all else."""
+    copy = postponed(half_message(WAIT="true", **{PROPERTY_TRANSACTION_CHECK_TIMES: "3"}))
+    assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x014\x02" in copy.properties
+    assert "WAIT\x01false\x02" in copy.properties
+
+
+@pytest.mark.parametrize("copied", [renewed, postponed])
+def test_a_copy_in_the_half_queue_loses_flag_and_reconsume_times(copied: Callable[[StoredMessage], NewMessage]) -> None:
+    """TransactionalMessageBridge.renewHalfMessageInner."""
+    copy = copied(attrs.evolve(half_message(), reconsume_times=4))
+    assert (copy.flag, copy.reconsume_times) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("times", "then"), [(None, "1"), ("14", "15"), ("15", "15"), ("many", "0"), ("99999999999", "0")]
+)
+def test_a_discarded_message_has_one_more_check_unless_it_had_all(times: str | None, then: str) -> None:
+    """TransactionalMessageServiceImpl.needDiscard: an invalid number of checks is -1."""
+    half = half_message(**({} if times is None else {PROPERTY_TRANSACTION_CHECK_TIMES: times}))
+    copy = discarded_copy(half, check_max=15)
+    assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x01{then}" in copy.properties.split("\x02")
+    assert copy.flag == 7
+
+
 def test_a_check_shows_the_message_as_sent_at_the_offsets_of_its_new_half() -> None:
     """broker-requests#51, #52."""
     half = half_message(**{PROPERTY_TRANSACTION_CHECK_TIMES: "1"})
-    assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x012" in renewed(half, 2).properties
-    asked = check_request(half, times=2, queue_offset=9, physical_offset=2000)
+    assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x012" in renewed(half).properties
+    asked = check_request(half, queue_offset=9, physical_offset=2000)
     shown = decode_message(asked.body)
     assert (shown.topic, shown.queue_id, shown.queue_offset, shown.physical_offset) == ("orders", 3, 9, 2000)
     assert shown.properties == half.properties | {"TRANSACTION_CHECK_TIMES": "2", "WAIT": "false"}

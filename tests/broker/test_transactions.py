@@ -89,6 +89,18 @@ async def test_a_message_older_than_the_log_keeps_is_given_up_unasked(producer: 
     assert len(producer.stored(names.TRANS_CHECK_MAX_TIME_TOPIC)) == 1
 
 
+async def test_op_records_are_used_up_without_a_half_message_to_check(producer: Producer) -> None:
+    """TransactionalMessageServiceImpl.check reads op records first."""
+    sent = producer.send()
+    (asked,) = await producer.after(60)
+    producer.answer(asked, COMMIT)
+    await producer.after(60)
+    assert producer.progress() == (2, 1)
+    producer.end(sent, ROLLBACK)  # too late: its copy counted
+    assert await producer.after(60) == []
+    assert producer.progress() == (2, 2)
+
+
 async def test_the_producers_of_a_group_are_asked_in_turn_and_only_those_that_live(producer: Producer) -> None:
     """broker-requests#51, section 4.4."""
     others = [ScriptedPeer(f"127.0.0.1:{port}") for port in (50002, 50003, 50004)]

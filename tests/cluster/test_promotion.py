@@ -59,13 +59,13 @@ async def test_an_old_master_that_is_started_is_a_second_one(place: pathlib.Path
 
 
 async def test_a_role_is_changed_of_all_targets_or_of_none(place: pathlib.Path) -> None:
-    async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
-        await cluster.pause("broker-a-s2")
-        with pytest.raises(WrongStateError, match="broker-a-s2 is paused and cannot stop gracefully"):
-            await cluster.promote("broker-a:slave")
+    async with open_cluster(ClusterSpec(name="x", groups=2), directory=place, modules=FAKES) as cluster:
+        await cluster.pause("broker-b-s")
+        with pytest.raises(WrongStateError, match="broker-b-s is paused and cannot stop gracefully"):
+            await cluster.promote("broker-a:slave", "broker-b:slave")
         with pytest.raises(WrongStateError, match="namesrv-1 is a nameserver: only brokers have roles"):
             await cluster.demote("namesrv-1")
-        assert (await cluster.status())["masters"] == {"broker-a": ["broker-a"]}
+        assert (await cluster.status())["masters"] == {"broker-a": ["broker-a"], "broker-b": ["broker-b"]}
         assert cluster.supervisor.process_state("broker-a-s").is_alive
         with pytest.raises(UnknownTargetError, match="no node 'broker-x' here"):
             await cluster.promote("broker-x")

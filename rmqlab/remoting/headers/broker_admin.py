@@ -44,7 +44,7 @@ class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
 class UpdateGlobalWhiteAddrsConfigRequestHeader(Header, frozen=True, kw_only=True):
     """53. Addresses with commas between; the file is plain_acl.yml unless named."""
 
-    global_white_addrs: str = ""
+    global_white_addrs: str | None = None
     acl_file_full_path: str | None = None
 
 

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, send_fields
@@ -100,11 +101,23 @@ def test_changes_that_cannot_be_made_name_the_reason(guarded: TalkingBroker) -> 
         (50, {"accessKey": "newcomer", "secretKey": "short"}, 209, "length should longer than 6"),
         (51, {"accessKey": "unknown-account"}, 210, "The accesskey[unknown-account] corresponding"),
         (53, {"globalWhiteAddrs": "ten"}, 211, "netaddress is ten"),
+        (53, {}, 211, "The globalWhiteAddresses[None]"),  # PlainPermissionManager.updateGlobalWhiteAddrsConfig
         (53, {"globalWhiteAddrs": "*", "aclFileFullPath": "/etc/passwd"}, 211, "The globalWhiteAddresses[*]"),
     ):
         (reply,) = guarded.serve(signed(code, fields))
         assert reply.code == failure
         assert text in (reply.remark or "")
+
+
+@pytest.mark.parametrize(("text", "kept"), [("10.1.2.3,", ["10.1.2.3"]), ("", [""])])
+def test_white_addresses_are_split_as_by_java(
+    guarded: TalkingBroker, tmp_path: pathlib.Path, text: str, kept: list[str]
+) -> None:
+    """UtilAll.split."""
+    (reply,) = guarded.serve(signed(53, {"globalWhiteAddrs": text}))
+    assert reply.code == ResponseCode.SUCCESS
+    document = yaml.safe_load((tmp_path / "guarded" / "conf" / "plain_acl.yml").read_text())
+    assert document["globalWhiteRemoteAddresses"] == kept
 
 
 def test_versions_are_told_by_file(guarded: TalkingBroker, tmp_path: pathlib.Path) -> None:

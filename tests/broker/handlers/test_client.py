@@ -116,6 +116,35 @@ def test_whoever_joins_leaves_or_changes_topics_is_told_to_all(talk: TalkingBrok
     assert (notifications(talk.peer), notifications(other)) == (["G"], [])
 
 
+def test_a_client_that_is_no_member_notifies_the_members_when_it_unregisters(
+    talk: TalkingBroker, other: ScriptedPeer
+) -> None:
+    """ConsumerManager.unregisterConsumer."""
+    talk.heartbeat("G", "T")
+    notifications(talk.peer)
+    talk.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "x", "consumerGroup": "G"}, peer=other)
+    assert (notifications(talk.peer), notifications(other)) == (["G"], [])
+
+
+def test_unregistering_from_an_unknown_group_makes_its_configuration(talk: TalkingBroker) -> None:
+    """ClientManageProcessor.unregisterClient."""
+    talk.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "x", "consumerGroup": "Unknown"})
+    assert "Unknown" in talk.broker.subscriptions.groups
+
+
+def test_a_lost_connection_notifies_members_of_groups_that_want_no_notices(
+    talk: TalkingBroker, other: ScriptedPeer
+) -> None:
+    """ConsumerManager.doChannelCloseEvent does not ask for the group's configuration."""
+    body = json.dumps({"groupName": "G", "notifyConsumerIdsChangedEnable": False}).encode()
+    talk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body)
+    talk.heartbeat("G", "T")
+    talk.heartbeat("G", "T", peer=other)
+    assert notifications(talk.peer) == []
+    talk.broker.channel_closed(other)  # type: ignore[arg-type]  # a stand-in
+    assert notifications(talk.peer) == ["G"]
+
+
 def test_a_lost_connection_leaves_all_its_groups_at_once(talk: TalkingBroker, other: ScriptedPeer) -> None:
     """broker-requests#39, #41."""
     talk.heartbeat("G", "T")
@@ -176,15 +205,21 @@ def test_who_is_silent_for_120_seconds_is_found(talk: TalkingBroker, other: Scri
     assert member.channel.peer == talk.peer.peer
 
 
-@pytest.mark.parametrize("fields", [{"producerGroup": "", "consumerGroup": ""}, {}])
-def test_unregistering_from_nothing_changes_nothing(talk: TalkingBroker, fields: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "created"),
+    [({"producerGroup": "", "consumerGroup": ""}, {""}), ({"producerGroup": ""}, set()), ({}, set())],
+)
+def test_unregistering_from_nothing_changes_no_group(
+    talk: TalkingBroker, fields: dict[str, str], created: set[str]
+) -> None:
     """broker-requests#42."""
     talk.heartbeat("G", "T")
     groups = set(talk.broker.subscriptions.groups)
     reply = talk.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "x", **fields})
     assert (reply.code, reply.ext_fields) == (ResponseCode.SUCCESS, {})
     assert reply.raw_fields is not None
-    assert (set(talk.broker.subscriptions.groups), members(talk, "G")) == (groups, ["127.0.0.1:50001@test"])
+    assert set(talk.broker.subscriptions.groups) == groups | created
+    assert members(talk, "G") == ["127.0.0.1:50001@test"]
 
 
 def test_a_producer_unregisters(talk: TalkingBroker) -> None:

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from rmqlab.broker.scripted import ScriptedPeer
@@ -39,6 +40,19 @@ async def test_running_info_is_the_consumers_answer_byte_for_byte(talk: TalkingB
     assert (reply.code, reply.remark, reply.body, reply.raw_fields) == (0, "as it says", ODD_BODY, None)
     (asked,) = consumer.asked
     assert (asked.code, asked.ext_fields) == (307, RUNNING | {"AccessKey": "k"})
+
+
+async def test_ext_fields_of_the_consumers_answer_are_passed_on(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
+    """AdminBrokerProcessor.callConsumer returns the response itself."""
+    consumer.answers[307] = Command(0, raw_fields={"of": "the client"})
+    reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
+    assert reply.ext_fields == {"of": "the client"}
+
+
+async def test_ext_fields_that_are_unreadable_are_a_system_error(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
+    consumer.answers[307] = Command(0, raw_fields=msgspec.Raw(b"[1]"))
+    reply = await passed_on(talk, RequestCode.GET_CONSUMER_RUNNING_INFO, RUNNING)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_an_error_of_the_consumer_is_passed_on_too(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
@@ -118,7 +132,7 @@ def test_consumers_are_told_where_to_go_on(talk: TalkingBroker, consumer: Script
         talk.clock.advance(10)
     commit_all(talk, 2)
     reply = reset(talk, began + 10_000)
-    assert targets(reply) == [1, 0, 0, 0]
+    assert (targets(reply), reply.remark) == ([1, 0, 0, 0], "not set any response code")
     assert talk.events[-1] == ("offset_reset", {"group": "G", "topic": "T"})
     (asked,) = consumer.asked
     assert (asked.code, asked.is_oneway, asked.body) == (220, True, reply.body)
@@ -182,7 +196,7 @@ async def test_the_status_of_consumers_is_collected(talk: TalkingBroker, consume
         '{"consumerTable":{"127.0.0.1:50009@test":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:7}},'
         '"messageQueueTable":{}}'
     )
-    assert reply.body.decode() == expected
+    assert (reply.body.decode(), reply.remark) == (expected, "not set any response code")
     assert [command.code for command in silent.asked if command.code != 40] == [221]
 
 

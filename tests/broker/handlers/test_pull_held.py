@@ -1,7 +1,9 @@
 """Pulls that are held until a message arrives (broker-requests section 2.7)."""
 
+import json
 import math
 from collections.abc import Callable
+from typing import NoReturn
 
 import pytest
 
@@ -124,18 +126,68 @@ def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(
     assert (len(peer.replies), len(talk.broker.hold)) == (2000, 0)
 
 
-def test_a_held_pull_whose_filter_raises_is_answered_with_the_error(filled: TalkingBroker) -> None:
+def test_a_held_pull_whose_filter_raises_is_woken_and_answered_with_the_error(
+    filled: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     peer = ScriptedPeer("127.0.0.1:50002")
     hold(filled, 5, peer=peer)
     (held,) = filled.broker.hold._held["T", 0]
 
-    def broken(_code: int) -> bool:
+    def broken(*_args: object) -> NoReturn:
         raise ValueError("on purpose")
 
     held.message_filter = MessageFilter(broken)
+    monkeypatch.setattr("rmqlab.broker.handlers.pull.filter_by_tags", broken)
     filled.send("T")
     (reply,) = peer.replies
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: on purpose")
+
+
+def _forbid_the_topic(talk: TalkingBroker) -> None:
+    fields = {"topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "2"}
+    fields |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false"}
+    assert talk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == ResponseCode.SUCCESS
+
+
+def _delete_the_topic(talk: TalkingBroker) -> None:
+    assert talk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == ResponseCode.SUCCESS
+
+
+def _disable_the_group(talk: TalkingBroker) -> None:
+    body = json.dumps({"groupName": "G", "consumeEnable": False}).encode()
+    assert talk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (_forbid_the_topic, ResponseCode.NO_PERMISSION),
+        (_delete_the_topic, ResponseCode.TOPIC_NOT_EXIST),
+        (_disable_the_group, ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_a_woken_pull_is_checked_like_a_new_one(
+    filled: TalkingBroker, change: Callable[[TalkingBroker], None], code: int
+) -> None:
+    """PullMessageProcessor.executeRequestWhenWakeup processes the whole request again."""
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer, consumerGroup="G")
+    change(filled)
+    filled.clock.advance(20)
+    filled.sweep_held_pulls()
+    (reply,) = peer.replies
+    assert (reply.code, reply.ext_fields) == (code, {})
+
+
+def test_a_woken_pull_is_filtered_by_the_subscription_of_now(filled: TalkingBroker) -> None:
+    """PullRequestHoldService wakes it by the filter it was held with."""
+    peer = ScriptedPeer("127.0.0.1:50002")
+    filled.heartbeat("G", "T", expression="A", peer=peer)
+    hold(filled, 5, peer=peer, consumerGroup="G", sysFlag=2)
+    filled.clock.advance(1)
+    filled.heartbeat("G", "T", expression="B", peer=peer)
+    filled.send("T", TAGS="A")
+    assert outcome(peer.replies[-1]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 6)
 
 
 def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -> None:

@@ -35,6 +35,17 @@ def test_a_delay_that_is_none_is_ignored_and_one_that_is_no_number_refused(
     assert talk.broker.store.max_queue_offset("T", 0) == (1 if code == 0 else 0)
 
 
+@pytest.mark.parametrize(("sys_flag", "is_delayed"), [("0", True), ("4", False), ("8", True), ("12", False)])
+def test_a_message_with_transaction_bits_is_delayed_only_if_committed(
+    talk: TalkingBroker, *, sys_flag: str, is_delayed: bool
+) -> None:
+    """CommitLog.asyncPutMessage."""
+    talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T", DELAY="1") | {"f": sys_flag})
+    stored = talk.broker.store.message_at(0)
+    assert stored is not None
+    assert decode_message(stored).topic == (names.SCHEDULE_TOPIC if is_delayed else "T")
+
+
 def test_a_half_message_is_hidden_in_its_own_topic(talk: TalkingBroker) -> None:
     """store-ha#71, #18: without transaction bits; the response names the asked queue."""
     fields = send_fields("T", 1, TRAN_MSG="true", PGROUP="P", UNIQ_KEY="u") | {"f": "4"}

@@ -21,6 +21,7 @@ from tests.interop.differential.wire import (
     frame,
     json_header,
 )
+from tests.interop.waiting import wait_until
 
 PATIENCE = 20.0
 """Seconds for an expected reply."""
@@ -52,6 +53,10 @@ class Case:
     """No reply is expected."""
     show: Callable[[Any], Any] | None = None
     """What of a body that is JSON is compared; all of it by default."""
+    settles: bool = False
+    """It waits until the server's queues have what was sent: those of 4.9 follow its log a little later."""
+    collects: bool = False
+    """No request: the outcome is what the server has asked on this connection since the last such case."""
 
     @property
     def is_oneway(self) -> bool:
@@ -103,6 +108,10 @@ class Site:
     def play(self, case: Case) -> Outcome:
         opaque = self.next_opaque()
         connection = self.connection(case.to)
+        if case.collects:
+            return self._collected(case, connection)
+        if case.settles:
+            self._wait_dispatched(connection)
         try:
             connection.send(self._bytes(case, opaque))
             awaited = opaque if case.opaque is None else case.opaque
@@ -118,6 +127,22 @@ class Site:
             return Outcome("silent")
         self.answers[case.name] = answer
         return self._outcome(case, answer, connection)
+
+    def _collected(self, case: Case, connection: Connection) -> Outcome:
+        """The server's own requests, in any order: its threads send them."""
+        self._probe(case, connection)
+        connection.wait(self.next_opaque(), SILENCE)
+        asked, connection.asked = connection.asked, []
+        return Outcome("asked", body=sorted(f"{one.code} {sorted((one.fields or {}).items())}" for one in asked))
+
+    def _wait_dispatched(self, connection: Connection) -> None:
+        def is_dispatched() -> bool:
+            opaque = self.next_opaque()
+            connection.send(frame(JSON, json_header(28, opaque, None)))
+            answer = connection.wait(opaque, PATIENCE)
+            return answer is not None and read_json(answer.body)["table"]["dispatchBehindBytes"] == "0"
+
+        wait_until(is_dispatched, "the queues follow the log")
 
     def _bytes(self, case: Case, opaque: int) -> bytes:
         if case.raw is not None:

@@ -1,6 +1,6 @@
 """Plays one corpus at a real cluster and at ours, and prints the differences.
 
-Run it: `python -m tests.interop.differential.compare frames`. It is for investigations. Frames take ten minutes,
+Run it: `python -m tests.interop.differential.compare frames`, or `... walk --seed 7`. It is for investigations. Frames take ten minutes,
 because each one without a reply is waited for; so they are not in test_differential.py.
 """
 
@@ -16,6 +16,7 @@ from tests.interop.differential import (
     corpus_pull,
     corpus_send,
     corpus_setup,
+    corpus_walk,
 )
 from tests.interop.differential.case import Case, Outcome, differences
 from tests.interop.differential.clusters import pair
@@ -28,13 +29,17 @@ CORPORA = {
     "tools": lambda: corpus_admin.cases("master"),
     "nameserver": corpus_nameserver.cases,
     "frames": corpus_frames.cases,
+    "walk": corpus_walk.cases,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.differential.compare", description=__doc__)
     parser.add_argument("corpus", choices=CORPORA)
-    cases = [*corpus_setup.set_up(), *CORPORA[parser.parse_args().corpus]()]
+    parser.add_argument("--seed", type=int, help="of a walk")
+    options = parser.parse_args()
+    made = CORPORA[options.corpus]() if options.seed is None else corpus_walk.cases(options.seed)
+    cases = [*corpus_setup.set_up(), *made]
     with tempfile.TemporaryDirectory(prefix="rmqlab-compare-") as directory:
         java, outcomes = Java(Path(directory)), dict[str, dict[str, Outcome]]()
         threads = [
