@@ -143,6 +143,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "disk.py",
         "compare.py",
         "diverged.py",
+        "keptstores.py",
         "logheads.py",
         "logplaces.py",
         "oddfiles.py",
@@ -151,6 +152,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "readableend.py",
         "scan.py",
         "sidefiles.py",
+        "stopmarks.py",
     }
     paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [
