@@ -14,6 +14,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.topic import GroupList, TopicConfig
 from rmqlab.remoting.body import encode_entry, encode_part
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import java_long_sum
 from rmqlab.remoting.headers.broker_admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
 from rmqlab.remoting.headers.group import (
     GetConsumeStatsInBrokerHeader,
@@ -65,7 +66,7 @@ def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHead
         yield
     address = msgspec.json.encode(broker.config.address)
     body = b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}'
-    return Reply(body=body % (address, groups.joined(), total_diff))
+    return Reply(body=body % (address, groups.joined(), java_long_sum(total_diff)))
 
 
 def _consume_stats(tps: float, entries: bytes) -> bytes:

@@ -164,6 +164,11 @@ def java_int(value: int) -> int:
     return (value + 2**31) % 2**32 - 2**31
 
 
+def java_long_sum(value: int) -> int:
+    """Return a sum wrapped to 64 bits, as in Java: 2^63 becomes -2^63."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
 def java_number(text: str) -> int:
     """Parse an int as Java's parseInt.
 

@@ -92,6 +92,16 @@ def test_progress_of_all_groups_at_once(lagging: TalkingBroker) -> None:
     assert ordered.total_diff == 0
 
 
+def test_the_sum_of_all_lags_wraps_as_in_java(lagging: TalkingBroker) -> None:
+    """A Java tool cannot parse more than 64 bits (AdminBrokerProcessor.fetchAllConsumeStatsInBroker)."""
+    lagging.broker.subscriptions.find("g")
+    for queue_id in (0, 1):
+        lagging.broker.offsets.commit("g", "T", queue_id, 2**63 - 1)
+    body = ConsumeStatsList.decode(lagging.ask(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}).body)
+    ends = sum(lagging.broker.store.max_queue_offset("T", queue_id) for queue_id in (0, 1))
+    assert body.total_diff == ends + 2
+
+
 def test_who_consumes_a_topic(lagging: TalkingBroker) -> None:
     """Groups online, and groups with offsets (broker-requests section 6.3)."""
     lagging.heartbeat("online", "T")
