@@ -93,7 +93,10 @@ def test_progress_of_all_groups_at_once(lagging: TalkingBroker) -> None:
 
 
 def test_the_sum_of_all_lags_wraps_as_in_java(lagging: TalkingBroker) -> None:
-    """A Java tool cannot parse more than 64 bits (AdminBrokerProcessor.fetchAllConsumeStatsInBroker)."""
+    """A Java tool cannot parse more than 64 bits.
+
+    Source: AdminBrokerProcessor.fetchAllConsumeStatsInBroker.
+    """
     lagging.broker.subscriptions.find("g")
     for queue_id in (0, 1):
         lagging.broker.offsets.commit("g", "T", queue_id, 2**63 - 1)
