@@ -22,6 +22,15 @@ def command(name: str) -> tuple[str, str]:
         pytest.param([READY, command("kill"), KILLED], False, False, id="killed"),
         pytest.param([READY, command("kill"), KILLED, command("start"), READY], True, True, id="killed before"),
         pytest.param([READY, command("stop"), KILLED], False, None, id="killed while it stopped"),
+        pytest.param([READY, command("stop"), command("kill"), KILLED], False, None, id="killed after a stop began"),
+        pytest.param(
+            [READY, command("stop"), STOPPED, command("kill"), KILLED], False, None, id="killed before it was ready again"
+        ),
+        pytest.param(
+            [READY, command("kill"), KILLED, command("stop"), STOPPED], False, None, id="stopped before it was ready again"
+        ),
+        pytest.param([READY, command("stop"), STOPPED], True, None, id="stopped with the cluster before it was ready"),
+        pytest.param([READY, command("pause"), command("kill"), KILLED], False, False, id="paused and killed"),
         pytest.param([READY, ("node_crashed", "")], False, None, id="crashed"),
         pytest.param([READY, command("power-loss"), KILLED, ("power_lost", "")], False, None, id="power loss"),
         pytest.param([READY, ("log_truncated", ""), STOPPED], False, None, id="a log that was cut"),
