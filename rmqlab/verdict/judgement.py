@@ -164,7 +164,10 @@ def _reset_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
 
 
 def _running_workloads(entries: Sequence[JournalEntry]) -> dict[str, JournalEntry]:
-    """Return the `node_ready` of each workload that runs: that of a consumer has its group."""
+    """Return the `node_ready` of each workload that runs.
+
+    That of a consumer has its group.
+    """
     changes = ("node_ready", "node_stopped", "node_killed", "node_crashed")
     last = {entry.node: entry for entry in entries if entry.kind in changes}
     return {node: one for node, one in last.items() if one.kind == "node_ready" and not one.fields.get("address")}

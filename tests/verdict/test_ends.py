@@ -24,10 +24,16 @@ def command(name: str) -> tuple[str, str]:
         pytest.param([READY, command("stop"), KILLED], False, None, id="killed while it stopped"),
         pytest.param([READY, command("stop"), command("kill"), KILLED], False, None, id="killed after a stop began"),
         pytest.param(
-            [READY, command("stop"), STOPPED, command("kill"), KILLED], False, None, id="killed before it was ready again"
+            [READY, command("stop"), STOPPED, command("kill"), KILLED],
+            False,
+            None,
+            id="killed before it was ready again",
         ),
         pytest.param(
-            [READY, command("kill"), KILLED, command("stop"), STOPPED], False, None, id="stopped before it was ready again"
+            [READY, command("kill"), KILLED, command("stop"), STOPPED],
+            False,
+            None,
+            id="stopped before it was ready again",
         ),
         pytest.param([READY, command("stop"), STOPPED], True, None, id="stopped with the cluster before it was ready"),
         pytest.param([READY, command("pause"), command("kill"), KILLED], False, False, id="paused and killed"),
