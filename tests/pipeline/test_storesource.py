@@ -204,8 +204,8 @@ def test_a_record_that_is_written_while_the_log_is_read_is_no_torn_segment(write
         ((_, second, third), end) = walk(view, 0, len(raw), 0)
         mapped[second:end] = bytes(end - second)
 
-        def walk_and_write(data: memoryview, at: int, until: int, *more: int) -> tuple[list[int], int]:
-            found = walk(data, at, until, *more)
+        def walk_and_write(data: memoryview, at: int, until: int, base: int | None, most: int) -> tuple[list[int], int]:
+            found = walk(data, at, until, base, most)
             if at == second:  # the broker appends once the reader found no record there
                 mapped[second:end] = raw[second:end]
             return found
