@@ -1,4 +1,4 @@
-"""The list of `make mutants` fits the sources and tests.
+"""The lists of `make mutants` and `make planted-bugs` fit the sources and tests.
 
 Each old line and each named test exists.
 """
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.faults import Fault, ListError, read_faults
+from tests.planted_bugs.__main__ import bugs
 
 ROOT = Path(__file__).parents[1]
 FAULTS = read_faults()
@@ -18,6 +19,12 @@ def test_a_fault_applies_to_its_source_and_has_tests(fault: Fault) -> None:
     source = (ROOT / fault.file).read_text()
     assert fault.applied_to(source) != source
     assert all((ROOT / test).exists() for test in fault.tests)
+
+
+@pytest.mark.parametrize("bug", [pytest.param(bug, id=bug.place) for bug in bugs()])
+def test_a_planted_bug_applies_to_its_source(bug: Fault) -> None:
+    source = (ROOT / bug.file).read_text()
+    assert bug.applied_to(source) != source
 
 
 def test_the_list_is_long_enough_and_explains_its_equivalents() -> None:

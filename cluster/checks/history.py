@@ -262,8 +262,8 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
 def _until_stopping(entries: list[JournalEntry]) -> list[JournalEntry]:
     """Leave out nodes' ends in the stop of the cluster; messages still count."""
     stopping = _stopping(entries)
-    still_told = MESSAGE_KINDS - {"log_sampled"}  # nodes end one after the other: their logs do not lag
-    return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in still_told]
+    counted = MESSAGE_KINDS - {"log_sampled"}  # nodes end one after the other: their logs do not lag
+    return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in counted]
 
 
 def _stopping(entries: list[JournalEntry]) -> int:

@@ -241,7 +241,7 @@ def _places(stores: Stores, message_id: str) -> str:
 def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) -> Finding:
     """Count messages that no send names.
 
-    Those stored after `sent_until` do not count: a workload still runs, and their sends may not be recorded yet.
+    Those stored after `sent_until` do not count: a producer still runs, and their sends may not be recorded yet.
     """
     if not stores.nodes:
         return unknown("unclaimed", _MESSAGES, "no store was given")

@@ -17,14 +17,14 @@ FIRST_MEMBERS_ID = 1
 
 
 def check_one_each(nodes: Iterable[Node]) -> None:
-    """Raise WrongStateError if two of the nodes to promote are in one group.
+    """Raise WrongStateError if two of the nodes to promote are slaves of one group.
 
-    It would get two masters. Thus `broker-a:slave` names no slave to promote in a group with several.
+    The group would get two masters. So `broker-a:slave` is rejected in a group with several slaves.
     """
     chosen: dict[str | None, Node] = {}
     for node in nodes:
-        other = chosen.setdefault(node.group, node)
-        if other.name != node.name and node.is_slave:
+        other = chosen.setdefault(node.group, node) if node.is_slave else node
+        if other.name != node.name:
             raise WrongStateError(f"{other.name} and {node.name} are slaves of {node.group}: promote one of them")
 
 

@@ -221,6 +221,8 @@ def segments(
         if at + lead_at(view, at, base) >= end:  # the next range has the record of this entry
             return
         following = next_record(mapped, view, at + 1, base, written)
+        if len(find(view, at, min(end, at + CHUNK_BYTES), base, 1)[0]):
+            continue  # a broker that runs wrote it, and those behind, in the meantime
         yield RecordSegment(at, following - at)
         at = following
 

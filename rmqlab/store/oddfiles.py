@@ -36,7 +36,8 @@ def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
 def unreadable(place: Path) -> Iterator[Path]:
     """Yield the places at and below one that may not be read.
 
-    They are directories and files without permission. Searches for files with patterns leave out such directories, as if they were empty.
+    They are directories and files without permission. Searches for files with patterns leave out such directories, as
+    if they were empty.
     """
     failures: list[OSError] = []
     for folder, _, names in os.walk(place, onerror=failures.append):

@@ -1,7 +1,7 @@
 """Files that say how a broker ended: `abort` and `checkpoint`.
 
-Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store complete. The checkpoint has
-store times of messages that are on disk.
+Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store
+complete: not if its disk is full or fails. The checkpoint has store times of messages that are on disk.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ def stop_remarks(root: Path, *, was_clean: bool, latest: int | None) -> Iterator
     """
     has_abort = (root / "abort").exists()
     if was_clean and has_abort:
-        yield f"{root.name}/abort exists, and the broker stopped in good order: its next start recovers as after a crash"
+        yield (
+            f"{root.name}/abort exists, and the broker stopped in good order: its next start recovers as after a crash;"
+            " a full or failing disk leaves it as well"
+        )
     if not was_clean and not has_abort:
         yield f"{root.name}/abort is missing, and the broker was killed: its next start does not check its log"
     highest = _highest_time(root / "checkpoint")

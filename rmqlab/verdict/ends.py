@@ -7,7 +7,6 @@ from rmqlab.verdict.causes import REMOVING_KINDS
 
 END_KINDS: Final = ("node_ready", "node_stopped", "node_killed", "node_crashed", "command", *REMOVING_KINDS)
 """Kinds of the events that `was_clean` needs."""
-_ENDS: Final = ("node_stopped", "node_killed", "node_crashed")
 
 
 def was_clean(events: Iterable[tuple[str, str]], *, is_stopped: bool) -> bool | None:
@@ -16,18 +15,22 @@ def was_clean(events: Iterable[tuple[str, str]], *, is_stopped: bool) -> bool | 
     None if it runs, if neither is certain, or if something removed records of its store. `events` are the kinds of the
     node's events of END_KINDS, by time, with the command of each `command`. `is_stopped`: it stopped with the cluster.
     """
-    last, command, was_ready = "", "", False
-    for kind, text in events:
+    ends: list[str] = []
+    commands: set[str] = set()
+    was_ready = False
+    for kind, command in events:
         if kind in REMOVING_KINDS:
             return None
-        if kind == "command":
-            command = text
-        elif kind == "node_ready":
-            last, command, was_ready = "", "", True
+        if kind == "node_ready":
+            ends, commands, was_ready = [], set(), True
+        elif kind == "command":
+            commands.add(command)
         else:
-            last = kind
-    if not was_ready or last == "node_crashed":
+            ends.append(kind)
+    ends += ["node_stopped"] * is_stopped
+    if not was_ready or len(ends) != 1:  # with two ends, it was started again, and ended before it was ready
         return None
-    if is_stopped or last == "node_stopped":
-        return True if last in ("", "node_stopped") else None
-    return False if last == "node_killed" and command == "kill" else None
+    if ends == ["node_stopped"]:
+        return True
+    is_killed = ends == ["node_killed"] and "kill" in commands
+    return False if is_killed and "stop" not in commands else None  # a stop may have removed `abort` before the kill

@@ -54,7 +54,9 @@ class Conditions:
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not shut down cleanly: their last sends may be in no journal."""
     running_workloads: tuple[str, ...] = ()
-    """Workloads that did not end before the journals were read: their last sends may be in a store, but in no journal."""
+    """Workloads that did not end before the journals were read: their last events may be in no journal."""
+    running_producers: tuple[str, ...] = ()
+    """Those of them that send: their last sends may be in a store, but in no journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
@@ -64,10 +66,10 @@ class Conditions:
     def sent_until(self, ended_at: int) -> int | None:
         """Return the store time up to which journals name all messages, in ms.
 
-        None if they name all. `ended_at` is the time of the last event. A send may take a minute of the cluster's time, and a busy machine may
-        write its entry 10 s of real time later.
+        None if they name all. `ended_at` is the time of the last event. A send may take a minute of the cluster's
+        time, and a busy machine may write its entry 10 s of real time later.
         """
-        if not self.running_workloads:
+        if not self.running_producers:
             return None
         return ended_at - max(_LONGEST_SEND, round(_LATE_ENTRY * (self.rate or 1)))
 
@@ -86,6 +88,7 @@ def read_conditions(
     """
     known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
     starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
+    running = _running_workloads(known)
     return Conditions(
         role=str(starting.get("role") or ""),
         profile=str(starting.get("profile") or ""),
@@ -100,7 +103,8 @@ def read_conditions(
         outside_clients=tuple(_outside_clients(known)),
         outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
-        running_workloads=tuple(sorted(_running_workloads(known))),
+        running_workloads=tuple(sorted(running)),
+        running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
@@ -159,10 +163,14 @@ def _reset_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
             yield from [str(result["group"])] if isinstance(result, dict) and result.get("group") else []
 
 
-def _running_workloads(entries: Sequence[JournalEntry]) -> Iterator[str]:
+def _running_workloads(entries: Sequence[JournalEntry]) -> dict[str, JournalEntry]:
+    """Return the `node_ready` of each workload that runs.
+
+    That of a consumer has its group.
+    """
     changes = ("node_ready", "node_stopped", "node_killed", "node_crashed")
     last = {entry.node: entry for entry in entries if entry.kind in changes}
-    return (node for node, one in last.items() if one.kind == "node_ready" and not one.fields.get("address"))
+    return {node: one for node, one in last.items() if one.kind == "node_ready" and not one.fields.get("address")}
 
 
 @attrs.frozen(kw_only=True)

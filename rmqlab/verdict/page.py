@@ -98,8 +98,9 @@ that are neither zero nor the begin of a record: no broker writes them.
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
 lost power); topics and groups that a master and its slave configure differently although both tables have the same
 version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
-such a key. In a run without faults, also: the file `abort` of a broker that stopped in good order, or its absence after
-a kill; a checkpoint with a later time than the last record of a whole log.
+such a key. In a run without faults, also: the file `abort` of a broker that stopped in good order (a full or failing
+disk leaves it as well), or its absence after a kill; a checkpoint with a later time than the last record of a whole
+log.
 
 A last warning is of a master's offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a

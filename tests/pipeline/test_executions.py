@@ -94,6 +94,21 @@ def test_a_rare_table_is_whole_however_long_it_is(spark: "SparkSession", tmp_pat
     assert [spark.read.parquet(str(tmp_path / name)).count() for name in counts] == list(counts.values())
 
 
+@pytest.mark.parametrize("scale", Scale)
+def test_rare_tables_of_one_batch_are_whole_for_each_other(
+    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale
+) -> None:
+    counts = {"short": 3, "long": 2 * _SHORT, "alike": 2 * _SHORT}
+    rare = [
+        Query(f"select id from range({count})", name, is_written=True, is_rare=True) for name, count in counts.items()
+    ]
+    odd = Query("select id from long where id % 2 = 1", "odd", is_written=True, is_rare=True)
+    *_, found = Relations(spark, tmp_path, scale).execute([*rare, odd, Query("select count(*) found from long")])
+    assert [row.found for row in found] == [counts["long"]]
+    written = {name: spark.read.parquet(str(tmp_path / name)).count() for name in (*counts, "odd")}
+    assert written == {**counts, "odd": _SHORT}
+
+
 @pytest.mark.parametrize(("scale", "join"), [(Scale.MEDIUM, "ShuffledHashJoin"), (Scale.LARGE, "SortMergeJoin")])
 def test_only_a_small_enough_run_holds_a_side_of_a_join(
     spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale, join: str

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.commitlogs import segments
+from rmqlab.pipeline.recordlayout import walk
 from rmqlab.store.scan import LogScan
 
 if TYPE_CHECKING:
@@ -190,6 +191,27 @@ def test_the_schema_is_what_was_declared(spark: "SparkSession", golden: pathlib.
     declared = StructType.fromJson(json.loads(load(spark, golden / "master").schema.json()))
     assert [field.name for field in declared.fields][:4] == ["node", "file", "state", "topic"]
     assert all(field.nullable for field in declared.fields)
+
+
+def test_a_record_that_is_written_while_the_log_is_read_is_no_torn_segment(write_log: Write) -> None:
+    path = write_log("broker-a", [b"x", b"y", b"z"]) / "commitlog" / f"{0:020d}"
+    raw = path.read_bytes()
+    with (
+        path.open("r+b") as file,
+        mmap.mmap(file.fileno(), 0) as mapped,
+        memoryview(mapped) as view,
+    ):
+        ((_, second, third), end) = walk(view, 0, len(raw), 0)
+        mapped[second:end] = bytes(end - second)
+
+        def walk_and_write(data: memoryview, at: int, until: int, base: int | None, most: int) -> tuple[list[int], int]:
+            found = walk(data, at, until, base, most)
+            if at == second:  # the broker appends once the reader found no record there
+                mapped[second:end] = raw[second:end]
+            return found
+
+        starts = [segment.starts for segment in segments(view, mapped, 0, 0, end, end, find=walk_and_write)]
+    assert starts == [[0], [second, third]]
 
 
 def test_nothing_is_looked_for_beyond_what_was_written(write_log: Write) -> None:

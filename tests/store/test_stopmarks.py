@@ -28,6 +28,14 @@ def test_abort_after_a_stop_in_good_order(root: Path) -> None:
     assert line.startswith("store/abort exists")
 
 
+def test_abort_of_a_stop_on_a_full_disk_is_named_with_its_legal_cause(tmp_path: Path) -> None:
+    store = MessageStore.open(small_config(tmp_path / "store"), now_millis=ManualClock())
+    store.cleaner.is_disk_full = True
+    store.close()
+    (line,) = stop_remarks(tmp_path / "store", was_clean=True, latest=None)
+    assert "a full or failing disk leaves it as well" in line
+
+
 def test_no_abort_after_a_kill(root: Path) -> None:
     (line,) = stop_remarks(root, was_clean=False, latest=SOME_DAY)
     assert line.startswith("store/abort is missing")

@@ -227,6 +227,6 @@ def _removals(run: Run, metric: str, send: Any) -> str:
 def _describe(message_id: str, send: Any, nodes: list[str]) -> str:
     where = f"at {', '.join(nodes)}" if nodes else "in no store"
     if send is None:
-        return f"{message_id}: sent by nobody in the journal, {where}"
+        return f"{message_id}: without a send in the journal, {where}"
     place = f" by {send.topic}@{send.broker}:{send.queue} offset {send.offset}" if send.broker else ""
     return f"{message_id}: {send.outcome}{place}, {where}"

@@ -169,7 +169,7 @@ class Relations:
         for query, frame in zip(written, frames, strict=True):
             self._hold_short(query.name, frame.result())
         for query, first in first_rows.items():
-            if (content := contents.pop(first)).num_rows < _SHORT:
+            if (content := contents[first]).num_rows < _SHORT:
                 contents[query] = content
             elif query.is_written:
                 self._hold_short(query.name, self._write(query))

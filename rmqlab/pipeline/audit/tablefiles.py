@@ -26,7 +26,7 @@ _SERVED = """
 select /*+ shuffle_hash(m) */ distinct m.node, d.`group` from (
     select * from deliveries d left anti join deleted_groups x on d.broker = x.broker and d.`group` = x.`group`
     union all select * from deliveries_to_new_groups) d
-    join master_lives m on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
+    join master_spans m on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
 where coalesce(d.from_broker_id, 0) = 0
 """
 
@@ -39,7 +39,7 @@ where c.topic = '{SCHEDULE_TOPIC}' and e.topic != '{SCHEDULE_TOPIC}' group by c.
 
 def judge(run: Run) -> Iterator[Finding]:
     """Yield the findings of every master that was ready."""
-    _share_lives(run)
+    _share_master_spans(run)
     served, delivered = run.batch(Query(_SERVED), Query(_DELIVERED))
     for member in run.members.values():
         if not member.broker or member.broker_id:
@@ -52,16 +52,16 @@ def judge(run: Run) -> Iterator[Finding]:
             yield _judge_delays(run, member, {row.level: row.until for row in delivered if row.node == member.name})
 
 
-def _share_lives(run: Run) -> None:
+def _share_master_spans(run: Run) -> None:
     """Register the times of acting masters since they were last ready as a relation."""
     ready_at = {one.node: one.at for one in run.cluster_events if one.kind == "node_ready"}
-    lives = [
+    spans = [
         {"broker": broker, "node": node, "at": max(at, ready_at[node]), "until": until}
         for broker in run.roles.brokers
         for node, at, until in run.roles.masters_over_time(broker)
     ]
     columns = {"broker": "string", "node": "string", "at": "bigint", "until": "bigint"}
-    run.relations.define_rows("master_lives", lives, **columns)
+    run.relations.define_rows("master_spans", spans, **columns)
 
 
 def _why_unknown(run: Run, node: str) -> str:

@@ -120,7 +120,7 @@ LOSS: Final = (
         unit=MESSAGES,
         says="in a store, but without a send in the journal",
         definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
-        " whose unique id no send and no failed attempt of any journal names. While a workload runs, those of the last"
+        " whose unique id no send and no failed attempt of any journal names. While a workload sends, those of the last"
         " minute of the cluster's clock, and of the last 10 real seconds, do not count: their sends may not be recorded.",
         blind_to="which client sent them: a deleted journal and a client that keeps none look the same",
         unknown_when="no store was given",

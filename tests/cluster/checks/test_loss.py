@@ -289,6 +289,16 @@ def test_a_workload_that_runs_may_not_have_recorded_its_last_sends(
     assert run.judge()["unclaimed"].value == expected
 
 
+def test_a_running_consumer_hides_no_message_of_a_foreign_producer() -> None:
+    run = MadeUpRun()
+    run.add("consume-1", "node_ready", group="shop", orderly=False)
+    run.send(1)
+    run.store("ID000002", Queue("orders", "broker-a", 0), run.logs)
+    run.wait(30)
+    run.send(3)
+    assert run.judge()["unclaimed"].value == 1
+
+
 def test_entries_that_a_fast_clock_leaves_no_time_for_may_be_missing() -> None:
     run = MadeUpRun()
     run.add("", "cluster_starting", rate=60.0)

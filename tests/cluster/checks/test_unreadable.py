@@ -63,6 +63,7 @@ def newly_unknown(judgement: Judgement, before: Judgement) -> set[str]:
         ("config/topics.json", {"topics_missing"}),
         ("config/subscriptionGroup.json", {"groups_missing"}),
         ("config/delayOffset.json", {"delay_offset_ahead", "delay_offset_behind"}),
+        ("config/consumerOffset.json", {"offset_file_ahead", "offset_file_behind"}),
     ],
 )
 def test_what_rests_on_an_unreadable_place_is_unknown_and_nothing_is_found(

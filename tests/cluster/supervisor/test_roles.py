@@ -48,6 +48,14 @@ def test_of_one_group_one_slave_can_be_promoted_at_a_time() -> None:
         check_one_each(node for node in NODES if node.group == "broker-a" and node.is_slave)
 
 
+def test_a_master_beside_one_of_its_slaves_is_not_called_a_slave() -> None:
+    nodes = [named("broker-a", NODES), named("broker-a-s", NODES)]
+    for chosen in (nodes, nodes[::-1]):
+        check_one_each(chosen)  # `promoted` rejects the master
+    with pytest.raises(WrongStateError, match="broker-a-s and broker-a-s2 are slaves"):
+        check_one_each([*nodes, named("broker-a-s2", NODES)])
+
+
 def test_changes_are_kept_in_their_order() -> None:
     nodes = replaced(promoted(named("broker-a-s2", NODES), NODES, SPEC.role), NODES)
     nodes = replaced(demoted(named("broker-a", nodes), nodes), nodes)
