@@ -36,13 +36,25 @@ def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
 def unreadable(place: Path) -> Iterator[Path]:
     """Yield the places at and below one that may not be read.
 
-    They are directories and files without permission. Searches for files with patterns leave out such directories, as if they were empty.
+    They are directories and files without permission. Searches for files with patterns leave out such directories, as
+    if they were empty.
     """
     failures: list[OSError] = []
     for folder, _, names in os.walk(place, onerror=failures.append):
         paths = (Path(folder, name) for name in sorted(names))
-        yield from (path for path in paths if path.exists() and not os.access(path, os.R_OK))
+        yield from (path for path in paths if not _may_read(path))
     yield from (Path(exc.filename) for exc in failures if isinstance(exc, PermissionError))
+
+
+def _may_read(path: Path) -> bool:
+    """False without permission; True for dangling links, and for files that were deleted meanwhile.
+
+    `Path.exists` raises PermissionError below a directory that may be listed, but not searched.
+    """
+    try:
+        return os.access(path, os.R_OK) or not path.exists()
+    except PermissionError:
+        return False
 
 
 def why_unreadable(place: Path) -> str:

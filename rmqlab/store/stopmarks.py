@@ -1,7 +1,7 @@
 """Files that say how a broker ended: `abort` and `checkpoint`.
 
-Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store complete. The checkpoint has
-store times of messages that are on disk.
+Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store
+complete. The checkpoint has store times of messages that are on disk.
 """
 
 from collections.abc import Iterator
