@@ -47,7 +47,9 @@ def unreadable(place: Path) -> Iterator[Path]:
 
 
 def _may_read(path: Path) -> bool:
-    """False without permission; True for dangling links, and for files that were deleted meanwhile.
+    """Return False without permission.
+
+    True for dangling links, and for files that were deleted meanwhile.
 
     `Path.exists` raises PermissionError below a directory that may be listed, but not searched.
     """

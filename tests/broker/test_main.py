@@ -64,7 +64,10 @@ async def test_a_broker_that_dies_says_so_before_it_closes_its_store(
 def test_the_port_of_a_group_accepts_what_a_partition_leaves_behind(
     monkeypatch: pytest.MonkeyPatch, descriptors: int, connections: int
 ) -> None:
-    """Members connect again after each timeout. The ends of lost connections stay until they are idle for 120 s."""
+    """Members connect again after each timeout.
+
+    The ends of lost connections stay until they are idle for 120 s.
+    """
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (descriptors, descriptors))
     reactor = Reactor()
     node = SimpleNamespace(routes=dict)

@@ -328,7 +328,10 @@ def test_order_flags_of_a_nameserver_outlive_a_restart(tmp_path: pathlib.Path) -
 
 
 def test_order_flags_go_by_the_key_of_a_topic(tmp_path: pathlib.Path) -> None:
-    """TopicConfigManager.updateOrderTopicConfig. A master's table can have another name in the entry than as its key."""
+    """TopicConfigManager.updateOrderTopicConfig.
+
+    A master's table can have another name in the entry than as its key.
+    """
     topics = open_topics(tmp_path)
     misnamed = TopicConfig(topic_name="other", read_queue_nums=1, write_queue_nums=1)
     topics.replace_all(TopicConfigSerializeWrapper(topic_config_table={"orders": misnamed}))

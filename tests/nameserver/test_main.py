@@ -139,7 +139,7 @@ async def test_a_connection_that_was_superseded_may_close_without_harm(config: N
 async def test_a_nameserver_uses_most_of_its_descriptors_for_connections(
     config: NameserverConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a hard limit of 1024 descriptors, 500 brokers and their clients need more than a quarter of them."""
+    """500 brokers and their clients need more than a quarter of 1024."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (20, limits[1]))
     async with running(config) as (link, reactor):

@@ -13,7 +13,10 @@ from rmqlab.store.oddfiles import unreadable
 def test_files_of_a_directory_that_may_only_be_listed_are_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mode r--: `os.walk` lists the files, and `stat` of each fails. `check` and `audit` ended with a traceback."""
+    """Mode r--: `os.walk` lists the files, and `stat` of each fails.
+
+    `check` and `audit` ended with a traceback.
+    """
     folder = tmp_path / "orders"
     folder.mkdir()
     (folder / "file").touch()
