@@ -66,7 +66,7 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAct
     An age below 0 comes from another clock: check.
     """
     age = now - half.born_timestamp
-    if check_times(half) >= limits.check_max or age > limits.reserved_time:
+    if _is_checked_out(half, limits.check_max) or age > limits.reserved_time:
         return CheckAction.DISCARD
     if PROPERTY_CHECK_IMMUNITY_TIME in half.properties:
         return CheckAction.POSTPONE if age < _immunity_millis(half, limits) else CheckAction.CHECK
@@ -76,7 +76,8 @@ def check_action(half: StoredMessage, limits: CheckLimits, now: int) -> CheckAct
 def check_times(half: StoredMessage) -> int:
     """Number of checks so far; -1 if the property is invalid.
 
-    Source: TransactionalMessageServiceImpl.needDiscard. A postponement counts as a check, and so does being too old, because RocketMQ counts before it decides.
+    Source: TransactionalMessageServiceImpl.needDiscard. A postponement counts as a check, and so does being too old,
+    because RocketMQ counts before it decides.
     """
     try:
         return java_number(half.properties[PROPERTY_TRANSACTION_CHECK_TIMES])
@@ -84,6 +85,14 @@ def check_times(half: StoredMessage) -> int:
         return 0
     except ValueError:
         return -1
+
+
+def _is_checked_out(half: StoredMessage, check_max: int) -> bool:
+    """True after `check_max` checks.
+
+    A half message without a count is checked once, also if `check_max` is 0 (needDiscard).
+    """
+    return PROPERTY_TRANSACTION_CHECK_TIMES in half.properties and check_times(half) >= check_max
 
 
 def _counted(half: StoredMessage) -> dict[str, str]:
@@ -173,7 +182,7 @@ def discarded_copy(half: StoredMessage, check_max: int) -> NewMessage:
 
     One that is discarded by its age, not by its checks, has one more check.
     """
-    if check_times(half) >= check_max:
+    if _is_checked_out(half, check_max):
         return put_aside(half)
     return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0, properties=_counted(half))
 

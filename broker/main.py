@@ -52,8 +52,9 @@ T = TypeVar("T")
 
 PROGRESS_PERIOD = 1.0
 """Real seconds between two progress events of a start or a stop."""
-_GROUP_SHARE = 16
-"""The port of a DLedger group accepts one connection where other ports accept this many."""
+_GROUP_SHARE, _GROUP_LEAST = 16, 64
+"""The port of a DLedger group accepts one connection where other ports accept this many, but so many at least: members
+connect again after each timeout, and the other end of a lost connection is idle for 120 s before it is closed."""
 GOODBYE_TIMEOUT = 9.0
 """Seconds for unregistering at a stop: three nameservers at 3 s each."""
 
@@ -220,7 +221,7 @@ def _serve_group(group: "GroupMember", env: Environment, sock: socket.socket) ->
     """Serve the port for the other members of the group."""
     routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
     idle_timeout = env.settings.broker.server_channel_max_idle_time_seconds
-    most = max(1, default_max_connections() // _GROUP_SHARE)
+    most = max(_GROUP_LEAST, default_max_connections() // _GROUP_SHARE)
     server = Server(env.reactor, routes, idle_timeout=idle_timeout, max_connections=most, meter=env.replication)
     server.accept_on(sock)
     return server

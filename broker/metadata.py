@@ -226,6 +226,8 @@ class MetadataSync:
             topic, _, group = key.partition("@")
             table, queues = self.offsets.offsets.get(key, {}), self.offsets.own.get(key, ())
             offsets = {queue_id: table[queue_id] for queue_id in sorted(queues) if queue_id in table}
+            if not offsets:  # a sync has found them at the master meanwhile
+                continue
             for queue_id, offset in offsets.items():
                 header = UpdateConsumerOffsetRequestHeader(
                     consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset, only_forward=TRUE

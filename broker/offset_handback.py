@@ -1,9 +1,10 @@
 """Decides which consumer offsets a slave does not let its master overwrite.
 
-The decision compares the offsets of one group in one topic, without I/O. 4.9 applies all of the master's offsets (store-ha#69), which is right
-while the master lives: a reset moves offsets back on purpose. It is wrong for offsets that consumers committed to the
-slave while the master was away, and for offsets that the master had not yet saved when it died. So the slave records
-the former, and detects the latter by the master's start time, which changes with a restart.
+The decision compares the offsets of one group in one topic, without I/O. 4.9 applies all of the master's offsets
+(store-ha#69), which is right while the master lives: a reset moves offsets back on purpose. It is wrong for offsets
+that consumers committed to the slave while the master was away, and for offsets that the master had not yet saved when
+it died. So the slave records the former, and detects the latter by the master's start time, which changes with a
+restart.
 """
 
 from collections.abc import Mapping

@@ -126,7 +126,8 @@ class ConsumerOffsetTable:
     def merge(self, key: str, fresh: Mapping[int, int], kept: Mapping[int, int]) -> None:
         """Replace the offsets of a key by a master's (store-ha#60, #69).
 
-        Without `fresh` they stay. The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
+        Without `fresh` they stay. The offsets in `kept` stay as well, and count as committed here from now on. Does not
+        save.
         """
         if fresh and fresh != self.offsets.get(key):
             self._replace(key, fresh)

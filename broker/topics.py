@@ -138,9 +138,10 @@ class TopicTable(VersionedTable):
         Listed topics are ordered, all others are not.
         """
         wanted = set(order_topics)
-        changed = [topic for topic in self.topics.values() if topic.order != (topic.topic_name in wanted)]
-        for topic in changed:
-            self.topics[topic.topic_name] = msgspec.structs.replace(topic, order=not topic.order)
+        changed = [name for name, topic in self.topics.items() if topic.order != (name in wanted)]
+        for name in changed:
+            topic = self.topics[name]
+            self.topics[name] = msgspec.structs.replace(topic, order=not topic.order)
         if changed:
             self._changed()
         return bool(changed)

@@ -13,7 +13,7 @@ from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.server import Server, open_listener
+from rmqlab.runtime.server import Server, default_max_connections, open_listener
 
 __all__ = ["load_config", "main"]  # the names that the supervisor uses in a node's module
 
@@ -21,6 +21,8 @@ __all__ = ["load_config", "main"]  # the names that the supervisor uses in a nod
 log = logging.getLogger(__name__)
 
 PRINT_FIRST_AFTER, PRINT_PERIOD = 60.0, 600.0
+_SHARE = 0.75
+"""Share of the descriptors for connections: a nameserver has one server and few files."""
 
 
 async def main(config: NameserverConfig, link: ControlLink) -> None:
@@ -42,7 +44,13 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
     with sock:
         async with open_reactor(errors=link.errors, lingers=True) as reactor, trio.open_nursery() as nursery:
             idle_timeout = config.server_channel_max_idle_time_seconds
-            server = Server(reactor, dispatcher, idle_timeout=idle_timeout, on_connect=nameserver.watch)
+            server = Server(
+                reactor,
+                dispatcher,
+                idle_timeout=idle_timeout,
+                max_connections=default_max_connections(_SHARE),
+                on_connect=nameserver.watch,
+            )
             host, port = server.accept_on(sock)
             try:
                 nursery.start_soon(link.errors.keep_running, "idle connections", server.close_idle_forever)

@@ -108,7 +108,7 @@ def read_acl_file(path: pathlib.Path) -> Document:
 
 
 def _nodes_below(node: Any, known: dict[int, int]) -> int:
-    """Return the size of a YAML node, in nodes.
+    """Return the size of a YAML node, in nodes; at most MOST_NODES + 1.
 
     An alias counts as often as it is used: 30 lines of merges, each twice in the next one, make 2^30 entries. One
     within itself is too large.
@@ -117,7 +117,7 @@ def _nodes_below(node: Any, known: dict[int, int]) -> int:
         known[id(node)] = MOST_NODES + 1
         parts = node.value if isinstance(node.value, list) else ()
         children = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_nodes_below(child, known) for child in children)
+        known[id(node)] = min(1 + sum(_nodes_below(child, known) for child in children), MOST_NODES + 1)
     return known[id(node)]
 
 

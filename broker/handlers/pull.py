@@ -114,7 +114,8 @@ class _Waker:
 def _woken(broker: Broker, pull: HeldPull) -> Reply:
     """Process a held pull once more, with all checks.
 
-    Permissions and subscriptions may have changed. Source: PullMessageProcessor.executeRequestWhenWakeup. It is not held again, and commits no offset again.
+    Permissions and subscriptions may have changed. Source: PullMessageProcessor.executeRequestWhenWakeup. It is not
+    held again, and commits no offset again.
     """
     header = pull.header
     try:

@@ -2,9 +2,9 @@
 
 A hole is a range of bytes in the log that is not a record, with records behind it. Consume queue entries that point
 into a hole show what it contained. `corrupt` counts records whose body does not match its CRC and records in holes,
-`dangling` entries that point neither at their record nor into a hole, or have a wrong tags code, `unqueued` readable records without an entry. A
-broker enters records shortly after it stored them, so `unqueued` is known only after a clean stop. A log that ends
-early has no hole. Entries below the first file of the log belong to expired messages.
+`dangling` entries that point neither at their record nor into a hole, or have a wrong tags code, `unqueued` readable
+records without an entry. A broker enters records shortly after it stored them, so `unqueued` is known only after a
+clean stop. A log that ends early has no hole. Entries below the first file of the log belong to expired messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

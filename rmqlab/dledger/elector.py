@@ -57,8 +57,8 @@ class Elector:
     _is_term_used_up: bool = False
     """The last round was rejected: the next one needs a new term (WAIT_TO_VOTE_NEXT)."""
     _leader_seen_at: int = NEVER
-    _beats_sent_at: int = NEVER
-    _beats_accepted_at: int = NEVER
+    _heartbeats_sent_at: int = NEVER
+    _heartbeats_accepted_at: int = NEVER
     _requests: list[Outgoing] = attrs.field(factory=list)
     _role_changes: list[RoleChange] = attrs.field(factory=list)
 
@@ -81,7 +81,7 @@ class Elector:
         if self._round is not None:
             return self._round.deadline
         if self.member.role is Role.LEADER:
-            return self._beats_sent_at + settings.heart_beat_time_interval_ms + 1
+            return self._heartbeats_sent_at + settings.heart_beat_time_interval_ms + 1
         if self.member.role is Role.FOLLOWER:
             return self._leader_seen_at + settings.leader_timeout_ms + 1
         return NEVER if self._must_raise_term else self._next_vote_at
@@ -184,7 +184,7 @@ class Elector:
     def _send_heartbeats(self, now: int) -> None:
         """Send a heartbeat to each peer (dledger#30)."""
         member, settings = self.member, self.member.settings
-        self._beats_sent_at = now
+        self._heartbeats_sent_at = now
         heartbeats = HeartbeatRound(
             term=member.term,
             members=len(settings.peers),
@@ -218,15 +218,15 @@ class Elector:
         """Follow section 5.3 (dledger#31)."""
         match heartbeats.outcome():
             case HeartbeatOutcome.SUCCESS:
-                self._beats_accepted_at = now
+                self._heartbeats_accepted_at = now
             case HeartbeatOutcome.NOT_READY:
-                self._beats_sent_at = NEVER
+                self._heartbeats_sent_at = NEVER
             case HeartbeatOutcome.TERM_EXPIRED:
                 self._become_candidate(heartbeats.max_term)
             case HeartbeatOutcome.OTHER_LEADER:
                 self._become_candidate(heartbeats.term)
             case HeartbeatOutcome.NO_QUORUM:
-                if now - self._beats_accepted_at > self.member.settings.leader_timeout_ms:
+                if now - self._heartbeats_accepted_at > self.member.settings.leader_timeout_ms:
                     self._become_candidate(heartbeats.term)
 
     # ---- requests of peers ----
@@ -320,7 +320,7 @@ class Elector:
         if term != self.member.term:
             return
         self.member.become_leader()
-        self._beats_sent_at = NEVER
+        self._heartbeats_sent_at = NEVER
         self._role_changes.append(RoleChange(term, Role.LEADER))
 
     def _become_follower(self, leader_id: str) -> None:

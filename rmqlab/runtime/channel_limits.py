@@ -6,8 +6,8 @@ FRAMES_PER_PASS = 24
 """If a receive returns more frames than this, the next one is smaller: client, broker and slave work concurrently."""
 SMALLEST_RECEIVE = 4 * 1024
 PROCESS_MAX_KEPT = 200_000
-"""Received frames of all channels that wait to be served, from which on a receive is SCARCE_RECEIVE. Some 300 bytes each,
-in addition to their contents."""
+"""Received frames of all channels that wait to be served, from which on a receive is SCARCE_RECEIVE. Some 300 bytes
+each, in addition to their contents."""
 SCARCE_RECEIVE = 1024
 """Size of a receive in bytes while too many frames wait."""
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS

@@ -2,7 +2,8 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
+    {"v": 4, "at": milliseconds of the cluster's clock, "node": name, "kind": text,
+     "fields": {name: value}, "seq": number}
 
 `seq` counts the entries of a file from 1, so that removed, repeated or moved entries can be detected (since version 3).
 A process writes `journal_opened` first, with the id of its run: a file of another run can be detected (since version

@@ -29,8 +29,8 @@ BACKLOG = 1024
 IDLE_TIMEOUT = 120.0
 """Seconds without a byte in either direction after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
-_SHARE = 4
-"""One descriptor in so many may belong to a connection of one server: a broker has two, and files."""
+SHARE: Final = 0.25
+"""Share of the descriptors that the connections of one server may take: a broker has two, and files."""
 _EVICTED_AT_ONCE = 64
 _ACCEPTS_PER_PASS = 64
 _ACCEPT_PAUSE: Final = 1.0
@@ -152,10 +152,10 @@ def _spare_descriptor() -> int | None:
         return None
 
 
-def default_max_connections() -> int:
-    """Connections of a server that the process's limit of descriptors leaves room for."""
+def default_max_connections(share: float = SHARE) -> int:
+    """Connections of a server that may take this share of the process's descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(soft // _SHARE, MAX_CONNECTIONS))
+    return MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(int(soft * share), MAX_CONNECTIONS))
 
 
 class Server(Generic[S]):

@@ -42,8 +42,21 @@ def unreadable(place: Path) -> Iterator[Path]:
     failures: list[OSError] = []
     for folder, _, names in os.walk(place, onerror=failures.append):
         paths = (Path(folder, name) for name in sorted(names))
-        yield from (path for path in paths if path.exists() and not os.access(path, os.R_OK))
+        yield from (path for path in paths if not _may_read(path))
     yield from (Path(exc.filename) for exc in failures if isinstance(exc, PermissionError))
+
+
+def _may_read(path: Path) -> bool:
+    """Return False without permission.
+
+    True for dangling links, and for files that were deleted meanwhile.
+
+    `Path.exists` raises PermissionError below a directory that may be listed, but not searched.
+    """
+    try:
+        return os.access(path, os.R_OK) or not path.exists()
+    except PermissionError:
+        return False
 
 
 def why_unreadable(place: Path) -> str:

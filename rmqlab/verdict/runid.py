@@ -14,7 +14,8 @@ RECORD = "cluster.json"
 def recorded_run(directory: Path) -> str:
     """Return the id in the record of a cluster or run; empty without one.
 
-    Records have it since journal version 4. A missing or damaged record has none: the journals are then held to each other.
+    Records have it since journal version 4. A missing or damaged record has none: the journals are then held to each
+    other.
     """
     try:
         record = json.loads(read_regular_text(directory / RECORD))

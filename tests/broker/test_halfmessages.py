@@ -82,6 +82,15 @@ def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, v
     assert check_action(half_message(**properties), LIMITS, BORN + age) is verdict
 
 
+@pytest.mark.parametrize(("times", "verdict"), [(None, CheckAction.CHECK), ("0", CheckAction.DISCARD)])
+def test_a_message_without_a_count_is_checked_once_even_if_no_check_is_allowed(
+    times: str | None, verdict: CheckAction
+) -> None:
+    """TransactionalMessageServiceImpl.needDiscard compares only a count that exists."""
+    half = half_message(**({} if times is None else {PROPERTY_TRANSACTION_CHECK_TIMES: times}))
+    assert check_action(half, attrs.evolve(LIMITS, check_max=0), BORN + 6000) is verdict
+
+
 def test_a_committed_message_is_the_half_message_elsewhere() -> None:
     """store-ha#71, broker-requests#49: sysFlag 8 and the half message's offset differ.
 

@@ -1,8 +1,10 @@
 """Whole brokers over loopback sockets, with a nameserver of a few lines."""
 
 import contextlib
+import resource
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,12 +12,13 @@ import trio
 import trio.testing
 
 import rmqlab.broker.main as broker_main
-from rmqlab.broker.main import _close_store, main
+from rmqlab.broker.main import _close_store, _serve_group, main
 from rmqlab.broker.testing import pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.runtime.boundary import FatalError
 from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.server import open_listener
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import truncate
@@ -55,6 +58,28 @@ async def test_a_broker_that_dies_says_so_before_it_closes_its_store(
         await main(world.settings("a"), link)
     assert group.group_contains(FatalError)
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize(("descriptors", "connections"), [(1024, 64), (65_536, 1024)])
+def test_the_port_of_a_group_accepts_what_a_partition_leaves_behind(
+    monkeypatch: pytest.MonkeyPatch, descriptors: int, connections: int
+) -> None:
+    """Members connect again after each timeout.
+
+    The ends of lost connections stay until they are idle for 120 s.
+    """
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (descriptors, descriptors))
+    reactor = Reactor()
+    node = SimpleNamespace(routes=dict)
+    link = SimpleNamespace(errors=reactor.errors, emit=None)
+    broker = SimpleNamespace(server_channel_max_idle_time_seconds=120)
+    env = SimpleNamespace(
+        link=link, reactor=reactor, replication=reactor.meter, settings=SimpleNamespace(broker=broker)
+    )
+    server = _serve_group(cast("Any", SimpleNamespace(node=node)), cast("Any", env), open_listener("127.0.0.1", 0))
+    assert server._max_connections == connections
+    server.close()
+    reactor.close()
 
 
 async def test_the_vip_port_serves_all_but_pulls(world: World) -> None:

@@ -269,3 +269,24 @@ async def test_hand_backs_follow_one_another(tmp_path: pathlib.Path, autojump_cl
     assert master.commits[:2] == [("T@g", 0, 15), ("T@g", 1, 15)]
     assert master.offsets["T@g"] == {0: 15, 1: 20}
     assert autojump_clock.current_time() > 30
+
+
+async def test_offsets_that_the_master_got_meanwhile_are_not_reported_as_handed_back(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A sync can copy while a hand-back waits for the master."""
+    master = SlowMaster({"T@g": {0: 10}, "T@h": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slave.sync.hand_back_forever)
+        for group in ("g", "h"):
+            slave.offsets.commit(group, "T", 0, 15)
+            slave.sync.committed_here(f"T@{group}")
+        await trio.sleep(HAND_BACK_AFTER + SlowMaster.SECONDS / 2)  # it commits the first
+        master.offsets["T@h"] = {0: 15}
+        await slave.sync._apply_offsets(ConsumerOffsets(offset_table=master.offsets).encode())
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    handed_back = [fields for kind, fields in slave.events if kind == "consumer_offsets_handed_back"]
+    assert handed_back == [{"key": "T@g", "queues": {0: 15}}]
+    assert autojump_clock.current_time() > 30

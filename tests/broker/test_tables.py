@@ -325,3 +325,16 @@ def test_order_flags_of_a_nameserver_outlive_a_restart(tmp_path: pathlib.Path) -
     assert again.topics["orders"].order
     assert again.data_version == topics.data_version != version
     assert not topics.apply_order_topics(["orders"]), "nothing changed"
+
+
+def test_order_flags_go_by_the_key_of_a_topic(tmp_path: pathlib.Path) -> None:
+    """TopicConfigManager.updateOrderTopicConfig.
+
+    A master's table can have another name in the entry than as its key.
+    """
+    topics = open_topics(tmp_path)
+    misnamed = TopicConfig(topic_name="other", read_queue_nums=1, write_queue_nums=1)
+    topics.replace_all(TopicConfigSerializeWrapper(topic_config_table={"orders": misnamed}))
+    assert topics.apply_order_topics(["orders"])
+    assert [*topics.topics] == ["orders"]
+    assert topics.topics["orders"].order

@@ -4,6 +4,7 @@ import contextlib
 import json
 import logging
 import pathlib
+import resource
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.remoting_errors import RemotingError
 
 
 @attrs.define(eq=False)
@@ -132,6 +134,20 @@ async def test_a_connection_that_was_superseded_may_close_without_harm(config: N
         assert (await link.wait_event("broker_connection_lost"))["broker_name"] == "b"
         assert await addresses(new, "orders") == {"a": {0: "10.0.0.1:10911"}}
         new.close("done")
+
+
+async def test_a_nameserver_uses_most_of_its_descriptors_for_connections(
+    config: NameserverConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 brokers and their clients need more than a quarter of 1024."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (20, limits[1]))
+    async with running(config) as (link, reactor):
+        clients = [RemotingClient(reactor) for _ in range(16)]
+        for client in clients[:15]:
+            await client.request(link.address, request(RequestCode.GET_BROKER_CLUSTER_INFO), 60)
+        with pytest.raises(RemotingError):
+            await clients[15].request(link.address, request(RequestCode.GET_BROKER_CLUSTER_INFO), 60)
 
 
 async def test_a_nameserver_says_that_it_ends(config: NameserverConfig) -> None:

@@ -161,6 +161,11 @@ def test_connections_leave_descriptors_to_files(
     assert default_max_connections() == connections
 
 
+def test_a_server_can_have_another_share_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1024, 1024))
+    assert default_max_connections(0.75) == 768
+
+
 def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

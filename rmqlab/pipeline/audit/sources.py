@@ -176,8 +176,8 @@ def _ordered(batch: pa.RecordBatch) -> pa.RecordBatch:
 class SavedOffsets:
     """The offsets in tables of stores, by node.
 
-    Nodes without a readable table are absent. A broker that runs may append to its log, and save larger offsets, so they
-    are read before all logs.
+    Nodes without a readable table are absent. A broker that runs may append to its log, and save larger offsets, so
+    they are read before all logs.
     """
 
     consumers: Mapping[str, Mapping[str, Mapping[int, int]]]

@@ -3,9 +3,10 @@
 import pathlib
 
 import pytest
+import yaml
 
 from rmqlab.broker.acl.denial import AclDenied
-from rmqlab.broker.acl.files import read_acl_file
+from rmqlab.broker.acl.files import _nodes_below, read_acl_file
 
 MERGES = "\n".join(["a0: &a0 {k: v}", *(f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}" for n in range(40))])
 
@@ -16,6 +17,13 @@ def test_few_lines_of_merges_do_not_take_all_memory(tmp_path: pathlib.Path) -> N
     path.write_text(MERGES)
     with pytest.raises(AclDenied, match="more than 500000 values"):
         read_acl_file(path)
+
+
+def test_the_count_of_a_document_stops_above_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise 32,000 lines of aliases have counts of up to 4 kB each."""
+    monkeypatch.setattr("rmqlab.broker.acl.files.MOST_NODES", 10)
+    size = _nodes_below(yaml.compose(MERGES), {})
+    assert size == 11
 
 
 @pytest.mark.parametrize("text", ["accounts: &a [*a]", "accounts: &a [{accessKey: *a}]"])

@@ -23,8 +23,8 @@ EXPLAINED = (
     "unqueued broker-a-s",
     "clock_disagreement broker-a:",
 )
-"""Warnings of concurrent consumers, of clients that retry, of a reset, of the queues that RocketMQ leaves a slave, and of
-the clock that a fault set back."""
+"""Warnings of concurrent consumers, of clients that retry, of a reset, of the queues that RocketMQ leaves a slave, and
+of the clock that a fault set back."""
 
 
 def play(path: Path, directory: Path) -> Judgement:

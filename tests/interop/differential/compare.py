@@ -1,7 +1,7 @@
 """Plays one corpus at a real cluster and at ours, and prints the differences.
 
-Run it: `python -m tests.interop.differential.compare frames`, or `... walk --seed 7`. It is for investigations. Frames take ten minutes,
-because each one without a reply is waited for; so they are not in test_differential.py.
+Run it: `python -m tests.interop.differential.compare frames`, or `... walk --seed 7`. It is for investigations. Frames
+take ten minutes, because each one without a reply is waited for; so they are not in test_differential.py.
 """
 
 import argparse

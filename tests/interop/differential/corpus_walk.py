@@ -1,8 +1,8 @@
 """Random sequences of valid and odd requests.
 
-Later ones depend on what earlier ones changed. Topics and groups are made, changed and deleted while several clients join, leave, send, pull and commit. Half messages
-are left out, because 4.9 forgets their queue when a topic is deleted (docs/departures.md), and so is queue -1, for
-which a broker chooses at random. One seed is one sequence.
+Later ones depend on what earlier ones changed. Topics and groups are made, changed and deleted while several clients
+join, leave, send, pull and commit. Half messages are left out, because 4.9 forgets their queue when a topic is deleted
+(docs/departures.md), and so is queue -1, for which a broker chooses at random. One seed is one sequence.
 """
 
 import json
