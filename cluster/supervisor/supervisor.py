@@ -240,9 +240,8 @@ class Supervisor:
     async def promote(self, *names: str) -> tuple[str, ...]:
         """Stop slaves and start them as masters on their stores. Return their names.
 
-        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead; it
-        raises NodeFailedError if it is not elected. WrongStateError for nodes that are no slaves, paused, or of one
-        group.
+        Other masters of their groups are left alone. To a member of a DLedger group, its leader hands over instead;
+        NodeFailedError if it is not elected. WrongStateError for nodes that are no slaves, paused, or of one group.
         """
         if any(self.nodes[name].member_id for name in names):
             await hand_over(self.processes, *names)
