@@ -35,7 +35,7 @@ from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.server import Server, default_max_connections
+from rmqlab.runtime.server import SHARE, Server, default_max_connections
 from rmqlab.runtime.worker import in_thread
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
@@ -52,9 +52,11 @@ T = TypeVar("T")
 
 PROGRESS_PERIOD = 1.0
 """Real seconds between two progress events of a start or a stop."""
-_GROUP_SHARE, _GROUP_LEAST = 16, 64
-"""The port of a DLedger group accepts one connection where other ports accept this many, but so many at least: members
-connect again after each timeout, and the other end of a lost connection is idle for 120 s before it is closed."""
+_VIP_SHARE = 1 / 8
+"""Share of the descriptors for connections at the VIP port, which few clients use."""
+_GROUP_SHARE, _GROUP_LEAST = 1 / 64, 64
+"""The share of the port of a DLedger group, but so many connections at least: members connect again after each timeout,
+and the other end of a lost connection is idle for 120 s before it is closed."""
 GOODBYE_TIMEOUT = 9.0
 """Seconds for unregistering at a stop: three nameservers at 3 s each."""
 
@@ -221,7 +223,7 @@ def _serve_group(group: "GroupMember", env: Environment, sock: socket.socket) ->
     """Serve the port for the other members of the group."""
     routes = Dispatcher(group.node.routes(), group.node, errors=env.link.errors, emit=env.link.emit)
     idle_timeout = env.settings.broker.server_channel_max_idle_time_seconds
-    most = max(_GROUP_LEAST, default_max_connections() // _GROUP_SHARE)
+    most = max(_GROUP_LEAST, default_max_connections(_GROUP_SHARE))
     server = Server(env.reactor, routes, idle_timeout=idle_timeout, max_connections=most, meter=env.replication)
     server.accept_on(sock)
     return server
@@ -236,11 +238,13 @@ def _serve(broker: Broker, reactor: Reactor, ports: Ports) -> list[Server[Broker
     admit = admission(broker, Overload(broker, reactor))
     servers = []
     see = watched if broker.config.journal_traffic else _unseen
-    for table, port in ((see(handlers_of(broker)), ports.main), (see(handlers_of(broker, is_vip=True)), ports.vip)):
+    for is_vip, port, share in ((False, ports.main, SHARE), (True, ports.vip, _VIP_SHARE)):
+        table = see(handlers_of(broker, is_vip=is_vip))
         server = Server(
             reactor,
             Dispatcher(table, broker, broker.unserved, admit, errors=broker.errors, emit=broker.emit),
             idle_timeout=broker.config.server_channel_max_idle_time_seconds,
+            max_connections=default_max_connections(share),
             on_connect=watch,
         )
         server.accept_on(port)

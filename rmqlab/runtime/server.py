@@ -29,8 +29,8 @@ BACKLOG = 1024
 IDLE_TIMEOUT = 120.0
 """Seconds without a byte in either direction after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
-SHARE: Final = 0.25
-"""Share of the descriptors that the connections of one server may take: a broker has two, and files."""
+SHARE: Final = 0.5
+"""Share of the process's descriptors that the connections of a server may take: a broker has other ports, and files."""
 _EVICTED_AT_ONCE = 64
 _ACCEPTS_PER_PASS = 64
 _ACCEPT_PAUSE: Final = 1.0

@@ -148,7 +148,7 @@ async def test_peers_without_a_request_make_room_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "connections"), [(4096, 1024), (1_048_576, 20_000), (resource.RLIM_INFINITY, 20_000)]
+    ("descriptors", "connections"), [(4096, 2048), (1_048_576, 20_000), (resource.RLIM_INFINITY, 20_000)]
 )
 def test_connections_leave_descriptors_to_files(
     monkeypatch: pytest.MonkeyPatch, descriptors: int, connections: int
