@@ -1,8 +1,8 @@
-"""Room in a table that travels in one frame.
+"""Limits of a table that must fit into one frame.
 
-A broker registers all its topics in one request, and a slave copies topics and groups by one request each. A table that
-does not fit into a frame (16 MiB) ends both: the nameservers drop the broker after 120 s. Clients make topics and
-groups, so the bytes are limited, as well as the entries.
+A broker registers all its topics in one request, and a slave copies topics and groups with one request each. If a table
+exceeds a frame (16 MiB), both fail, and the nameservers drop the broker after 120 s. Clients create topics and groups,
+so both the entries and their bytes are limited.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class TableRoom:
     max_entries: int
     max_bytes: int
     entry_bytes: int
-    """Bytes of an entry without its name, which is in it twice: the longest numbers included."""
+    """Maximum bytes of an entry without its name, which occurs in it twice."""
     entries: int = attrs.field(default=0, init=False)
     bytes: int = attrs.field(default=0, init=False)
 
@@ -28,12 +28,12 @@ class TableRoom:
         self.bytes += self._cost(name)
 
     def remove(self, name: str) -> None:
-        """Count an entry no longer."""
+        """Subtract a deleted entry."""
         self.entries -= 1
         self.bytes -= self._cost(name)
 
     def count(self, names: Iterable[str]) -> None:
-        """Count these entries instead of those before."""
+        """Reset the counts to those of these entries."""
         self.entries = self.bytes = 0
         for name in names:
             self.add(name)

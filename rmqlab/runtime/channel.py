@@ -74,7 +74,7 @@ class Channel:
         self._decoder = FrameDecoder()
         self._receive_size = RECEIVE_SIZE
         self._kept: list[Frame] = []  # received frames that wait to be served
-        self.has_spoken = self._is_resuming = self._is_dirty = False  # spoken: a whole frame was served
+        self.has_spoken = self._is_resuming = self._is_dirty = False  # has_spoken: it sent a whole frame
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out: list[Buffer] = []
         self._owed = self._parked = self._opaque = 0

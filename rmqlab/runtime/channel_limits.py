@@ -6,8 +6,8 @@ FRAMES_PER_PASS = 24
 """If a receive returns more frames than this, the next one is smaller: client, broker and slave work concurrently."""
 SMALLEST_RECEIVE = 4 * 1024
 PROCESS_MAX_KEPT = 200_000
-"""Received frames of all channels that wait to be served, from which on a receive is SCARCE_RECEIVE. Some 300 bytes
-each, in addition to their contents."""
+"""Unserved frames of all channels. At this number, a receive is limited to SCARCE_RECEIVE. A frame takes some 300 bytes
+of memory in addition to its content."""
 SCARCE_RECEIVE = 1024
 """Size of a receive in bytes while too many frames wait."""
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
@@ -15,7 +15,7 @@ FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
 SECONDS_AT_ONCE = 0.02
 """Seconds after which the remaining frames wait for the next pass: the cost of requests varies 100-fold."""
 PASS_SECONDS = 0.25
-"""Seconds that all channels of a pass share, if they are many. Each serves a frame at least."""
+"""Seconds that the channels of one pass share. Each serves at least one frame."""
 HIGH_WATER = 8 * 2**20
 """Bytes owed to a peer from which on its requests are neither read nor served."""
 SCARCE_HIGH_WATER = 64 * 2**10

@@ -127,8 +127,8 @@ class Relations:
         No rows for the others.
 
         Queries with a name define it. In a large run only written tables are computed once: each is written by its own
-        execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once, but for a rare
-        table that has many rows all the same: then its first rows were collected in vain.
+        execution if it is not bounded, and collected otherwise. Smaller runs compute all of them once, except a rare
+        table with _SHORT rows or more: Spark computes it again to write it.
 
         A table with less than _SHORT rows is held by this process, so that plans do not contain its query. Most tables
         of evidence are empty, and Spark removes from a plan what depends on an empty table.
