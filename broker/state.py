@@ -1,6 +1,7 @@
 """The state of one broker process, which its handlers and loops share."""
 
 import collections
+import weakref
 from collections.abc import Awaitable, Callable
 
 import attrs
@@ -88,6 +89,8 @@ class Broker:
     consumers: ConsumerTable = attrs.Factory(lambda self: ConsumerTable(self.filters), takes_self=True)
     notices: RebalanceNotices = attrs.Factory(lambda self: RebalanceNotices(self.later), takes_self=True)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
+    operators: weakref.WeakSet[Channel] = attrs.field(factory=weakref.WeakSet)
+    """Connections of operators' tools, such as mqadmin: they asked for consume stats or a reset. Their commits are resets."""
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(

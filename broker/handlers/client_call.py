@@ -92,6 +92,7 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
 
     The offsets committed here stay (broker-requests#58).
     """
+    broker.operators.add(request.channel)
     body = ResetOffsetBody(offset_table=(yield from _targets(broker, header)))
     members = _members(broker, header.group)
     if not members:

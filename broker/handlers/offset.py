@@ -49,6 +49,8 @@ def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHe
     known = broker.offsets.query(*place) if header.only_forward else None
     if known is not None and known > header.commit_offset:
         return Reply(header={})
+    if request.channel in broker.operators:  # mqadmin resets a group without members so
+        broker.emit("offset_reset", group=header.consumer_group, topic=header.topic)
     commit_offset(broker, place, header.commit_offset, request.channel.peer)
     return Reply(header={})
 

@@ -29,11 +29,12 @@ INT64_MAX = 2**63 - 1
 
 
 @in_slices
-def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _request: Request) -> Work:
+def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, request: Request) -> Work:
     """Return a group's offset and the end of each read queue.
 
-    Covers the named topic, or all topics in which the group has committed.
+    Covers the named topic, or all topics in which the group has committed. Only operators' tools ask for it.
     """
+    broker.operators.add(request.channel)
     group = header.consumer_group
     named = (header.topic or "").strip()
     entries, tps = Parts(), 0.0
@@ -182,6 +183,7 @@ def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _r
         known = [topic.topic_name for topic in _consumed(broker, source, topics)]
     for topic in known:
         broker.offsets.clone(source, header.dest_group, topic)
+        broker.emit("offset_reset", group=header.dest_group, topic=topic)
         yield
     return Reply()
 

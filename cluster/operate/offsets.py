@@ -11,7 +11,7 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES
 from rmqlab.cluster.operate.errors import ConflictError, unknown
-from rmqlab.cluster.operate.groups import check_group, consume_stats, count_members
+from rmqlab.cluster.operate.groups import check_group, count_members
 from rmqlab.cluster.operate.session import Operator, list_brokers
 from rmqlab.cluster.operate.topics import find_route
 from rmqlab.cluster.operate.values import NOW, QueueAt, group_name, queue_text
@@ -158,15 +158,19 @@ async def reset_to_offset(
 async def _before(operator: Operator, group: str, topic: str) -> dict[MessageQueue, int]:
     """Check group and topic; return the present offsets of the group in the topic.
 
-    A broker name without a master is an error: offsets written at a slave are lost when the master returns.
+    A broker name without a master is an error: offsets written at a slave are lost when the master returns. Each master
+    is asked for the consume stats of the group; it records the offsets which this connection writes then as a reset.
     """
     await check_group(operator, group)
     route = await find_route(operator, topic)
     without = [data.broker_name for data in route.broker_datas if MASTER_ID not in data.broker_addrs]
     if without:
         raise ConflictError(f"{', '.join(without)} has no master now, and only masters keep a reset offset")
-    stats = await consume_stats(operator, group, topic)
-    return {queue: progress.consumer_offset for queue, progress in stats.offset_table.items() if queue.topic == topic}
+    before: dict[MessageQueue, int] = {}
+    for data in route.broker_datas:
+        stats = await operator.groups.consume_stats_at(data.broker_addrs[MASTER_ID], group, topic)
+        before |= {queue: progress.consumer_offset for queue, progress in stats.offset_table.items()}
+    return before
 
 
 async def _report(

@@ -126,14 +126,17 @@ class GroupAdmin:
 
     async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
         """Return a group's offset and the end of each queue."""
-        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         tps, table = 0.0, dict[MessageQueue, OffsetWrapper]()
         for address in await self._brokers(group):
-            response = await self._client.ask(address, RequestCode.GET_CONSUME_STATS, header)
-            stats = ConsumeStats.decode(response.body)
+            stats = await self.consume_stats_at(address, group, topic)
             tps += stats.consume_tps
             table |= stats.offset_table
         return ConsumeStats(consume_tps=tps, offset_table=table)
+
+    async def consume_stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
+        """Return a group's offset and the end of each queue at one broker."""
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        return ConsumeStats.decode((await self._client.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
 
     async def consumer_offsets(self, address: str) -> ConsumerOffsets:
         """Return all committed offsets that one broker has, of all groups."""

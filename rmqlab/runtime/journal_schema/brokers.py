@@ -231,7 +231,7 @@ BROKERS = (
     EventType(
         "offset_reset",
         "broker",
-        "A request reset the offsets of a consumer group; its consumers received the new ones.",
+        "An operator reset the offsets of a consumer group, at its consumers or at this broker.",
         {"group": GROUP, "topic": TOPIC},
     ),
     EventType(

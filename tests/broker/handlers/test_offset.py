@@ -76,6 +76,17 @@ def test_an_offset_may_go_back_and_that_is_made_known(talk: TalkingBroker) -> No
     assert [(kind, fields["before"], fields["after"]) for kind, fields in talk.events] == [("offset_moved_back", 7, 3)]
 
 
+@pytest.mark.parametrize("code", [RequestCode.GET_CONSUME_STATS, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET])
+def test_a_commit_of_an_operator_s_connection_is_recorded_as_a_reset(talk: TalkingBroker, code: RequestCode) -> None:
+    """For a group without members, mqadmin and `rmqlab offsets reset` commit offsets themselves."""
+    commit(talk, 7)
+    assert talk.events == []
+    talk.ask(code, {"consumerGroup": "g", "group": "g", "topic": "T", "timestamp": "0", "isForce": "true"})
+    commit(talk, 3)
+    assert talk.events[0] == ("offset_reset", {"group": "g", "topic": "T"})
+    assert talk.events[1][0] == "offset_moved_back"
+
+
 def test_a_pull_that_moves_an_offset_back_makes_that_known_too(talk: TalkingBroker) -> None:
     talk.send("T")
     commit(talk, 7)

@@ -156,6 +156,7 @@ def test_offsets_are_cloned(lagging: TalkingBroker, topic: str, cloned: set[str]
     fields = {"srcGroup": "g", "destGroup": "copy", "topic": topic, "offline": "true"}
     assert lagging.ask(RequestCode.CLONE_GROUP_OFFSET, fields).code == ResponseCode.SUCCESS
     assert set(lagging.broker.offsets.topics_of("copy")) == cloned
+    assert {fields["topic"] for kind, fields in lagging.events if kind == "offset_reset"} == cloned
     if topic == "T":
         assert lagging.broker.offsets.query("copy", "T", 0) == 2
 
