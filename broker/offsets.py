@@ -22,11 +22,13 @@ from rmqlab.store.configfile import keep_config_file, load_config_file
 MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""
 MAX_OFFSETS = 4_000_000
+"""Offsets of a master's table that a slave copies, with its own."""
 MAX_BYTES = 15 * 2**20
-"""Bytes of the table, with offsets of maximum length: a slave copies it in one frame (16 MiB), or not at all."""
-_KEY_BYTES = 6
-"""Bytes of the JSON of a key, in addition to its name: `:{` and `},`."""
-_OFFSET_BYTES = len("-2147483648:-9223372036854775808,")
+"""Bytes of the table's JSON: a slave copies it in one frame (16 MiB), or not at all."""
+MAX_BYTES_FOR_NEW = 11 * 2**20
+"""Bytes up to which queues without an offset get one. The rest is for the digits that known offsets gain."""
+_KEY_BYTES = 3
+"""Bytes of the JSON of a key, in addition to its name: `:{` and `},`, less the comma after its last offset."""
 MAX_NAME_SIZE = 1024
 """Characters of a topic's and a group's name together. 4.9.8 has no limit but the header."""
 _WRITTEN_AT_ONCE = 512 * 1024
@@ -52,7 +54,9 @@ class ConsumerOffsetTable:
         """Those queues, by `topic@group`, until the master has as much."""
         self._by_group: dict[str, dict[str, None]] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
-        self._count = self._bytes = 0
+        self._count = 0
+        self._bytes = 0
+        """Bytes of the table's JSON, less a constant."""
         self._encoded: dict[str, bytes] = {}
         self._dirty: dict[str, None] = {}  # in the order of the table
         self._to_encode = collections.deque[str]()
@@ -72,10 +76,16 @@ class ConsumerOffsetTable:
         key = f"{topic}@{group}"
         queues = self.offsets.get(key)
         before = None if queues is None else queues.get(queue_id)
+        size = _offset_size(queue_id, offset)
         if queues is None or before is None:
-            self._check_room(key, 1)
+            self._check_room(key, 1, size)
             queues = self._queues(key)
-            self._grow(1)
+            self._count += 1
+        else:
+            size -= _offset_size(queue_id, before)
+            if size > 0:
+                self._check_room(key, 0, size)
+        self._bytes += size
         queues[queue_id] = offset
         self._dirty[key] = None
         if self.notes_own:
@@ -102,8 +112,9 @@ class ConsumerOffsetTable:
         """Drop all offsets of a group."""
         for topic in self._by_group.pop(group, {}):
             key = f"{topic}@{group}"
-            self._grow(-len(self.offsets.pop(key)))
-            self._bytes -= _key_size(key)
+            queues = self.offsets.pop(key)
+            self._count -= len(queues)
+            self._bytes -= _key_size(key) + _queues_size(queues)
             self.own.pop(key, None)
             self._dirty.pop(key, None)
             self._encoded.pop(key, None)
@@ -120,7 +131,8 @@ class ConsumerOffsetTable:
         """
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
             key = f"{topic}@{target}"
-            self._check_room(key, len(queues) - len(self.offsets.get(key, ())))
+            known = self.offsets.get(key, {})
+            self._check_room(key, len(queues) - len(known), _queues_size(queues) - _queues_size(known))
             self._replace(key, queues)
 
     def merge(self, key: str, fresh: Mapping[int, int], kept: Mapping[int, int]) -> None:
@@ -226,28 +238,36 @@ class ConsumerOffsetTable:
         if not fresh:
             return
         queues = self._queues(key)
-        self._grow(len(fresh) - len(queues))
+        self._count += len(fresh) - len(queues)
+        self._bytes += _queues_size(fresh) - _queues_size(queues)
         self.offsets[key] = dict(fresh)
         self._dirty[key] = None
 
-    def _grow(self, count: int) -> None:
-        """Count new offsets, or those that are removed."""
-        self._count += count
-        self._bytes += _OFFSET_BYTES * count
-
-    def _check_room(self, key: str, count: int) -> None:
-        """Raise Refusal if a key may not get `count` more offsets."""
+    def _check_room(self, key: str, count: int, size: int) -> None:
+        """Raise Refusal if a key may not get `count` more offsets, or its offsets `size` more bytes."""
         if len(key) > MAX_NAME_SIZE:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic and group have more than {MAX_NAME_SIZE} characters")
-        is_new = key not in self.offsets
-        size = _OFFSET_BYTES * count + (_key_size(key) if is_new else 0)
-        is_full = self._count + count > MAX_OFFSETS or (is_new and len(self.offsets) >= MAX_KEYS)
-        if is_full or self._bytes + size > MAX_BYTES:
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"this broker keeps {self._count} consumer offsets of {len(self.offsets)} pairs of topic and group,"
-                f" at most {MAX_OFFSETS} of {MAX_KEYS}, in {MAX_BYTES} bytes: delete consumer groups",
-            )
+        if key not in self.offsets:
+            if len(self.offsets) >= MAX_KEYS:
+                raise _table_is_full(f"{MAX_KEYS} pairs of topic and group")
+            size += _key_size(key)
+        limit = MAX_BYTES_FOR_NEW if count > 0 else MAX_BYTES
+        if self._bytes + size > limit:
+            raise _table_is_full(f"{limit} bytes, with {self._count} offsets of {len(self.offsets)} topics and groups")
+
+
+def _table_is_full(limit: str) -> Refusal:
+    return Refusal(
+        ResponseCode.SYSTEM_ERROR, f"the table of consumer offsets has the most it may have, {limit}: delete groups"
+    )
+
+
+def _offset_size(queue_id: int, offset: int) -> int:
+    return len(f"{queue_id}:{offset},")
+
+
+def _queues_size(queues: Mapping[int, int]) -> int:
+    return sum(_offset_size(*pair) for pair in queues.items())
 
 
 def _key_size(key: str) -> int:

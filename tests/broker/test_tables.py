@@ -283,7 +283,9 @@ async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: 
     assert threads != [threading.main_thread()]
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_KEYS", 3), ("MAX_OFFSETS", 3), ("MAX_NAME_SIZE", len("T@g3") - 1)])
+@pytest.mark.parametrize(
+    ("limit", "value"), [("MAX_KEYS", 3), ("MAX_BYTES_FOR_NEW", 40), ("MAX_NAME_SIZE", len("T@g3") - 1)]
+)
 def test_a_full_table_of_offsets_takes_no_more(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
@@ -299,7 +301,7 @@ def test_a_full_table_of_offsets_takes_no_more(
     assert (len(offsets.offsets), offsets.query("g0", "T", 0)) == (3, 2)
     monkeypatch.undo()
     offsets.remove_group("g0")
-    monkeypatch.setattr("rmqlab.broker.offsets.MAX_OFFSETS", 3)
+    monkeypatch.setattr("rmqlab.broker.offsets.MAX_KEYS", 3)
     offsets.commit("g3", "T", 0, 1)
 
 
