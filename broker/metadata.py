@@ -112,9 +112,7 @@ class MetadataSync:
             await self._has_committed.wait()
             await trio.sleep(HAND_BACK_AFTER)
             keys, self._committed, self._has_committed = self._committed, set(), trio.Event()
-            master = self.known_master.address
-            if master is not None:
-                await self._hand_back(master, sorted(keys & self.offsets.own.keys()))
+            await self._hand_back(sorted(keys & self.offsets.own.keys()))
 
     def forget_master(self) -> None:
         """Stop copying until a registration names the master.
@@ -137,7 +135,7 @@ class MetadataSync:
         try:
             await self._copy_all(master)
             if self.hands_back:
-                await self._hand_back(master, list(self.offsets.own))
+                await self._hand_back(list(self.offsets.own))
         finally:
             self._is_syncing = False
 
@@ -212,14 +210,16 @@ class MetadataSync:
             self._reported_kept[key] = stay
         table.merge(key, fresh, kept)
 
-    async def _hand_back(self, master: str, keys: Sequence[str]) -> None:
-        """Commit kept offsets to the master, as a consumer does (request 15).
+    async def _hand_back(self, keys: Sequence[str]) -> None:
+        """Commit kept offsets to the master, if one is known, as a consumer does (request 15).
 
         `keys` are topics and groups. Every master serves that request. Our masters reject offsets that are older than
         their own.
         """
         async with self._handing_back:
-            await self._commit_to(master, keys)
+            master = self.known_master.address  # may have changed while another hand-back held the lock
+            if master is not None:
+                await self._commit_to(master, keys)
 
     async def _commit_to(self, master: str, keys: Sequence[str]) -> None:
         for key in keys:

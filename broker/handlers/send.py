@@ -134,6 +134,8 @@ def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
 def _create_topic(broker: Broker, header: SendMessageRequestHeader, name: str) -> TopicConfig:
     if header.default_topic is None or header.default_topic_queue_nums is None:
         raise HeaderError(f"topic {name} does not exist, and the request lacks defaultTopic or defaultTopicQueueNums")
+    if not broker.topics.has_room(name):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker has no room for topic {name}: delete some")
     is_retry = name.startswith(names.RETRY_PREFIX)
     unit_mode = bool(header.unit_mode)
     topic = broker.topics.create_from_default(

@@ -271,6 +271,27 @@ async def test_hand_backs_follow_one_another(tmp_path: pathlib.Path, autojump_cl
     assert autojump_clock.current_time() > 30
 
 
+async def test_a_hand_back_that_waited_for_another_does_not_use_a_forgotten_master(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The role of the broker changes meanwhile, and its master may be another broker."""
+    master = SlowMaster({"T@g": {0: 10}, "T@h": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(slave.sync.hand_back_forever)
+        slave.offsets.commit("g", "T", 0, 15)
+        nursery.start_soon(slave.sync.sync)
+        await trio.sleep(4.5 * SlowMaster.SECONDS)  # the sync has copied, and hands back
+        slave.offsets.commit("h", "T", 0, 15)
+        slave.sync.committed_here("T@h")
+        await trio.sleep(HAND_BACK_AFTER + SlowMaster.SECONDS / 10)
+        slave.sync.forget_master()
+        await trio.sleep(30)
+        nursery.cancel_scope.cancel()
+    assert master.commits == [("T@g", 0, 15)]
+    assert autojump_clock.current_time() > 30
+
+
 async def test_offsets_that_the_master_got_meanwhile_are_not_reported_as_handed_back(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
