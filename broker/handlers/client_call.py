@@ -119,7 +119,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None
     store, targets = broker.store, {}
     for queue_id in range(topic.write_queue_nums):
         committed = broker.offsets.query(header.group, header.topic, queue_id)
-        if committed is None:
+        if committed in (None, -1):  # 4.9 stores a committed -1, and returns -1 for a missing offset
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"group {header.group} has no offset in queue {queue_id} of topic {header.topic}",

@@ -182,6 +182,9 @@ def test_a_group_without_offsets_or_a_topic_unknown_is_a_system_error(talk: Talk
     assert reset(talk, 0).code == ResponseCode.SYSTEM_ERROR
     talk.send("T")
     assert reset(talk, 0).code == ResponseCode.SYSTEM_ERROR
+    commit_all(talk, 0)
+    talk.broker.offsets.commit("G", "T", 3, -1)  # Broker2Client.resetOffset takes it for a missing one
+    assert reset(talk, 0).code == ResponseCode.SYSTEM_ERROR
 
 
 async def test_the_status_of_consumers_is_collected(talk: TalkingBroker, consumer: ScriptedPeer) -> None:

@@ -1,12 +1,13 @@
 """Plays one corpus at a real cluster and at ours, and prints the differences.
 
 Run it: `python -m tests.interop.differential.compare frames`, or `... walk --seed 7`. It is for investigations. Frames
-take ten minutes, because each one without a reply is waited for; so they are not in test_differential.py.
+take ten minutes, because each one without a reply is waited for; so they are in no test.
 """
 
 import argparse
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.interop.differential import (
@@ -41,26 +42,33 @@ def main() -> None:
     made = CORPORA[options.corpus]() if options.seed is None else corpus_walk.cases(options.seed)
     cases = [*corpus_setup.set_up(), *made]
     with tempfile.TemporaryDirectory(prefix="rmqlab-compare-") as directory:
-        java, outcomes = Java(Path(directory)), dict[str, dict[str, Outcome]]()
-        threads = [
-            threading.Thread(target=_play, args=(system, cases, java, Path(directory) / system, outcomes))
-            for system in ("real", "ours")
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    found = {
-        case.name: lines
-        for case in cases
-        if not departs(case.name) and (lines := differences(outcomes["real"][case.name], outcomes["ours"][case.name]))
-    }
+        found = compare(cases, Java(Path(directory)), Path(directory))
     for name, lines in found.items():
         print(name, *lines, sep="\n    ")
     print(f"{len(found)} of {len(cases)} differ")
 
 
-def _play(system: str, cases: list[Case], java: Java, directory: Path, outcomes: dict[str, dict[str, Outcome]]) -> None:
+def compare(cases: Sequence[Case], java: Java, directory: Path) -> dict[str, list[str]]:
+    """Play cases at both systems, side by side; return the differences by case name, without listed departures."""
+    outcomes = dict[str, dict[str, Outcome]]()
+    threads = [
+        threading.Thread(target=_play, args=(system, cases, java, directory / system, outcomes))
+        for system in ("real", "ours")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {
+        case.name: lines
+        for case in cases
+        if not departs(case.name) and (lines := differences(outcomes["real"][case.name], outcomes["ours"][case.name]))
+    }
+
+
+def _play(
+    system: str, cases: Sequence[Case], java: Java, directory: Path, outcomes: dict[str, dict[str, Outcome]]
+) -> None:
     directory.mkdir()
     with pair(system, java, directory) as cluster:
         site = cluster.site()

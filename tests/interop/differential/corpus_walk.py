@@ -45,12 +45,10 @@ class _Walk:
 
     def cases(self, steps: int) -> Iterator[Case]:
         actions = [self._send] * 4 + [self._pull] * 3 + [self._heartbeat] * 2 + [self._unregister] + [self._other] * 6
-        was_send = False
         for _ in range(steps):
             self._count += 1
             action = self._pick(actions)
-            yield attrs.evolve(action(), settles=was_send and action != self._send)
-            was_send = action == self._send
+            yield attrs.evolve(action(), settles=action != self._send)  # pulls and others store messages, too
             if self._count % _COLLECT_EACH == 0:
                 for client in range(len(_LANGUAGES)):
                     name = f"walk {self._count}, requests to client {client}"
@@ -200,7 +198,34 @@ class _Walk:
 
     def _other(self) -> Case:
         """A request that a client or a tool sends once in a while."""
-        codes = (14, 14, 15, 15, 17, 17, 21, 29, 30, 31, 33, 36, 36, 38, 41, 42, 43, 45, 200, 200, 201, 202, 202, 203)
+        codes = (
+            12,
+            12,
+            14,
+            14,
+            15,
+            15,
+            17,
+            17,
+            21,
+            29,
+            30,
+            31,
+            33,
+            36,
+            36,
+            38,
+            41,
+            42,
+            43,
+            45,
+            200,
+            200,
+            201,
+            202,
+            202,
+            203,
+        )
         code = int(self._pick((*codes, 204, 207, 208, 208, 215, 222, 300, 303, 306, 314, 317, 329)))
         match code:
             case 17:
@@ -228,6 +253,10 @@ class _Walk:
             "isForce": self._pick(["true", "false"]),
             "isOrder": "false",
             "offline": self._pick(["true", "false"]),
+            "key": self._pick(["k1", "k2", "SAME", f"{self._prefix}{self._random.randrange(1, 600)}", ""]),
+            "maxNum": self._pick(["0", "1", "32", "64"]),
+            "beginTimestamp": self._pick(["0", "4000000000000"]),
+            "endTimestamp": self._pick([str(2**63 - 1), "1000000000000"]),
             "removeOffset": "false",  # a slave keeps offsets that its master removes, and is compared later
         }
 

@@ -1,0 +1,24 @@
+"""Random sequences of requests to a real cluster and ours: their replies are equal."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.interop.differential import corpus_setup, corpus_walk
+from tests.interop.differential.compare import compare
+from tests.interop.java import Java
+
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("is_new", [False, True], ids=["seed 1", "new seed"])
+def test_replies_of_a_random_walk_are_those_of_4_9(
+    java: Java,
+    tmp_path: Path,
+    is_new: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """`python -m tests.interop.differential.compare walk --seed N` repeats it."""
+    seed = random.randrange(10**6) if is_new else 1
+    found = compare([*corpus_setup.set_up(), *corpus_walk.cases(seed)], java, tmp_path)
+    assert found == {}, f"seed {seed}"
