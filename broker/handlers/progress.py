@@ -126,7 +126,8 @@ def _time_span(broker: Broker, topic: str, group: str, queue_id: int) -> QueueTi
     first_at = store.earliest_store_time(topic, queue_id)
     max_offset = store.max_queue_offset(topic, queue_id)
     last_at = store.message_store_time(topic, queue_id, max_offset - 1)
-    offset = broker.offsets.query(group, topic, queue_id) or 0
+    committed = broker.offsets.query(group, topic, queue_id)
+    offset = -1 if committed is None else committed  # of a missing offset the delay counts from 1970, as in 4.9
     consumed_at = store.message_store_time(topic, queue_id, offset - 1) if offset > 0 else first_at
     delay = 0
     if offset < max_offset:  # the age of the next message to consume
