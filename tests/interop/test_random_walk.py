@@ -20,5 +20,5 @@ def test_replies_of_a_random_walk_are_those_of_4_9(
 ) -> None:
     """`python -m tests.interop.differential.compare walk --seed N` repeats it."""
     seed = random.randrange(10**6) if is_new else 1
-    found = compare([*corpus_setup.set_up(), *corpus_walk.cases(seed)], java, tmp_path)
+    found = compare([*corpus_setup.set_up(), *corpus_walk.cases(seed)], java, tmp_path, corpus_walk.SETTINGS)
     assert found == {}, f"seed {seed}"

@@ -4,6 +4,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -70,7 +71,9 @@ class Pair:
 
 
 @contextlib.contextmanager
-def pair(system: str, java: Java, directory: Path) -> Iterator[Pair]:
+def pair(
+    system: str, java: Java, directory: Path, settings: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[Pair]:
     """Start the three servers of `real` or `ours`."""
     with contextlib.ExitStack() as stack:
         nameserver = stack.enter_context(
@@ -78,7 +81,11 @@ def pair(system: str, java: Java, directory: Path) -> Iterator[Pair]:
         )
         brokers: list[BrokerServer] = []
         for broker_id in (0, 1):
-            options: dict[str, Any] = {"broker_id": broker_id, "role": "ASYNC_MASTER", "settings": _SETTINGS}
+            options: dict[str, Any] = {
+                "broker_id": broker_id,
+                "role": "ASYNC_MASTER",
+                "settings": {**_SETTINGS, **settings},
+            }
             broker: BrokerServer = (
                 RealBroker(java, directory, nameserver.address, **options)
                 if system == "real"

@@ -7,7 +7,7 @@ take ten minutes, because each one without a reply is waited for; so they are in
 import argparse
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop.differential import (
@@ -42,17 +42,18 @@ def main() -> None:
     made = CORPORA[options.corpus]() if options.seed is None else corpus_walk.cases(options.seed)
     cases = [*corpus_setup.set_up(), *made]
     with tempfile.TemporaryDirectory(prefix="rmqlab-compare-") as directory:
-        found = compare(cases, Java(Path(directory)), Path(directory))
+        settings = corpus_walk.SETTINGS if options.corpus == "walk" else {}
+        found = compare(cases, Java(Path(directory)), Path(directory), settings)
     for name, lines in found.items():
         print(name, *lines, sep="\n    ")
     print(f"{len(found)} of {len(cases)} differ")
 
 
-def compare(cases: Sequence[Case], java: Java, directory: Path) -> dict[str, list[str]]:
+def compare(cases: Sequence[Case], java: Java, directory: Path, settings: Mapping[str, object]) -> dict[str, list[str]]:
     """Play cases at both systems, side by side; return the differences by case name, without listed departures."""
     outcomes = dict[str, dict[str, Outcome]]()
     threads = [
-        threading.Thread(target=_play, args=(system, cases, java, directory / system, outcomes))
+        threading.Thread(target=_play, args=(system, cases, java, directory / system, settings, outcomes))
         for system in ("real", "ours")
     ]
     for thread in threads:
@@ -67,10 +68,15 @@ def compare(cases: Sequence[Case], java: Java, directory: Path) -> dict[str, lis
 
 
 def _play(
-    system: str, cases: Sequence[Case], java: Java, directory: Path, outcomes: dict[str, dict[str, Outcome]]
+    system: str,
+    cases: Sequence[Case],
+    java: Java,
+    directory: Path,
+    settings: Mapping[str, object],
+    outcomes: dict[str, dict[str, Outcome]],
 ) -> None:
     directory.mkdir()
-    with pair(system, java, directory) as cluster:
+    with pair(system, java, directory, settings) as cluster:
         site = cluster.site()
         outcomes[system] = {case.name: site.play(case) for case in cases}
         site.close()
