@@ -55,12 +55,18 @@ class Case:
     """What of a body that is JSON is compared; all of it by default."""
     settles: bool = False
     """It waits until the server's queues have what was sent: those of 4.9 follow its log a little later."""
+    gone: tuple[str, ...] = ()
+    """No request: the connection is closed, and the nameserver drops the brokers of these addresses."""
     collects: bool = False
     """No request: the outcome is what the server has asked on this connection since the last such case."""
 
     @property
     def is_oneway(self) -> bool:
         return bool(self.members.get("flag", 0) & ONEWAY)
+
+
+MASTER_DIES = Case("the master dies", "master")
+"""No request: what follows is asked when the slave has all of the master's log and metadata, and the master is dead."""
 
 
 @attrs.frozen
@@ -110,6 +116,10 @@ class Site:
         connection = self.connection(case.to)
         if case.collects:
             return self._collected(case, connection)
+        if case.gone:
+            self.drop(case.to)
+            wait_until(lambda: not self._listed(case.gone), f"the nameserver drops {case.gone}")
+            return Outcome("closed")
         if case.settles:
             self._wait_dispatched(connection)
         try:
@@ -134,6 +144,12 @@ class Site:
         connection.wait(self.next_opaque(), SILENCE)
         asked, connection.asked = connection.asked, []
         return Outcome("asked", body=sorted(f"{one.code} {sorted((one.fields or {}).items())}" for one in asked))
+
+    def _listed(self, addresses: Sequence[str]) -> bool:
+        connection, opaque = self.connection("namesrv"), self.next_opaque()
+        connection.send(frame(JSON, json_header(106, opaque, None)))
+        answer = connection.wait(opaque, PATIENCE)
+        return answer is None or any(f'"{address}"'.encode() in answer.body for address in addresses)
 
     def _wait_dispatched(self, connection: Connection) -> None:
         def is_dispatched() -> bool:

@@ -42,7 +42,8 @@ def _kv() -> Iterator[Case]:
     yield _ask("order topics", 100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "DiffOrder", "value": "fake-b:4"})
 
 
-def _topic(name: str, **more: object) -> dict[str, object]:
+def topic_config(name: str, **more: object) -> dict[str, object]:
+    """Configuration of a topic, as a broker registers it."""
     plain = {
         "topicName": name,
         "readQueueNums": 4,
@@ -55,7 +56,8 @@ def _topic(name: str, **more: object) -> dict[str, object]:
     return {**plain, **more}
 
 
-def _wrapper(*topics: dict[str, object], counter: int = 1, filters: list[str] | None = None) -> bytes:
+def registration(*topics: dict[str, object], counter: int = 1, filters: list[str] | None = None) -> bytes:
+    """Body of a request that registers a broker."""
     table = {str(topic["topicName"]): topic for topic in topics}
     version = {"timestamp": 1_700_000_000_000, "counter": counter}
     body = {"topicConfigSerializeWrapper": {"topicConfigTable": table, "dataVersion": version}}
@@ -80,7 +82,9 @@ def _registration() -> Iterator[Case]:
         "compressed": "false",
         "bodyCrc32": "0",
     }
-    body = _wrapper(_topic("FakeTopic"), _topic("FakeUnit", topicSysFlag=1), _topic("FakeUnitSub", topicSysFlag=2))
+    body = registration(
+        topic_config("FakeTopic"), topic_config("FakeUnit", topicSysFlag=1), topic_config("FakeUnitSub", topicSysFlag=2)
+    )
     register = attrs.evolve(_ask("register", _REGISTER, fields, body), to=_FAKE)
     kinds = {
         "brokerName": TEXT,
@@ -104,15 +108,15 @@ def _registration() -> Iterator[Case]:
         "no version": b'{"topicConfigSerializeWrapper":{"topicConfigTable":{}}}',
         "null table": b'{"topicConfigSerializeWrapper":{"topicConfigTable":null,"dataVersion":{"counter":1}}}',
         "null topic": b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"FakeNull":null},"dataVersion":{"counter":77}}}',
-        "no filters": _wrapper(_topic("FakeTopic2"), counter=2).replace(b'"filterServerList": []', b'"x": 1'),
-        "filters": _wrapper(_topic("FakeTopic2"), counter=3, filters=["127.0.0.9:5"]),
-        "other queues": _wrapper(_topic("FakeTopic", readQueueNums=1), counter=4),
-        "odd topic": _wrapper({"topicName": "FakeOdd"}, counter=5),
-        "ordinal type": _wrapper(_topic("FakeTopic", topicFilterType=1, perm="4"), counter=6),
-        "unknown type": _wrapper(_topic("FakeTopic", topicFilterType="XX"), counter=7),
-        "negative queues": _wrapper(_topic("FakeTopic3", readQueueNums=-1), counter=8),
-        "more members": _wrapper(_topic("FakeTopic", attributes={"a": "b"}, more=[1]), counter=9),
-        "same version": _wrapper(_topic("FakeLate"), counter=9),
+        "no filters": registration(topic_config("FakeTopic2"), counter=2).replace(b'"filterServerList": []', b'"x": 1'),
+        "filters": registration(topic_config("FakeTopic2"), counter=3, filters=["127.0.0.9:5"]),
+        "other queues": registration(topic_config("FakeTopic", readQueueNums=1), counter=4),
+        "odd topic": registration({"topicName": "FakeOdd"}, counter=5),
+        "ordinal type": registration(topic_config("FakeTopic", topicFilterType=1, perm="4"), counter=6),
+        "unknown type": registration(topic_config("FakeTopic", topicFilterType="XX"), counter=7),
+        "negative queues": registration(topic_config("FakeTopic3", readQueueNums=-1), counter=8),
+        "more members": registration(topic_config("FakeTopic", attributes={"a": "b"}, more=[1]), counter=9),
+        "same version": registration(topic_config("FakeLate"), counter=9),
         "back": body,
     }.items():
         yield attrs.evolve(register, name=f"ns 103 register, body {name}", body=raw)

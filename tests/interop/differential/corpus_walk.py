@@ -13,10 +13,9 @@ from typing import Any
 
 import attrs
 
-from tests.interop.differential.case import Case, Corpus, Site, queue_offset_of, stored_at
+from tests.interop.differential.case import MASTER_DIES, Case, Corpus, Site, queue_offset_of, stored_at
 from tests.interop.differential.wire import JSON, ROCKETMQ, Fields
 
-_TO = "master"
 _LANGUAGES = ("JAVA", "GO", "CPP")
 """Of the clients, by their number."""
 _VERSIONS = (409, 100)
@@ -36,14 +35,21 @@ _SEND_FIELDS = (
 )
 
 
-def cases(seed: int = 1, steps: int = 600) -> Corpus:
-    return list(_Walk(seed).cases(steps))
+def cases(seed: int = 1, steps: int = 600, steps_at_slave: int = 200) -> Corpus:
+    """A walk at the master, and, if it deletes no topics, its end at the slave, whose master is dead by then.
+
+    A slave keeps the queues of deleted topics, and departs in what it enters there later (docs/departures.md).
+    """
+    walk = _Walk(seed)
+    at_master = list(walk.cases(steps))
+    return [*at_master, MASTER_DIES, *walk.cases_at_slave(steps_at_slave)] if walk.has_halves else at_master
 
 
 class _Walk:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._has_halves = seed % 2 == 1
+        self.has_halves = seed % 2 == 1
+        self._to = "master"
         self._prefix = f"Walk{seed}"
         self._topics = [f"{self._prefix}{letter}" for letter in "abc"]
         self._groups = [f"{self._prefix}g{letter}" for letter in "xyz"]
@@ -53,7 +59,7 @@ class _Walk:
 
     def cases(self, steps: int) -> Iterator[Case]:
         actions = [self._send] * 4 + [self._pull] * 3 + [self._heartbeat] * 2 + [self._unregister] + [self._other] * 6
-        actions += [self._end_transaction] if self._has_halves else []
+        actions += [self._end_transaction] if self.has_halves else []
         for _ in range(steps):
             self._count += 1
             action = self._pick(actions)
@@ -61,7 +67,13 @@ class _Walk:
             if self._count % _COLLECT_EACH == 0:
                 for client in range(len(_LANGUAGES)):
                     name = f"walk {self._count}, requests to client {client}"
-                    yield Case(name, f"{_TO} client {client}", collects=True)
+                    yield Case(name, f"{self._to} client {client}", collects=True)
+
+    def cases_at_slave(self, steps: int) -> Iterator[Case]:
+        self._to = "slave"
+        for _ in range(steps):
+            self._count += 1
+            yield self._pick([self._send, *[self._pull] * 5, self._heartbeat, *[self._other] * 4])()
 
     # ---- values ----
 
@@ -110,7 +122,7 @@ class _Walk:
     def _case(self, code: int, fields: "Fields | Callable[[Site], Fields]", body: bytes = b"", **more: Any) -> Case:
         codec = ROCKETMQ if self._random.random() < 0.2 else JSON
         name = f"walk {self._count} request {code}"
-        return attrs.evolve(Case(name, _TO, code, fields, body, codec=codec), **more)
+        return attrs.evolve(Case(name, self._to, code, fields, body, codec=codec), **more)
 
     def _send(self) -> Case:
         values: dict[str, object] = {
@@ -129,7 +141,7 @@ class _Walk:
             "batch": "false",
         }
         code, body = self._pick([10, 310, 310]), b"message %d" % self._count
-        is_half = self._has_halves and self._random.random() < 0.2
+        is_half = self.has_halves and self._random.random() < 0.2
         if is_half:
             values["sysFlag"] = "4"
             values["properties"] = f"TRAN_MSG\x01true\x02PGROUP\x01WalkProducers\x02{values['properties']}"
@@ -181,7 +193,7 @@ class _Walk:
 
     def _of_client(self, number: int, case: Case) -> Case:
         members = {"language": _LANGUAGES[number], "version": self._pick(_VERSIONS)}
-        return attrs.evolve(case, to=f"{_TO} client {number}", members=members, codec=JSON)
+        return attrs.evolve(case, to=f"{self._to} client {number}", members=members, codec=JSON)
 
     def _heartbeat(self) -> Case:
         number = self._random.randrange(len(_LANGUAGES))
@@ -255,7 +267,7 @@ class _Walk:
             203,
         )
         code = int(self._pick((*codes, 204, 207, 208, 208, 215, 222, 300, 303, 306, 314, 317, 329)))
-        if code == 215 and self._has_halves:
+        if code == 215 and self.has_halves:
             code = 21
         match code:
             case 17:
