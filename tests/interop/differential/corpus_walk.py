@@ -120,7 +120,9 @@ class _Walk:
     # ---- requests ----
 
     def _case(self, code: int, fields: "Fields | Callable[[Site], Fields]", body: bytes = b"", **more: Any) -> Case:
-        codec = ROCKETMQ if self._random.random() < 0.2 else JSON
+        # In binary headers empty values are null, at which each handler of 4.9 fails somewhere else.
+        is_complete = isinstance(fields, Mapping) and "" not in fields.values()
+        codec = ROCKETMQ if self._random.random() < 0.2 and is_complete else JSON
         name = f"walk {self._count} request {code}"
         return attrs.evolve(Case(name, self._to, code, fields, body, codec=codec), **more)
 
