@@ -262,7 +262,7 @@ async def test_killing_all_ends_a_stop_that_takes_too_long(place: pathlib.Path) 
 
 async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", single_address=True)
-    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+    async with open_cluster(spec, directory=place, modules=FAKES, spawn_method="exec") as cluster:
         status = await cluster.status()
     assert {node["address"].rpartition(":")[0] for node in status["nodes"]} == {"127.0.0.1"}
     assert len({node["address"] for node in status["nodes"]}) == 3
@@ -326,7 +326,7 @@ async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Pat
 
 async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, single_address=True)
-    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+    async with open_cluster(spec, directory=place, modules=FAKES, spawn_method="exec") as cluster:
         await cluster.kill("broker-a")
         await cluster.fault(AnswerRequest(target="broker-a", code="310", times=2))
         await cluster.isolate("namesrv-1")
