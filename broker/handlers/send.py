@@ -60,9 +60,9 @@ NOT_STORED = {
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 _MAX_KNOWN: Final = 256
-"""Characters of a batch's properties up to which they are remembered."""
+"""Longest properties of a batch, in characters, whose parsed form is cached."""
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
-"""Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
+"""Client version 3.4.9: older clients lack the field (broker-requests section 1.4)."""
 
 
 def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
@@ -297,7 +297,7 @@ class BatchProperties:
 
     parsed: Mapping[str, str]
     stored: str
-    """As each record ends with them, with the name of the cluster."""
+    """Encoded as in each record, with the name of the cluster."""
     delay_level: int
     waits: bool
     """False if the sender waits for the master's log only."""
