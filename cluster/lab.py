@@ -4,7 +4,7 @@
         await cluster.kill("broker-a:master")
         await cluster.wait_until("route-gone broker-a:master")
 
-Time-outs are real seconds, whatever the cluster's rate.
+Timeouts are in real seconds at any rate of the cluster's clock.
 """
 
 import contextlib

@@ -48,7 +48,7 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
     except (NoScenarioError, ScenarioError) as exc:
         misused(str(exc))
     if report is not None and not report.parent.is_dir():
-        misused(f"--report {report}: {report.parent} is no directory")
+        misused(f"--report {report}: {report.parent} is not a directory")
     output = LineOutput(is_silent=as_json)
     try:
         played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]

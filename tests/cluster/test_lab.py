@@ -122,7 +122,7 @@ async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place
 async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         (place / "broker-a" / "store" / "commitlog").mkdir(parents=True)
-        with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* nothing says what of it was synced"):
+        with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* which records what was synced"):
             await cluster.power_loss("broker-a")
 
 
