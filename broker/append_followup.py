@@ -71,7 +71,7 @@ class AppendFollowUp:
             self._dispatch_trickle()
         else:
             self._store.enter_appended()
-            if self._store.dispatcher.is_index_behind:  # after a crash; or there was no room for it
+            if self._store.dispatcher.is_index_behind:  # after a crash, or after a full disk
                 self.is_dispatch_wanted.set()
         self.group_flush.begin()
         self._has_grown.set()

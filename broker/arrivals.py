@@ -22,7 +22,7 @@ class Arrivals:
     def messages_dispatched(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], _store_timestamp: int
     ) -> None:
-        """Wake the pulls that these messages are for.
+        """Wake held pulls that match these messages.
 
         In the schedule topic, tags codes are times of delivery in ms.
         """

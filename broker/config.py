@@ -266,8 +266,8 @@ def load_config(path: str | pathlib.Path) -> BrokerSettings:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     elif broker.broker_id != MASTER_ID:  # a master always has id 0 (store-and-ha section 5.1)
         settings = attrs.evolve(settings, broker=attrs.evolve(broker, broker_id=MASTER_ID))
-    if in_vain := ineffective_settings(settings.source.values) + settings.dledger.has_no_effect():
-        log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
+    if ineffective := ineffective_settings(settings.source.values) + settings.dledger.has_no_effect():
+        log.warning("%s: no effect here: %s", path, ", ".join(ineffective))
     return settings
 
 

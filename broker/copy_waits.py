@@ -26,7 +26,7 @@ class CopyCounter(Protocol):
         """Return True while there are `copies` logs, the master's included."""
 
     def explain(self, record_end: int, copies: int, /) -> str | None:
-        """Return why a record has too few copies; None where 4.9 reports no cause."""
+        """Return why a record has too few copies; None if 4.9 reports no cause."""
 
 
 @attrs.define(eq=False)
@@ -37,7 +37,7 @@ class CopyWaits:
     """
 
     timeout: float
-    """Seconds until a send is late: FLUSH_SLAVE_TIMEOUT."""
+    """Seconds until a waiting send returns FLUSH_SLAVE_TIMEOUT."""
     _queues: dict[int, PendingAcks] = attrs.field(factory=dict, init=False)
 
     def __len__(self) -> int:

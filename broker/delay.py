@@ -33,12 +33,12 @@ PAUSE_AFTER_FAILURE_MILLIS = 100
 SERVICE = "delayed delivery"
 NEVER_DELAYED = (names.HALF_TOPIC, names.SCHEDULE_TOPIC)
 """Destinations that are skipped. A delayed half message could never be resolved (RocketMQ drops it as well), and a
-message for the schedule topic would be delivered to its own queue for ever.
+message for the schedule topic would be delivered to its own queue endlessly.
 """
 LEVEL_LIMIT = 256
 """Maximum messages of one level delivered before sockets are served."""
 SECONDS_AT_ONCE = 0.02
-"""Seconds of work, by stopwatch.wall, after which they have it earlier: a message can have 4 MB, and is copied."""
+"""Seconds of work, by stopwatch.wall, after which sockets are served earlier: a message of up to 4 MB is copied."""
 
 
 @attrs.define(eq=False)
@@ -59,9 +59,9 @@ class DueAlarm:
         self._nap = None
 
     def bring_forward(self, due_millis: int) -> None:
-        """A delayed message was stored: sleep no longer than until it is due.
+        """Shorten the sleep to the due time of a delayed message that was stored.
 
-        Without a sleeper, do nothing.
+        Do nothing if no task sleeps.
         """
         if self._nap is not None:
             due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
@@ -86,7 +86,7 @@ class DelayedDelivery:
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)
     _next_level: int = attrs.field(default=1, init=False)
-    """The level whose turn it is."""
+    """The level that is delivered next."""
     _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
     """Wall-clock ms until which a level is paused after an error."""
     _undecided: dict[int, Decision] = attrs.field(factory=dict, init=False)
@@ -255,7 +255,7 @@ class DelayedDelivery:
     def _due(self, level: int, due: int, now: int) -> int:
         """Return the wall-clock ms of delivery.
 
-        An entry due later than its whole delay has another clock's time: now.
+        An entry due later than its whole delay has the time of another clock, and is due now.
         """
         return due if due <= now + self._delays[level - 1] else now
 

@@ -94,7 +94,7 @@ class GroupFlush:
             return
         try:
             self._caller.start(job.steps, functools.partial(self._ended, job))
-        except (OSError, RuntimeError) as exc:  # no descriptor or thread is left: as if the disk had failed
+        except (OSError, RuntimeError) as exc:  # no free descriptor or thread: handled like a disk failure
             self.syncs.ended(job, OSError(str(exc)))
         else:
             self.is_busy = True
@@ -108,7 +108,7 @@ class GroupFlush:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Begin no sync during the block, which makes one of its own."""
+        """Suspend syncs during the block, which runs its own sync."""
         self.is_busy = True
         try:
             yield
@@ -117,7 +117,7 @@ class GroupFlush:
             self.waits.advance(self.syncs.store.flushed_offset)
 
     async def end(self) -> None:
-        """Begin no sync from now on, and wait for the end of the last one."""
+        """Stop starting syncs, and wait for the end of the last one."""
         self._has_ended = True
         await self._caller.close()
 

@@ -142,7 +142,7 @@ def committed(half: StoredMessage) -> NewMessage:
 
 
 def op_record(half_queue_offset: int, store_host: Host, now: int) -> NewMessage:
-    """The note that a half message is resolved, committed or not."""
+    """Return the record that marks a half message as resolved, committed or not."""
     return NewMessage(
         topic=names.OP_HALF_TOPIC,
         queue_id=HALF_QUEUE,
@@ -188,7 +188,7 @@ def discarded_copy(half: StoredMessage, check_max: int) -> NewMessage:
 
 
 def put_aside(half: StoredMessage) -> NewMessage:
-    """The half message as `discarded_copy` keeps it, without one more check."""
+    """Return the half message as `discarded_copy` does, without counting a check."""
     return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
 
 
@@ -235,7 +235,7 @@ def check_request(half: StoredMessage, queue_offset: int, physical_offset: int) 
 def resolved_offset(record: StoredMessage, half_end: int) -> int:
     """Return the offset in the half queue that an op record resolves.
 
-    RecordError for a record that is no op record.
+    RecordError if the record is not an op record.
 
     Any client can commit a message into the op topic, so tag and body are checked (TransactionalMessageServiceImpl
     checks the tag). A real op record follows its half message in the log, so its offset is below `half_end`, the end of
@@ -279,7 +279,7 @@ class OpRecords:
         self._advance()
 
     def take(self, half_queue_offset: int) -> bool:
-        """True if this half message is resolved. Its op record is used up by that."""
+        """Return True if this half message is resolved, and use up its op record."""
         op_offset = self._resolved.pop(half_queue_offset, None)
         if op_offset is None:
             return False

@@ -35,7 +35,7 @@ CHECKS_AT_ONCE = 20_000
 FILTER_SECONDS_AT_ONCE = 0.02
 """Seconds that SQL92 filters of held pulls may run before sockets, timers and tasks have their turn."""
 UNCOUNTED_CHECKS = 200
-"""Pairs that one arrival may have without being counted: more than an ordinary queue has."""
+"""Comparisons of one arrival that are not counted; an ordinary queue has fewer."""
 MAX_HELD = 100_000
 """Maximum held pulls: the capacity of RocketMQ's queue for pulls (pullThreadPoolQueueCapacity)."""
 MAX_HELD_OF_CHANNEL = 10_000
@@ -63,7 +63,7 @@ class HeldPull:
 
 
 class PullWaker(Protocol):
-    """The broker, as far as its held pulls need it."""
+    """The part of the broker that its held pulls use."""
 
     def wake(self, pull: HeldPull, /) -> None:
         """Run a pull again and reply to it."""
@@ -122,11 +122,11 @@ class PullHold:
         return True
 
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
-        """Wake the pulls that new messages, the last of their queue, are for.
+        """Wake the pulls that match new messages at the end of their queue.
 
         Pulls whose filters reject the message stay held.
 
-        With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
+        If there are too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """
         queue = (topic, queue_id)
         if queue not in self._held or not self._may_compare(queue, queue_offset, len(tags_codes)):

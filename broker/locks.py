@@ -8,7 +8,7 @@ import attrs
 LOCK_LIFE = 60.0
 """Seconds after its last renewal for which a lock holds."""
 MAX_LOCKS = 500_000
-"""Locks that hold, at most. 4.9.8 keeps every queue that ever was locked."""
+"""Maximum number of held locks. 4.9.8 keeps every queue that was ever locked."""
 MAX_NAME_SIZE = 2048
 """Characters of the names of group, topic, broker and client together."""
 _FIRST_PRUNED = 10_000

@@ -54,7 +54,7 @@ def destination(stored: StoredMessage) -> tuple[str, int]:
     """
     topic, queue_id = (stored.properties.get(name) for name in (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QID))
     if topic is None or queue_id is None:
-        raise RecordError("the message does not say where it belongs")
+        raise RecordError("the message lacks the properties of its real topic and queue")
     try:
         return topic, java_number(queue_id)
     except ValueError:

@@ -76,8 +76,8 @@ class MetadataSync:
     """Keep offsets committed here, and commit them to the master."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
-    """About each kind of request."""
-    _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
+    """The last failure of each request code."""
+    _boot: str | None = attrs.field(default=None, init=False)  # the start time that the master reports
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
     _reported_kept: dict[str, Stay] = attrs.field(factory=dict, init=False)

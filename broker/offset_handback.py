@@ -1,4 +1,4 @@
-"""Decides which consumer offsets a slave does not let its master overwrite.
+"""Decides which consumer offsets of a slave its master must not overwrite.
 
 The decision compares the offsets of one group in one topic, without I/O. 4.9 applies all of the master's offsets
 (store-ha#69), which is right while the master lives: a reset moves offsets back on purpose. It is wrong for offsets

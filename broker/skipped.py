@@ -1,7 +1,7 @@
 """Stored messages that a service of the broker skips as unusable.
 
 The broker reads delayed messages, half messages and op records again later, with properties and bodies that clients
-choose. RocketMQ 4.9.8 retries an unusable one for ever and handles no later message (issue 12.3, 12.4). Here it is
+choose. RocketMQ 4.9.8 retries an unusable one endlessly and handles no later message (issue 12.3, 12.4). Here it is
 skipped, logged at a limited rate, and reported as the event `message_skipped`.
 """
 

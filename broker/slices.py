@@ -86,7 +86,7 @@ class Parts:
         """Append a part."""
         self._size += len(part)
         if self._size > MAX_FRAME:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the answer would be larger than a frame of {MAX_FRAME} bytes")
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the reply would exceed the frame limit of {MAX_FRAME} bytes")
         self._parts.append(part)
 
     def joined(self) -> bytes:

@@ -60,8 +60,8 @@ class TableFile:
     async def prepare(self, table: Mapping[str, object]) -> None:
         """Encode the entries of a large table in slices.
 
-        Without this the first change would cost the encoding of the whole table. That of a small one costs little, and
-        an idle broker has none.
+        Without this, the first change would encode the whole table. A small table is encoded at its first change: that
+        costs little, and an idle broker has no changes.
         """
         if len(table) <= _ENCODED_AT_ONCE:
             return
@@ -103,7 +103,7 @@ class VersionedTable(abc.ABC):
     def bump_version(self) -> None:
         """Move the version for a change beside the table."""
         known = self.data_version.counter
-        counter = known + 1 if known < 2**63 - 1 else 0  # a master may have sent a slave the last one
+        counter = known + 1 if known < 2**63 - 1 else 0  # a slave may have received the maximum from its master
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=counter)
 
     async def save_in_slices(self) -> None:

@@ -65,14 +65,14 @@ def watched(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
 
 
 def _handle(route: Route[Broker], broker: Broker, header: Header, request: Request) -> Reply | None:
-    began, asked = broker.now_millis(), _describe(header, request)
+    began, request_fields = broker.now_millis(), _describe(header, request)
 
     def answered(code: int, remark: str | None, offset: int | None) -> None:
         broker.emit(
             "served",
             request=route.code.name,
             peer=request.channel.peer,
-            **asked,
+            **request_fields,
             code=code,
             remark=remark,
             result_offset=offset,
@@ -89,7 +89,7 @@ def _handle(route: Route[Broker], broker: Broker, header: Header, request: Reque
         answered(exc.code, str(exc), None)
         raise
     if (offset := _committed(broker, header)) != before:
-        where = {name: asked[name] for name in ("group", "topic", "queue")}
+        where = {name: request_fields[name] for name in ("group", "topic", "queue")}
         name, peer = route.code.name, request.channel.peer
         broker.emit("offset_committed", request=name, peer=peer, **where, before=before, offset=offset)
     if reply is not None:

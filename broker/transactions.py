@@ -43,7 +43,7 @@ ROUND_LIMIT_MILLIS = 60_000
 PIECE = 256
 """Records read before sockets have their turn."""
 SECONDS_AT_ONCE = 0.02
-"""Seconds of work, by stopwatch.wall, after which they have it earlier: a record can have 4 MB, and is copied."""
+"""Seconds of work, by stopwatch.wall, after which sockets are served earlier: a record of up to 4 MB is copied."""
 
 
 @attrs.define(eq=False)
@@ -76,7 +76,7 @@ class TransactionCheck:
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
-        # Even if no half message is left: op records of those before `at` are used up by that.
+        # Also without a half message left, so that op records of half messages before `at` are used up.
         if self._read_ops(ops, half_progress=at):
             await trio.lowlevel.checkpoint()
         until = stopwatch.wall() + SECONDS_AT_ONCE
@@ -96,9 +96,9 @@ class TransactionCheck:
         self._report_unasked()
 
     def _start(self, topic: str) -> int:
-        """The group's offset in a queue, if the queue has it.
+        """Return the group's offset in a queue.
 
-        Otherwise the nearest that it has.
+        If the queue lacks that offset, return the nearest one.
         """
         store = self.broker.store
         known = self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0
@@ -224,7 +224,7 @@ class TransactionCheck:
         if self._unasked:
             (group, count), *others = self._unasked.most_common()
             more = f" and {len(others)} other groups" if others else ""
-            log.warning("no producer is here to ask about %d half messages of group %.100r%s", count, group, more)
+            log.warning("no producer is connected to check %d half messages of group %.100r%s", count, group, more)
             self._unasked.clear()
 
     def _discard(self, half: StoredMessage, copy: NewMessage) -> bool:
@@ -237,7 +237,7 @@ class TransactionCheck:
         if is_final(result):  # it may lack the room for one more check
             result = self.broker.put_own(put_aside(half))
         if is_final(result):
-            raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
+            raise RecordError(f"its discarded copy is not stored: {result.status.name}: {result.reason}")
         if not result.is_stored:
             return False
         self._postponed.discard(first_queue_offset(half))

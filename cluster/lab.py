@@ -4,7 +4,7 @@
         await cluster.kill("broker-a:master")
         await cluster.wait_until("route-gone broker-a:master")
 
-Time-outs are real seconds, whatever the cluster's rate.
+Timeouts are in real seconds at any rate of the cluster's clock.
 """
 
 import contextlib
@@ -258,7 +258,7 @@ async def open_cluster(
     *,
     directory: ClusterDirectory | str | os.PathLike[str] | None = None,
     modules: Mapping[NodeKind, str] = MODULES,
-    way: str | None = None,
+    spawn_method: str | None = None,
     seed: str = "",
     started: Callable[[Cluster], object] = lambda _: None,
     host: Host = THIS_MACHINE,
@@ -274,7 +274,7 @@ async def open_cluster(
     allow_many_files()  # a control channel for each node
     with place.locked():
         # First: it imports the nodes' modules while addresses are chosen.
-        forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", way)
+        forks = host.start_forks(import_steps(modules.values()), place.path / "forkserver.log", spawn_method)
         try:
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
                 await scaling.check_settings(spec, host.try_settings)

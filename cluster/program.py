@@ -1,6 +1,6 @@
 """The program `rmqlab`.
 
-It begins what takes long before it imports what reads the command line.
+It starts the detached supervisor before it imports the command line, so that both import in parallel.
 """
 
 import gc

@@ -29,7 +29,7 @@ NEVER_CHANGED = "configBlackList"
 """Beside all paths (rmqlab.runtime.validators.FIXED), the key that request 318 may never touch."""
 
 _seconds: Any = within(0.001, 1e9)
-"""Of a period: 0 would never sleep."""
+"""Minimum of a period, because with 0 the loop would never sleep."""
 _int: Any = within(-INT32, INT32)
 
 

@@ -13,7 +13,7 @@ MAX_QUEUE_DATA = 1_000_000
 MAX_TOPIC_CHARACTERS = 32 * 2**20
 """In the names of all topics together: request 206 lists them all, and a client of 4.9.8 reads frames up to 16 MiB."""
 MAX_FILTER_SERVERS = 1_000
-"""Of one broker."""
+"""Maximum for one broker."""
 MAX_NAME_SIZE = 1_024
 """Characters of a name or an address."""
 

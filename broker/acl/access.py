@@ -78,7 +78,7 @@ def _resources(command: Command, fields: dict[str, str]) -> Iterator[tuple[str |
 
 
 def _sent_to(topic: str | None, group: str | None) -> tuple[str | None, int]:
-    """Sending to a retry topic is the consumer's way to try again."""
+    """Return SUB for a retry topic, to which consumers send messages back."""
     return (_group(group), SUB) if topic is not None and topic.startswith(RETRY_PREFIX) else (topic, PUB)
 
 

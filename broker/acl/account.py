@@ -143,7 +143,7 @@ def _allows(owned: int, needed: int) -> bool:
 def text_of(value: object) -> str | None:
     """Convert a YAML scalar to text as Java does: an unquoted 12345678 is a valid key.
 
-    AclDenied for a list or a mapping. With aliases of each other, a few lines of them have a text without end.
+    AclDenied for a list or a mapping: through YAML aliases, a few lines of them can expand to an enormous text.
     """
     if isinstance(value, (list, dict, set)):
         raise AclDenied(f"expected a text, not a {type(value).__name__}")

@@ -141,7 +141,7 @@ class EntryLog(CommitLog):
 
     @property
     def droppable(self) -> int:
-        """All plain files may go; until then no entry does."""
+        """Number of files that can be dropped: all plain files, then files of entries."""
         return len(self.plain.files) or max(0, len(self.files.files) - 1)
 
     @property
@@ -178,7 +178,7 @@ class EntryLog(CommitLog):
         return self.entries.grown_files(offset)
 
     def begins_record(self, offset: int) -> bool:
-        """True if an entry begins at an offset, or a record of a plain file."""
+        """Return True if an entry, or a record of a plain file, begins at an offset."""
         file = self.file_at(offset)
         if file is not None and self._is_plain(file):
             return CommitLog.begins_record(self, offset)
@@ -188,7 +188,7 @@ class EntryLog(CommitLog):
     def walk(self, view: memoryview, start: int, limit: int) -> tuple[int, Walk]:
         """Walk over whole entries whose records pass their checksum.
 
-        Over records in a plain file.
+        In a plain file, walk over records.
         """
         if start + BLANK_SIZE <= len(view) and PLAIN_BLANK.unpack_from(view, start)[1] in PLAIN_MAGICS:
             return CommitLog.walk(self, view, start, limit)
@@ -216,7 +216,7 @@ class EntryLog(CommitLog):
 
 
 def is_record(body: bytes) -> bool:
-    """True for a whole record. Any other body would stop dispatch on all members."""
+    """Return True for a whole record; other bodies would stop dispatch everywhere."""
     return record_size(memoryview(body), 0, check_crc=True) == len(body)
 
 

@@ -65,9 +65,9 @@ def recover(
 
     A plain log without entries is recovered as after a clean stop, and continued (dledger#56).
 
-    Which entries are committed, beyond those of the checkpoint, a member learns from its leader: it dispatches them
-    again. After a crash the queues may lack entries in the middle, so dispatch begins at the last file whose first
-    record is surely in them.
+    A member receives the committed index beyond its checkpoint from the leader, and dispatches those entries again.
+    After a crash the queues may lack entries in the middle, so dispatch begins at the last file whose first record is
+    certainly in the queues.
     """
     assert isinstance(log, EntryLog)
     if log.is_mixed and not log.files.files:

@@ -54,7 +54,7 @@ class LogFollower:
 
         Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
         copies, so a committed entry can be replaced, too. A real member then keeps its queue entries (section 6.2),
-        ours drops them. If the log begins anew, all queue entries are invalid; a real member continues its queues where
+        ours drops them. If the log is emptied and begins again, all queue entries are invalid; a real member continues its queues where
         they ended, with wrong offsets from then on (dledger#60).
         """
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:

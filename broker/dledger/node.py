@@ -135,9 +135,9 @@ class GroupNode:
     # ---- time ----
 
     async def work_forever(self) -> NoReturn:
-        """Do what is due.
+        """Run the member's due timers.
 
-        An OSError of the member's files ends it; it is to be called again.
+        It ends at an OSError of the member's files; call it again then.
         """
         while True:
             deadline = max(self._wake_at(), trio.current_time() + SHORTEST_NAP)
@@ -223,7 +223,7 @@ class GroupNode:
         self.settle_soon()
 
     def _complain(self, peer: str) -> None:
-        """Log that a peer has another list of peers, once."""
+        """Log once that a peer has a different list of peers."""
         if fault := self.server.peer_lists.faults.get(peer):
             self._failures.add(peer, fault)
         else:

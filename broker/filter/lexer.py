@@ -49,7 +49,7 @@ def tokens(expression: str) -> Iterator[Token]:
     while at < len(expression):
         match = _TOKEN.match(expression, at)
         if match is None:
-            raise FilterError(f"at character {at + 1}: {expression[at]!r} begins nothing that is known")
+            raise FilterError(f"at character {at + 1}: {expression[at]!r} begins no valid token")
         kind, image = str(match.lastgroup), match[0]
         if kind == "name" and image.upper() in KEYWORDS:
             kind = image.upper()

@@ -59,7 +59,7 @@ def compare(left: Value, right: Value) -> int:
 def is_equal(left: Value, right: Value) -> bool | None:
     """Compare for equality.
 
-    Two unknowns are equal; against a value the left one leaves it open, the right one not.
+    Two unknowns are equal. If only the left one is unknown, the result is unknown; if only the right one is, False.
     """
     if left is None or right is None:
         return left is right if (left is None) == (right is None) else (None if left is None else False)
@@ -112,10 +112,10 @@ def _text_as(text: str, other: Value) -> Value:
     lowest, highest = _LONG if isinstance(other, Long) else _INT
     match = _WHOLE.fullmatch(text)
     if match is None or len(match[2]) > MAX_DIGITS:
-        raise EvaluationError(f"{text[:80]!r} is no whole number")
+        raise EvaluationError(f"{text[:80]!r} is not a whole number")
     value = int(f"{match[1]}0{match[2]}")
     if not lowest <= value <= highest:
-        raise EvaluationError(f"{text[:80]!r} is no whole number of its size")
+        raise EvaluationError(f"{text[:80]!r} is not a whole number of its size")
     return value
 
 

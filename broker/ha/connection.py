@@ -211,11 +211,15 @@ class HaConnection:
         is_starving = wanted < first or wanted > end
         if wanted < first and self._settings.ha_restart_expired_slave:
             self.close(
-                f"it wants bytes from {wanted} on, our log begins at {first}: it must start again with an empty log"
+                f"it requests bytes from {wanted} on, our log begins at {first}: it must start again with an empty log"
             )
             return
         if is_starving and not self._is_starving:
             log.warning(
-                "slave %s wants bytes from %d on, our log has %d to %d: heartbeats only", self.peer, wanted, first, end
+                "slave %s requests bytes from %d on, our log has %d to %d: heartbeats only",
+                self.peer,
+                wanted,
+                first,
+                end,
             )
         self._is_starving = is_starving

@@ -31,7 +31,7 @@ _NOTHING = Span(-1, 1)
 RecordBefore = Callable[[int], Span | None]
 """The last record that ends at or before an offset."""
 CommonEndSearch = Generator[Span, bool, int | None]
-"""Yields a record, is sent whether the other log has the same; returns where the common part ends, None without one."""
+"""Yields a record and receives whether the other log has the same; returns the common end, or None if there is none."""
 
 
 def common_end(record_before: RecordBefore, end: int) -> CommonEndSearch:

@@ -113,7 +113,7 @@ class MasterPrecheck:
     _verifier: LogVerifier | None = attrs.field(default=None, init=False)
 
     def begin(self, settings: HaSettings) -> None:
-        """A connection begins."""
+        """Prepare for a new connection with these settings."""
         store = self.store
         self._verifier = LogVerifier(store.log, store.dispatched_offset) if settings.ha_verify_received else None
 
@@ -125,7 +125,7 @@ class MasterPrecheck:
         had = self.store.max_commit_log_offset
         truncate(self.store, fault)
         self.emit("received_fault", offset=fault, dropped=had - fault)
-        return f"what it sent from {fault} on is no record: {had - fault} bytes are dropped"
+        return f"its bytes from {fault} on are not a valid record: {had - fault} bytes are dropped"
 
     async def is_fit(self, ha_address: str, settings: HaSettings) -> bool:
         """Check the master; truncate or drop our log if necessary.
@@ -148,7 +148,7 @@ class MasterPrecheck:
             self._report_verdict(f"master {ha_address} is not followed: {exc}")
             return False
         except CheckUnsupported as exc:
-            self._report_verdict(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
+            self._report_verdict(f"master {ha_address} is followed unchecked, as by 4.9: {exc}")
         else:
             self.verdict = ""
         return True
@@ -180,7 +180,7 @@ class MasterPrecheck:
             return
         first, end = log_span_of(await ask(request(RequestCode.GET_BROKER_RUNTIME_INFO)))
         is_expired = settings.ha_restart_expired_slave and store.max_commit_log_offset < first
-        # Without a byte of its own the slave contradicts no master: it lost its place, not its data (issue 12.10).
+        # An empty log contradicts no master: the slave lost its position, not its data (issue 12.10).
         is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
         if is_expired or is_astray:
             self._drop_log(ha_address, first)
@@ -280,6 +280,6 @@ class MasterPrecheck:
             common,
             kept,
         )
-        # Within the store, so that a journal is the same in every directory.
+        # Relative to the store, so that journals do not depend on the directory.
         within = kept and kept.relative_to(store.config.store_path_root_dir)
         self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=str(within))

@@ -39,15 +39,15 @@ class ReceiveSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """As of a socket that does not block."""
+        """Receive into a buffer, as a non-blocking socket does."""
 
 
 @attrs.define(eq=False)
 class LogReceiver:
     """Appends a master's frames to the log, each when it is complete (section 4.5).
 
-    A body that does not fit into the rest of the file is dropped, and the next header then contradicts our
-    offset: so 4.9 behaves, and that is how a slave with another file size shows.
+    A body that does not fit into the rest of the file is dropped, as in 4.9. The next header then
+    contradicts our offset, and the connection is closed: the symptom of a slave with another file size.
     """
 
     stream: SlaveStream

@@ -55,7 +55,7 @@ class SendSocket(Protocol):
     """The methods of a socket that are used here."""
 
     def sendmsg(self, buffers: Sequence[bytes | memoryview], /) -> int:
-        """As of a socket that does not block."""
+        """Send buffers, as a non-blocking socket does."""
 
 
 @attrs.define(eq=False)
@@ -70,7 +70,7 @@ class LogSender:
     frame_size: int
     sent_total: int = 0
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # begun, its end not yet sent
-    _frame_sent: int = attrs.field(default=0, init=False)  # bytes of it that left, its header's included
+    _frame_sent: int = attrs.field(default=0, init=False)  # bytes of the frame sent so far, header included
 
     def send(self, sock: SendSocket, now: float) -> bool:
         """Send the log that the slave lacks, up to PASS_SIZE.

@@ -34,13 +34,13 @@ class HaSettings:
     """
 
     ha_send_heartbeat_interval: int = attrs.field(default=5000, validator=within(1, INT32))
-    """Silence after which either side writes something."""
+    """Silence after which a master sends a heartbeat, and a slave a report."""
     ha_housekeeping_interval: int = attrs.field(default=20_000, validator=within(1, INT32))
     """Silence after which a master closes, counted from accept or from the last report."""
     ha_transfer_batch_size: int = attrs.field(default=32_768, validator=within(1, MAX_FRAME - HEADER_SIZE))
     """Most bytes in one frame."""
     ha_slave_fallbehind_max: int = attrs.field(default=256 * 2**20, validator=within(0, INT64))
-    """A slave this far behind counts as none: sends get SLAVE_NOT_AVAILABLE (store-ha#55)."""
+    """A slave further behind is not counted: sends return SLAVE_NOT_AVAILABLE (store-ha#55)."""
     ha_master_address: str = attrs.field(default="", validator=_is_master)
     """Fixed HA address of the master, instead of the registered one; ignored below 6 characters (section 4.1)."""
 
@@ -49,7 +49,7 @@ class HaSettings:
     ha_report_at_once: bool = False
     """A slave connects as soon as it has the address, and reports at connect; 4.9 waits 5 s for each."""
     ha_drop_silent_master: bool = False
-    """A slave closes when its master was silent for the housekeeping interval; 4.9 waits for ever."""
+    """A slave closes when its master was silent for the housekeeping interval; 4.9 waits without limit."""
     in_sync_replicas: int = attrs.field(default=0, validator=within(0, INT32))
     """Logs that must have a message before its sync send is SEND_OK, the master's own included, as 5.x counts them.
 
@@ -72,7 +72,7 @@ class HaSettings:
     """
     ha_restart_expired_slave: bool = False
     """A slave whose next byte has expired on its master drops its log and copies again, and a master closes the
-    connection of such a slave; 4.9 sends it heartbeats for ever (store-ha#57).
+    connection of such a slave; 4.9 only sends it heartbeats, without end (store-ha#57).
     """
     ha_truncate_diverged: bool = False
     """A slave compares its log's end with its master's before it follows, and cuts off what differs; 4.9 does not."""

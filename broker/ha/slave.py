@@ -109,7 +109,7 @@ class HaClient:
         self.received_invalid = False
         """True if closed because of invalid bytes of the master, which is logged as a warning."""
         self.trouble = ""
-        """Why it ended, if the cause is this slave's disk, or a log that differs: its master does not know."""
+        """Why it ended, if the master cannot see the cause: this slave's disk, or a log that differs."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
         self.rate = ByteRate(self.opened_at)
@@ -145,7 +145,7 @@ class HaClient:
         self._sock.close()
 
     def _end(self, reason: str) -> None:
-        """Stop to send and receive; `close` closes the socket.
+        """Stop sending and receiving; `close` closes the socket.
 
         Only the first reason counts.
         """
@@ -220,7 +220,7 @@ class HaClient:
                 report = report[sent:]
                 if not report:
                     return
-            self.close("the master takes no reports")
+            self.close("the master does not read reports")
         except OSError as exc:
             self.close(exc.strerror or str(exc))
 
@@ -286,7 +286,7 @@ class HaSlave:
             self._client.close("closed from here")
 
     async def run_forever(self) -> NoReturn:
-        """Connect and follow, again and again."""
+        """Connect to the master and follow it, until cancelled."""
         short_lives = 0
         while True:
             sock = await self._connect()
@@ -308,7 +308,7 @@ class HaSlave:
                 address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT, links=self._reactor.links
             )
         except ConnectError as exc:
-            if str(exc) != self._last_failure:  # logged once, not every 5 s
+            if str(exc) != self._last_failure:  # log it once, not every 5 s
                 log.warning("%s; tried again every %g s", exc, RETRY_PERIOD)
                 self._last_failure = str(exc)
             return None

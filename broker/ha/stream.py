@@ -106,7 +106,7 @@ class MasterStream:
                 )
         if self.settings.ha_restart_expired_slave and 0 < report < log_first:
             raise StreamError(
-                f"it wants bytes from {report} on, our log begins at {log_first}: it must start again with an empty log"
+                f"it requests bytes from {report} on, our log begins at {log_first}: it must start again with an empty log"
             )
 
     def _check_later(self, report: int, log_end: int) -> None:
@@ -173,9 +173,9 @@ class SlaveStream:
         if log_end not in (0, offset):
             raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
-            raise BadFrameError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
+            raise BadFrameError(f"it sent a frame of {size} bytes; the limit is {MAX_FRAME - HEADER_SIZE}")
         if not 0 <= offset < 2**63 - size:  # an empty log accepts any first offset
-            raise BadFrameError(f"it sent bytes from {offset} on, which is no offset of a log")
+            raise BadFrameError(f"it sent bytes from {offset} on, which is not a valid log offset")
         return FrameHeader(offset, size)
 
     def advanced(self, log_end: int, now: float) -> bytes | None:
@@ -186,7 +186,7 @@ class SlaveStream:
         return self._report(log_end, now) if log_end > self.reported else None
 
     def repeated(self, now: float) -> bytes | None:
-        """The report to send because none left for a while.
+        """Return the periodic report.
 
         None before it is due (store-ha#39).
         """

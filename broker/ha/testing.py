@@ -86,18 +86,18 @@ class Recorder:
         return [fields["reason"] for known, fields in self.events if known == kind]
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """To be given as `emit`."""
+        """Record an event; pass this method as `emit`."""
         self.events.append((kind, fields))
         self.changed()
 
     def acked(self, master: HaMaster) -> None:
-        """To be given as `on_ack`: records each rise of the highest acknowledged offset."""
+        """Record each rise of the highest acknowledged offset; pass this as `on_ack`."""
         if master.push_to_slave_max_offset > max(self.acks, default=0):
             self.acks.append(master.push_to_slave_max_offset)
         self.changed()
 
     def changed(self) -> None:
-        """To be given as `on_received`."""
+        """Pass this method as `on_received`."""
         self._changed.set()
         self._changed = trio.Event()
 

@@ -94,7 +94,7 @@ def _hold(
 
 @attrs.frozen(eq=False)
 class _Waker:
-    """The broker, as its held pulls need it (`PullWaker`)."""
+    """The part of the broker that its held pulls use (`PullWaker`)."""
 
     broker: Broker
 

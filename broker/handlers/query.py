@@ -103,12 +103,12 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
     return Reply(body=body.encode(), remark=NO_REMARK_SET)
 
 
-def _count(asked: int) -> int:
-    """Convert `asked` as RocketMQ's 32-bit arithmetic does.
+def _count(number: int) -> int:
+    """Convert a requested number as RocketMQ's 32-bit arithmetic does.
 
     A number that is too large or below 0 becomes 0: no message has it.
     """
-    return max((asked * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
+    return max((number * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
 
 
 ROUTES: list[Route[Broker]] = [

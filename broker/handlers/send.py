@@ -60,9 +60,9 @@ NOT_STORED = {
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 _MAX_KNOWN: Final = 256
-"""Characters of a batch's properties up to which they are remembered."""
+"""Longest properties of a batch, in characters, whose parsed form is cached."""
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
-"""Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
+"""Client version 3.4.9: older clients lack the field (broker-requests section 1.4)."""
 
 
 def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
@@ -263,13 +263,13 @@ def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command
 def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
     properties = header.properties or ""
     read = _known_batch_properties if len(properties) <= _MAX_KNOWN else BatchProperties.of
-    asked = read(properties, broker.config.broker_cluster_name)
+    batch_properties = read(properties, broker.config.broker_cluster_name)
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
     _check_store(broker)
     if not request.command.body:
         raise HeaderError("a batch without messages")
-    if header.sys_flag & TRANSACTION_MASK or asked.delay_level > 0:
+    if header.sys_flag & TRANSACTION_MASK or batch_properties.delay_level > 0:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
     shared = NewMessage(
         topic=header.topic,
@@ -281,16 +281,18 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         born_host=peer_address(request),
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
-        properties=asked.stored,
+        properties=batch_properties.stored,
     )
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = ReceivedBatch(request.command.body)
-    min_copies = copies_demanded_by_batch(broker, asked.parsed, batch)
+    min_copies = copies_demanded_by_batch(broker, batch_properties.parsed, batch)
     began = stopwatch.wall()
     result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(stopwatch.wall() - began)
-    return finish_send(broker, request, result, header.topic, queue_id, waits=asked.waits, min_copies=min_copies)
+    return finish_send(
+        broker, request, result, header.topic, queue_id, waits=batch_properties.waits, min_copies=min_copies
+    )
 
 
 @attrs.frozen
@@ -299,7 +301,7 @@ class BatchProperties:
 
     parsed: Mapping[str, str]
     stored: str
-    """As each record ends with them, with the name of the cluster."""
+    """Encoded as in each record, with the name of the cluster."""
     delay_level: int
     waits: bool
     """False if the sender waits for the master's log only."""

@@ -52,11 +52,11 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
     nothing changes: RocketMQ would run with other settings than those of its file.
     """
     try:
-        asked = parse_change(request.command.body)
-        if forbidden := forbidden_keys(asked, KINDS, *NEVER_CHANGED, *broker.config.config_black_list.split(";")):
+        requested = parse_change(request.command.body)
+        if forbidden := forbidden_keys(requested, KINDS, *NEVER_CHANGED, *broker.config.config_black_list.split(";")):
             names = ", ".join(shown(key)[1:-1] for key in forbidden[:_NAMED])
             raise Refusal(ResponseCode.NO_PERMISSION, f"{names} cannot be changed by a tool")
-        changes = {key: value for key, value in asked.items() if key in _KNOWN}
+        changes = {key: value for key, value in requested.items() if key in _KNOWN}
         settings = broker.settings.changed(changes)
         settings.save()
     except SettingsError as exc:
@@ -64,8 +64,8 @@ def update_broker_config(broker: Broker, _header: None, request: Request) -> Rep
     except OSError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"the change is not saved: {exc.strerror or exc}") from None
     _apply(broker, settings)
-    if in_vain := ineffective_settings({snake(key): value for key, value in changes.items()}):
-        log.warning("%s set what has no effect here: %s", request.channel.peer, ", ".join(in_vain))
+    if ineffective := ineffective_settings({snake(key): value for key, value in changes.items()}):
+        log.warning("%s set keys without effect here: %s", request.channel.peer, ", ".join(ineffective))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
     return Reply()
 

@@ -43,7 +43,7 @@ def report_slave_trouble(broker: Broker, _header: None, request: Request) -> Rep
             _note(broker, header, host)
             request.reply(Reply())
         else:
-            log.warning("%s reports a trouble as slave %d, and is no slave of this group", host, header.broker_id)
+            log.warning("%s reported a trouble as slave %d, but is not a slave of this group", host, header.broker_id)
             request.reply(Reply(ResponseCode.NO_PERMISSION, remark=FORGED))
 
     broker.run_for_request(look_up)

@@ -180,7 +180,7 @@ class History:
     def is_deleted(self, queue: Queue, at: float = -math.inf) -> bool:
         """Return True if the queue's topic was deleted at this time or later.
 
-        Its offsets then begin anew.
+        Its offsets then begin at 0 again.
         """
         deleted_at = self.deleted_topics.get((queue.broker, queue.topic))
         return deleted_at is not None and deleted_at >= at

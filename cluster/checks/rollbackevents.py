@@ -38,7 +38,7 @@ class Rollback:
 def find_rollbacks(history: History) -> list[Rollback]:
     """Return all rollbacks, by time, each event once.
 
-    Offsets stay when a topic is deleted, and its queues begin anew: a rollback counts there only from an offset that
+    Offsets stay when a topic is deleted, and its queues begin at 0 again: a rollback counts there only from an offset that
     was committed in the new queue.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that

@@ -33,7 +33,7 @@ from rmqlab.verdict.verdict import Verdict
 def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, metrics: bool, as_json: bool) -> None:
     """Judge a run by journals and stores: loss, duplicates, order, outages, detection.
 
-    Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with what is missing.
+    Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with a list of the missing evidence.
     Exit status 0: the verdict is `holds`. 1: `violated`. 2: `unknown`. It is the same whatever `--metric` shows.
     """
     if metrics:
@@ -57,7 +57,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         misused(
             f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory"
         )
-    except OSError as exc:  # no verdict: as `unknown`
+    except OSError as exc:  # there is no verdict: the exit status is that of `unknown`
         misused(f"{exc.filename}: {exc.strerror}")
     if as_json:
         shown = {"findings": {finding.metric: finding.as_json() for finding in chosen}} if chosen else {}

@@ -144,7 +144,7 @@ COMMANDS = {name: entry for commands in PURPOSES.values() for name, entry in com
 
 
 class LazyCommand(click.Command):
-    """A command that is known by its line of the table until it is used."""
+    """A command whose module is imported only when the command is used."""
 
     def __init__(self, name: str, entry: Entry) -> None:
         super().__init__(name, help=entry.help, hidden=entry.is_hidden)

@@ -40,7 +40,7 @@ DEFAULT_PATIENCE = 10.0
 def compare(scenario: str, promote_after: float, rate: float | None, report: Path | None, *, as_json: bool) -> None:
     """Play a scenario in 4.9, hardened, promoted by hand, and on DLedger.
 
-    Prints what each cost the clients. Exit status 0, or 2 if a run did not reach its end.
+    Prints the losses and outages of each run. Exit status 0, or 2 if a run did not reach its end.
     """
     try:
         path = find_scenario(scenario)
@@ -48,7 +48,7 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
     except (NoScenarioError, ScenarioError) as exc:
         misused(str(exc))
     if report is not None and not report.parent.is_dir():
-        misused(f"--report {report}: {report.parent} is no directory")
+        misused(f"--report {report}: {report.parent} is not a directory")
     output = LineOutput(is_silent=as_json)
     try:
         played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]

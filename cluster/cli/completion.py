@@ -12,25 +12,25 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
 
 
 def complete_cluster(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of clusters that begin so."""
+    """Return the names of clusters that begin with `incomplete`."""
     names = (path.parent.name for path in home().glob("*/cluster.json"))
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_target(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the nodes, roles and groups that begin so, of the cluster of `--name`."""
+    """Return matching nodes, roles and groups of the cluster of `--name`."""
     record = _record(str(ctx.params.get("name") or "default"))
     return [target for target in _targets(record) if target.startswith(incomplete)] if record else []
 
 
 def complete_node(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the nodes that begin so, of the cluster of `--name`."""
+    """Return matching nodes of the cluster of `--name`."""
     record = _record(str(ctx.params.get("name") or "default"))
     return [node.name for node in record.nodes() if node.name.startswith(incomplete)] if record else []
 
 
 def complete_kind(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the kinds of events that begin so."""
+    """Return the kinds of events that begin with `incomplete`."""
     from rmqlab.runtime.journal_schema import EVENT_TYPES  # noqa: PLC0415 -- only this option needs all kinds
 
     return [kind for kind in EVENT_TYPES if kind.startswith(incomplete)]

@@ -60,7 +60,7 @@ def event_line(event: Document, suffix: str = "") -> HangingLine:
 def clock_text(millis: int) -> str:
     """Return the local time of day.
 
-    Question marks for an invalid one, as a peer can send any.
+    Return question marks for an invalid time: a peer can send any value.
     """
     seconds, rest = divmod(millis, 1000)
     try:

@@ -64,7 +64,7 @@ async def _show_live(cluster: Cluster, document: Document) -> None:
 
 
 def _print_if_possible(text: str) -> None:
-    """Print a line; ignore that the terminal was closed."""
+    """Print a line; do nothing if the terminal was closed."""
     with contextlib.suppress(OSError):
         console.print(text)
 

@@ -1,4 +1,4 @@
-"""Groups of commands whose help cuts no summary."""
+"""Command groups that print full summaries in their help."""
 
 from collections.abc import Iterable
 

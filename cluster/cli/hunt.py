@@ -112,13 +112,13 @@ def hunt(
         role=role,
         flush=flush,
     )
-    place = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    hunt_directory = directory or home() / "hunts" / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     progress = hunting.Progress()
     try:
-        failures = _hunt(planned, progress, place, as_json=as_json)
+        failures = _hunt(planned, progress, hunt_directory, as_json=as_json)
         replays = {path: _replay(path, profile) for path in failures} if replay else {}
     except OSError as exc:
-        fail(f"{place}: {exc.strerror}")
+        fail(f"{hunt_directory}: {exc.strerror}")
     if as_json:
         print_json(_document(planned, progress, failures, replays))
     else:
@@ -139,12 +139,12 @@ def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
     return names or tuple(known)
 
 
-def _hunt(planned: Hunt, progress: hunting.Progress, place: Path, *, as_json: bool) -> dict[Path, Failure]:
-    """Hunt until the end or Ctrl-C. Return what was found, by the file in which it is."""
+def _hunt(planned: Hunt, progress: hunting.Progress, hunt_directory: Path, *, as_json: bool) -> dict[Path, Failure]:
+    """Hunt until the end or Ctrl-C. Return the failures by their scenario files."""
     found: dict[Path, Failure] = {}
     with shown(progress, planned.extent, as_json=as_json) as show:
         for failure in planned.run(progress, show):
-            found[_write(failure, place, planned)] = failure
+            found[_write(failure, hunt_directory, planned)] = failure
             if not as_json:
                 console.print(Text.assemble((failure.claim, "bold red"), f": {_moves(failure)}: {failure.found}"))
                 console.print(Text(f"  {_command(failure, planned)}"), soft_wrap=True)
@@ -162,11 +162,11 @@ def _circumstances(failure: Failure) -> str:
     return f"{case.role}, {case.flush}{ending}{switches}"
 
 
-def _write(failure: Failure, place: Path, planned: Hunt) -> Path:
+def _write(failure: Failure, hunt_directory: Path, planned: Hunt) -> Path:
     """Write the smallest form as a scenario file."""
-    place.mkdir(parents=True, exist_ok=True)
+    hunt_directory.mkdir(parents=True, exist_ok=True)
     claim = CLAIMS[failure.claim]
-    path = place / f"{failure.claim}-{failure.case.seed}.toml"
+    path = hunt_directory / f"{failure.claim}-{failure.case.seed}.toml"
     comments = (
         f"Breaks the claim {failure.claim}: {claim.says}. Found: {failure.found}.",
         f"Each alone fixes it: {', '.join(failure.fixed_by)}." if failure.fixed_by else "No switch alone fixes it.",

@@ -1,4 +1,4 @@
-"""How far a hunt is, on a terminal and in its last line."""
+"""Progress of a hunt: a bar on a terminal, and the summary line."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

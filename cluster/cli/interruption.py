@@ -24,7 +24,7 @@ def sigterm_as_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
-    """Let Ctrl-C end this block, which is the way to end it, and no failure."""
+    """End this block at Ctrl-C without an error: Ctrl-C is its regular end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -36,7 +36,7 @@ def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
 def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call `stop` at the first SIGINT or SIGTERM in this block.
 
-    The next one raises KeyboardInterrupt. After `stop` the block goes on, so that it receives what is still to come. In
+    The next one raises KeyboardInterrupt. After `stop` the block continues, so that it receives the remaining output. In
     another thread than the main one it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():

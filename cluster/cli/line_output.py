@@ -11,7 +11,7 @@ from rmqlab.cluster.cli.screen import console
 
 @attrs.define(eq=False)
 class LineOutput:
-    """Output of a command that takes long.
+    """Output of a long-running command.
 
     If silent, it shows only the current wait.
     """

@@ -28,7 +28,7 @@ _STYLES = {RUNNING: "green", STOPPED: "dim", UNKNOWN: "yellow"}
 def ls(*, as_json: bool) -> None:
     """List the clusters of this machine: running or stopped, and where.
 
-    They are those of ~/.rmqlab or $RMQLAB_HOME, and the running ones of scenarios there.
+    Lists the clusters in ~/.rmqlab or $RMQLAB_HOME, and the running clusters of scenarios there.
     """
     clusters = [describe(directory, record) for directory, record in _found()]
     if as_json:
@@ -71,7 +71,7 @@ def describe(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
 
 
 def _state(directory: ClusterDirectory) -> str:
-    """Return the state of a cluster: unknown if its lock is no file that can be read."""
+    """Return the state of a cluster: unknown if its lock is not a readable file."""
     try:
         return RUNNING if directory.is_up() else STOPPED
     except OSError as exc:

@@ -1,6 +1,6 @@
 """Folds failures of a workload that repeat, and events of single queues.
 
-The first one is a line. Of failures there is one more every few seconds, with the count.
+The first event is one line. While a failure repeats, a line with the count follows every few seconds.
 """
 
 import re
@@ -33,7 +33,7 @@ class _Run:
 class RepeatFolder:
     """Shows events, and folds failures that differ only in numbers.
 
-    Of these it shows the first, and then one every SECONDS.
+    It shows the first one, and then one line every SECONDS.
     """
 
     show: Callable[[Event, int], object]

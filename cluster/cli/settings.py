@@ -36,7 +36,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
 
 
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
-    """Parse settings of nodes that are named elsewhere: their keys have no target."""
+    """Parse settings without targets, because the command names the nodes."""
     settings = dict(map(parse_setting, texts))
     for key in settings:
         if ":" in key:

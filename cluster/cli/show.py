@@ -1,6 +1,6 @@
 """Commands that only read: status, logs, events.
 
-What renders for a person is imported where it is used: it needs rich, and `--json` does not.
+Modules that render text are imported where they are used: they need rich, and `--json` does not.
 """
 
 import contextlib

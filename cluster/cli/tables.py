@@ -31,7 +31,7 @@ STATE_STYLES = {
 }
 _NODE_COLUMNS = ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID")
 _SPARE_COLUMNS = ("PID", "HA ADDRESS", "ADDRESS", "ROLE")
-"""Columns that a narrow terminal does without, in this order."""
+"""Columns that are dropped on a narrow terminal, in this order."""
 _ANY_WIDTH = 10_000
 _MOST_ROWS = 100
 """Rows of a table that peers can make long; `--json` has all."""

@@ -59,7 +59,7 @@ def directory_of(name: str) -> ClusterDirectory:
     if "/" in name:
         try:
             path = Path(name).expanduser()
-        except RuntimeError:  # ~somebody
+        except RuntimeError:  # such as ~unknown_user
             misused(f"{name}: no user of this machine has such a home directory")
         return ClusterDirectory.at(Path(os.path.realpath(path)))  # `resolve` fails at a loop of links
     try:

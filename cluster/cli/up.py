@@ -96,7 +96,7 @@ def up(
 ) -> None:
     """Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`).
 
-    Options that are left out are as at the last start of this cluster; [ ] shows the default of a new one.
+    Omitted options have the values of the last start of this cluster; [ ] shows the default of a new cluster.
     """
     given = {
         "groups": groups,
@@ -191,7 +191,7 @@ def build_spec(
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
         spec = attrs.evolve(before, **_of_mode(given, before, record))
-        if _COUNTS & given.keys():  # the nodes are those of the numbers again
+        if _COUNTS & given.keys():  # new counts cancel earlier `add` and `remove` commands
             spec = without_absent(attrs.evolve(spec, added=(), removed=()))
         spec = attrs.evolve(spec, **_settings(spec, settings, unset))
         check_spec(spec)

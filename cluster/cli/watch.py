@@ -34,7 +34,7 @@ def watch(name: str, *, plain: bool) -> None:
         else:
             trio.run(_show, directory, document)
     except* KeyboardInterrupt:
-        pass  # the way to leave
+        pass  # Ctrl-C ends the view
     except* (NoClusterError, CommandFailedError):
         console.print(f"cluster {document['name']} has ended")
 

@@ -193,7 +193,7 @@ def consume(
 def work(name: str, module: str, config: dict[str, Any], *, first: str, every: bool, as_json: bool) -> None:
     """Run a workload and show its events until it ends, or until a signal ends it.
 
-    `first` is the count to show while there is none: `sent` or `delivered`.
+    `first` is the counter shown as 0 before the first event: `sent` or `delivered`.
     """
     if (fault := topic_fault(config["topic"]) or group_fault(config["group"])) is not None:
         misused(fault)
@@ -210,7 +210,7 @@ def work(name: str, module: str, config: dict[str, Any], *, first: str, every: b
         try:
             for workload in names:
                 ask(directory, "stop", target=workload)
-        except (CommandFailedError, CommandUsageError, NoClusterError):  # such as a paused one
+        except (CommandFailedError, CommandUsageError, NoClusterError):  # such as a paused workload
             names.clear()
         if not names:
             raise KeyboardInterrupt

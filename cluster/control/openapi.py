@@ -27,7 +27,7 @@ _STATUSES: Mapping[int, str] = {
     404: "No such path, target, fault, metric, topic, group, message or setting.",
     405: "The path has no such method.",
     408: "The request was not complete in time.",
-    409: "Impossible in the state of the node, topic or group; of nodes, `possible` lists what is possible.",
+    409: "Impossible in the state of the node, topic or group; for nodes, `possible` lists the valid commands.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     421: "The Host is not one of this server.",

@@ -45,7 +45,7 @@ class Limits:
     """The next one replaces the oldest that has not sent its request. If all have, it gets 503; beyond twice the number
     it is closed."""
     streams: int = 32
-    """Of the connections, those that may be streams: the others stay free for commands."""
+    """Maximum number of connections for streams: the others stay free for commands."""
     request_seconds: float = 10.0
     """For a whole request: head and body."""
     send_seconds: float = 10.0
@@ -102,7 +102,7 @@ class ControlServer:
 
     @contextmanager
     def receiving(self, connection: "_Connection") -> Iterator[None]:
-        """Receive a request. GoneError if another connection takes its place."""
+        """Receive a request. GoneError if another connection replaces it."""
         with trio.CancelScope() as scope:
             self._receiving[connection] = scope
             try:
@@ -263,7 +263,7 @@ class _Connection:
     async def _end_cut_stream(self) -> None:
         """Send the last chunk of a stream that the stop of the cluster ends.
 
-        Without it the client takes the end for a broken connection.
+        Without it, the client treats the end as a broken connection.
         """
         with trio.move_on_after(real_seconds(self.server.limits.end_seconds), shield=True), suppress(*GONE, GoneError):
             if self._is_whole:

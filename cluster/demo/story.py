@@ -107,7 +107,7 @@ class Story:
     async def _begin(self) -> None:
         self._act(
             "A cluster",
-            "A nameserver knows who serves which topic. The master takes messages; its\n"
+            "A nameserver lists which broker serves which topic. The master accepts messages; its\n"
             "slave copies them. SYNC_MASTER: a send returns SEND_OK only when the\n"
             "slave has the message, too.",
             at_millis=0,  # before the node_spawned events in the journal

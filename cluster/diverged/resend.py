@@ -37,7 +37,7 @@ _SET_BY_SERVERS = frozenset(
     (PROPERTY_CLUSTER, PROPERTY_DELAY, PROPERTY_MAX_OFFSET, PROPERTY_MIN_OFFSET, PROPERTY_PGROUP, PROPERTY_REAL_QID,
      PROPERTY_REAL_TOPIC, PROPERTY_TRAN_MSG, PROPERTY_TRAN_PREPARED_QUEUE_OFFSET, PROPERTY_WAIT)
 )  # fmt: skip
-"""Properties that a broker or a client's send sets anew."""
+"""Properties that the broker, or the send of a client, sets again."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,6 +1,6 @@
 """The faults in force in a cluster, and the resulting rules of each node. Pure.
 
-The node that receives bytes impairs them: it knows the sender by its IP address, and bytes in flight outlive the
+The receiving node impairs the bytes: it identifies the sender by IP address, and bytes in flight outlive the
 sender's process. Bytes for peers outside are impaired where they are sent. At a single address a node recognises only
 the peers that it has connected to itself, so there the node that connects impairs both directions.
 """
@@ -125,7 +125,7 @@ def _check_link(fault: LinkFault, found: Mapping[str, list[Node]], *, is_single:
     if ends[0] and ends[0] == ends[1] and len(ends[0]) == 1:
         raise FaultError(f"link: from {fault.src!r} to itself: expected two nodes")
     if is_single and all(not node.port for nodes in found.values() for node in nodes) and len(found) == 2:
-        raise FaultError(f"link: nothing ever goes from {fault.src!r} to {fault.dst!r}: neither serves")
+        raise FaultError(f"link: {fault.src!r} never sends to {fault.dst!r}, because neither of them is a server")
 
 
 def _is_single(nodes: Iterable[Node]) -> bool:

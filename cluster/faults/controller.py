@@ -148,7 +148,7 @@ class FaultController:
             while self._behind():
                 await self.events.wait_changed()
         if names := self._behind():
-            raise NodeFailedError(f"{', '.join(names)}: no answer to a change of faults within {RULES_SECONDS:g} s")
+            raise NodeFailedError(f"{', '.join(names)}: no response to a change of faults within {RULES_SECONDS:g} s")
 
     def _behind(self) -> list[str]:
         return [

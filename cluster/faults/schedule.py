@@ -62,7 +62,7 @@ class RandomFaults:
 
     @property
     def seconds(self) -> float:
-        """How long it takes until the last one is undone; for ever without a count."""
+        """Seconds until the last fault is undone; infinite without a count."""
         return self.count * self.every + self.heal_after if self.count else math.inf
 
     def targets(self, nodes: Sequence[Node]) -> list[str]:

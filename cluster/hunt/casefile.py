@@ -14,7 +14,7 @@ LOG_FILE_BYTES = 16_384
 FLUSH_MILLIS = 10_000
 """Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
 INDEX_SLOTS, INDEX_ENTRIES = 1000, 4000
-"""Of an index file, which is allocated page by page: small, so that this costs little."""
+"""Size of an index file: small, because the file is allocated page by page."""
 QUEUE_FLUSH_MILLIS = 3000
 """Period after which consume queues are synced: a power loss finds them behind the log, or before it."""
 RATE = 10
@@ -27,7 +27,7 @@ SEND_SECONDS = 5.0
 DELAY_LEVEL = 3
 """10 s."""
 HALF_MESSAGES = 60
-"""As many as the load of half messages sends: then its producer only answers."""
+"""Number of half messages that the load sends; then its producer only replies to checks."""
 
 HEALED, WRITES_ARE_BACK, SLAVE_HAS_ALL, ALL_IS_CONSUMED, DELAYS_ARE_OVER, HALVES_ARE_DECIDED, CUT = (
     "healed",

@@ -122,7 +122,7 @@ class Hunt:
     profile: str = "4.9"
     extent: Extent = Extent()
     switches: tuple[str, ...] = SWITCHES
-    """Those that are tried on what is found in 4.9."""
+    """Switches that are tried on each failure found in 4.9."""
     on: tuple[str, ...] = ()
     """Those that are on from the start."""
     is_short: bool = False
@@ -153,13 +153,13 @@ class Hunt:
             on_change()
 
     def _on(self, known: Iterable[Failure]) -> tuple[str, ...]:
-        """Return the switches that fix what is known, as far as one alone does."""
+        """Return the chosen switches, and the first fix of each known failure."""
         return (*self.on, *(failure.fixed_by[0] for failure in known if failure.fixed_by))
 
     def draw(self, progress: Progress, known: Sequence[Failure]) -> Iterator[Case]:
         """Yield the cases of all seeds.
 
-        Each has the switches that fix what is known by then.
+        Each has the switches that fix the failures known so far.
         """
         for seed in self.extent.draw(progress):
             case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
@@ -197,7 +197,7 @@ class Hunt:
         return (claim in trial.broken for trial in self._try(claim, cases))
 
     def _try(self, claim: str, cases: Sequence[Case]) -> Iterator[Trial]:
-        """Play cases, and yield what comes of them in their order.
+        """Play cases, and yield their results in order.
 
         Those that are running when the caller stops are killed, and the others are not played.
         """
@@ -245,5 +245,5 @@ class SeedHunt:
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:
-    """Return kind and target of each move: what tells two ways to break a claim apart."""
+    """Return kind and target of each move: they distinguish ways to break a claim."""
     return frozenset((move.kind, move.target) for move in case.moves)

@@ -25,7 +25,7 @@ class Move:
     at: float
     """Seconds after the start of the scenario."""
     seconds: float
-    """How long it lasts; 0 for what is over at once."""
+    """Duration in seconds; 0 for a move that ends at once."""
 
     @property
     def ends_at(self) -> float:
@@ -33,7 +33,7 @@ class Move:
 
     @property
     def is_timed(self) -> bool:
-        """True if it has an end of its own."""
+        """True if it has a separate end."""
         return KINDS[self.kind].end is not None
 
     def __str__(self) -> str:
@@ -55,9 +55,9 @@ class Kind:
     """Seconds that it lasts, at least."""
     most: float = 60.0
     is_of_link: bool = False
-    """True for a fault of the link between both brokers: it goes together with others of the target."""
+    """True for a fault of the link between both brokers, which can overlap with other faults of the target."""
     part: str = ""
-    """The part of the target that it concerns, if it goes together with moves on its process."""
+    """The affected part of the target, if it can overlap with moves on the target's process."""
     ends_process: bool = False
     """True if the process of the target does not run while it lasts."""
     loses_data: bool = False
@@ -118,7 +118,7 @@ KINDS: Mapping[str, Kind] = {
         end=lambda target, _label: {"resume": target},
     ),
     "isolate": Kind(
-        says="a broker reaches nobody, and nobody reaches it",
+        says="a broker can reach no other process, and no other process can reach it",
         targets=_BROKERS,
         begin=_action("isolate"),
         end=_heal,

@@ -54,7 +54,7 @@ def is_undone(case: Case) -> bool:
 def is_started_again(case: Case) -> bool:
     """False if a broker is without power at the end.
 
-    Its queues may point at what its log lost.
+    Its queues may point at lost parts of its log.
     """
     return not any(move.kind == "power-loss" for move in case.in_force_at_end())
 
@@ -98,7 +98,7 @@ def loses_last_commits(case: Case) -> bool:
 
 
 def begins_with_old_offsets(case: Case) -> bool:
-    """True if a consumer may begin while only the slave knows offsets.
+    """True if a consumer may begin while only the slave has offsets.
 
     They are copied every 10 s, and handed back when the master has been found again.
     """
@@ -122,7 +122,7 @@ def can_consume_all(case: Case) -> bool:
 
 
 def can_find_the_common_part(case: Case) -> bool:
-    """False if the slave may lack what it needs to follow its master again.
+    """False if the slave may lack data that it needs to follow its master again.
 
     The master lost the end of its log, and the slave deleted the files that both had.
     """
@@ -220,7 +220,7 @@ def when_the_nameserver_is_back(case: Case) -> str | None:
 def until_the_master_cannot_know(case: Case) -> str | None:
     """Return the first move that may hide the slave's state from its master.
 
-    From then on the master may not know that its slave will not answer.
+    From then on the master may not have detected that its slave is silent.
     """
     for number, move in enumerate(case.moves, 1):
         if move.kind not in ("slow-link", "consumer") and not (move.target == SLAVE and move.kind in _CLOSING):

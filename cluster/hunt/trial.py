@@ -72,7 +72,7 @@ MOST_CPU_SECONDS = 30
 
 
 def overtime(names: Iterable[str]) -> Trial:
-    """Return what comes of a case that used MOST_CPU_SECONDS."""
+    """Return the result of a case that used MOST_CPU_SECONDS."""
     found = f"a process still computes after {MOST_CPU_SECONDS} s of processor time"
     return Trial(broken={"no-crash": found}) if "no-crash" in names else Trial(problem=found)
 
@@ -156,7 +156,7 @@ def _is_empty(claim: Claim, found: str) -> bool:
 def _problem(run: Run) -> str:
     """Return why a run ended early.
 
-    A wait in vain is no problem: claims are about it.
+    A wait that times out is not an error of the trial: claims check it.
     """
     for text in run.missing:
         found = _STEP.match(text)

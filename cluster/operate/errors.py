@@ -11,7 +11,7 @@ class OperationError(Exception):
 
 
 class InvalidOperationError(OperationError, ValueError):
-    """An argument is invalid, whatever the cluster's state is."""
+    """An argument is invalid in any state of the cluster."""
 
 
 class UnknownNameError(OperationError):

@@ -162,7 +162,7 @@ class GroupLag:
 async def list_groups(operator: Operator) -> list[Group]:
     """Return the groups of all brokers.
 
-    Of a broker name without a master, those of its slave.
+    For a broker name without a master, return those of its slave.
     """
     places: dict[str, list[GroupAt]] = {}
     for data in await operator.brokers():
@@ -201,7 +201,7 @@ async def update_group(
     OperationError for an unknown group; with `creates` it is created, as by mqadmin.
     """
     if change.is_empty and not creates:
-        raise InvalidOperationError(f"nothing to change at group {change.group}: give a setting")
+        raise InvalidOperationError(f"nothing to change at group {change.group}: expected a setting")
     masters = await operator.masters(scope)
     tables = {one.address: await operator.groups.groups(one.address) for one in masters.found}
     having = [one for one in masters.found if change.group in tables[one.address] or creates]

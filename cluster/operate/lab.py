@@ -6,7 +6,7 @@ from rmqlab.cluster.supervisor.topology import NodeKind
 
 
 def connection_to(supervisor: Supervisor, access_key: str = "", secret_key: str = "") -> Connection:
-    """Return a connection that knows the names of the nodes, and the cluster's time."""
+    """Return a connection with the names of the nodes and the cluster's time."""
     brokers = [node for node in supervisor.nodes.values() if node.kind is NodeKind.BROKER]
     return Connection(
         namesrv_addr=supervisor.namesrv_addr,

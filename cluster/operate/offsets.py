@@ -195,7 +195,7 @@ async def _offset_at(operator: Operator, queue: MessageQueue, timestamp: int) ->
 
 
 async def _bounds(operator: Operator, topic: str) -> dict[MessageQueue, TopicOffset]:
-    """Return the bounds of a topic's queues; empty if its brokers do not know it."""
+    """Return the bounds of a topic's queues; empty if its brokers lack it."""
     try:
         return (await operator.admin.topic_stats(topic)).offset_table
     except (NoRouteError, BrokerError):

@@ -66,7 +66,7 @@ class Connection:
     def config(self) -> ClientConfig:
         """Return the settings of a client.
 
-        Its time-outs are real seconds, whatever the rate of the running clock.
+        Its timeouts are in real seconds at any rate of the running clock.
         """
         account = Credentials(self.access_key, self.secret_key) if self.access_key else None
         seconds = real_seconds(TIMEOUT)

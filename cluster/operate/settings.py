@@ -86,8 +86,8 @@ async def _read(operator: Operator, target: str) -> list[SettingsAt]:
     return [SettingsAt(server=str(broker), address=broker.address, settings=settings_of)]
 
 
-def _is_same(asked: str, value: str) -> bool:
+def _is_same(requested: str, value: str) -> bool:
     """Return True if both texts mean one value: TRUE and true, 07 and 7."""
-    if asked.isdecimal() and value.isdecimal():
-        return int(asked) == int(value)
-    return asked.lower() == value.lower()
+    if requested.isdecimal() and value.isdecimal():
+        return int(requested) == int(value)
+    return requested.lower() == value.lower()

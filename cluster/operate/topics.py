@@ -3,7 +3,7 @@
 The model is mqadmin's topicList, updateTopic, deleteTopic, topicRoute, topicStatus.
 
 `create_topic` and `update_topic` are mqadmin's updateTopic in two: the one rejects a topic that exists, the other one
-that does not, and keeps what it is not told. mqadmin replaces either with its defaults.
+that does not, and keeps all settings that the command omits. mqadmin replaces either with its defaults.
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,9 @@ class TopicChange:
     ) -> "TopicChange":
         """Return a change of parsed values. `queues` sets both numbers of queues."""
         if queues is not None and (read_queues is not None or write_queues is not None):
-            raise InvalidOperationError("queues sets the read and the write queues: give either queues or these")
+            raise InvalidOperationError(
+                "`queues` sets both read and write queues: expected either `queues` or these two"
+            )
         read, write = (queues, queues) if queues is not None else (read_queues, write_queues)
         return cls(
             topic=topic,
@@ -228,7 +230,7 @@ async def update_topic(operator: Operator, change: TopicChange, scope: Scope = E
     """
     if change.is_empty:
         raise InvalidOperationError(
-            f"nothing to change at topic {change.topic}: give a number of queues, a permission or order"
+            f"nothing to change at topic {change.topic}: expected a number of queues, a permission or order"
         )
     masters = await operator.masters(scope)
     tables = {one.address: await _configs(operator, one) for one in masters.found}

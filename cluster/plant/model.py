@@ -84,7 +84,7 @@ GAP = Expected(metric="gap NODE")
 
 
 WARNING = Expected(metric="warning NODE")
-"""A warning that no metric makes: a line of the verdict names the process, whatever the verdict is."""
+"""A warning without a metric: the verdict, of any value, has a line that names the process."""
 
 
 @attrs.frozen(kw_only=True)
@@ -98,7 +98,7 @@ class Kind:
     change: Callable[["RunCopy", Nodes], Change]
     expects: tuple[Expected, ...]
     consequences: tuple[str, ...] = ()
-    """Metrics, without targets, that may change as well; `*` stands for any text.
+    """Metrics, without targets, that may change as well; `*` matches any text.
 
     `gap` allows that the evidence is called incomplete, which makes metrics unknown that rest on it.
     """

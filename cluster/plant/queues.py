@@ -34,7 +34,7 @@ class QueueEntries:
         return self.store / "consumequeue" / self.topic / str(self.queue_id)
 
     def files(self) -> list[Path]:
-        """All files, the oldest first. NothingToPlantError where there is none."""
+        """Return all files, the oldest first. NothingToPlantError without files."""
         found = sorted(path for path in self.directory.glob("*") if path.name.isdigit())
         if not found:
             raise NothingToPlantError(f"{self.directory} has no queue files")

@@ -39,7 +39,7 @@ class RunCopy:
     def pick(self, candidates: Iterable[str], what: str) -> str:
         """Choose a node: the requested one, else by the seed.
 
-        NothingToPlantError where there is none, or where it is not the one that was asked for.
+        NothingToPlantError without candidates, or if the requested node is not one of them.
         """
         found = list(candidates)
         if self.at:

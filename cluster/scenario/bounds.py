@@ -39,7 +39,7 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
     if expectation.metric is not None:
         for key in ("where", "after", "before", "field"):
             if getattr(expectation, key):
-                raise BindingError((*path, key), f"{key} goes with event, not with metric")
+                raise BindingError((*path, key), f"{key} is valid only with `event`, not with `metric`")
         return _metric((*path, "metric"), expectation.metric, known)
     kind = EVENT_TYPES.get(expectation.event or "")
     if kind is None:

@@ -50,7 +50,7 @@ def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
     place = directory or catalogue_dir()
     paths = sorted(place.glob(f"*{SUFFIX}"))
     if not paths:
-        what = "has no scenario files" if place.is_dir() else "is no directory"
+        what = "has no scenario files" if place.is_dir() else "is not a directory"
         raise ScenarioError(f"{place} {what}: expected a directory with files *{SUFFIX}")
     for path in paths:
         yield Listed(path, load_scenario(path))

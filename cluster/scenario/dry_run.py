@@ -72,7 +72,7 @@ class DryRun:
         name, *words = (step.wait or "").split() or [""]
         workload = words[0] if words and name.partition(".")[0] in _ASKING else None
         if workload is not None and not self._is_started(workload):
-            yield f"{workload} has not been started yet: nothing will come"
+            yield f"{workload} has not been started yet: it sends no events"
         if name in _ENDS and len(words) == 1:
             for node in self._names((words[0],)):
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name

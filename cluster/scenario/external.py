@@ -23,7 +23,7 @@ from rmqlab.runtime.validators import shown
 
 VERB: Final = "run"
 FOLDER: Final = "commands"
-"""Of the run directory: has the output of each command."""
+"""Subdirectory of the run directory for the output of each command."""
 _LONGEST_SHOWN: Final = 500
 """Characters of a command in events and errors."""
 MOST_OUTPUT: Final = 16 * 2**20

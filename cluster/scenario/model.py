@@ -72,7 +72,7 @@ class Step:
 class Expectation:
     """A bound on a metric of the checks (`metric`), or on journal events (`event`).
 
-    Of events: those of the kind with the fields of `where` (`node` is the node that recorded it), between two labels.
+    Events are those of the kind with the fields of `where` (`node` is the node that recorded it), between two labels.
     `take` says what counts: their number, the first, last, least or greatest value of `field` or how many different
     ones there are, or the delay in seconds from the label `after` to the first of them.
     """

@@ -43,7 +43,7 @@ def observe(expectation: Expectation, entries: Sequence[JournalEntry], labels: M
     after, before = expectation.after or "begin", expectation.before or "end"
     for label in (after, before):
         if label not in labels:
-            return _finding(expectation, missing=f"the run did not come to {label!r}")
+            return _finding(expectation, missing=f"the run did not reach {label!r}")
     matching = [
         entry
         for entry in entries

@@ -34,7 +34,7 @@ def memory_of(pids: Iterable[int]) -> int | None:
 def cpu_seconds_of_nodes(*, is_simulated: bool) -> float:
     """Return the processor time of all ended descendants of this process.
 
-    Of this process itself if nodes are simulated in it.
+    If nodes are simulated in this process, measure this process.
     """
     usage = resource.getrusage(resource.RUSAGE_SELF if is_simulated else resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -33,9 +33,9 @@ from rmqlab.store.lock import forget_locks
 log = logging.getLogger(__name__)
 
 FORK_SECONDS = 0.003
-"""How long a fork takes: as on a real machine."""
+"""Duration of a fork, as on a real machine."""
 SIGNAL_SECONDS = 0.001
-"""How long the way of a signal takes, over the fork server."""
+"""Delay of a signal, which passes through the fork server."""
 _FIRST_PID = 1000
 
 

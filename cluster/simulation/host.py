@@ -78,7 +78,7 @@ class SimulatedHost:
     def __attrs_post_init__(self) -> None:
         self.fabric = Fabric(self.machine)
 
-    def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:  # noqa: ARG002 -- a host's form
+    def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:  # noqa: ARG002 -- a host's form
         self._forks = SimulatedForks(self.machine, self.fabric, self.supervisor, self.logs)
         return self._forks
 

@@ -1,6 +1,7 @@
 """Checks the brokers' settings of a cluster before any node starts.
 
-Only the broker's own parser knows its keys, and the broker is another program: a short-lived process (0.2 s) runs it.
+Only the broker's parser has the list of its keys, and `cluster` does not import the broker. So a short-lived process
+(0.2 s) runs the parser.
 """
 
 import math
@@ -27,7 +28,7 @@ class BadSettingsError(ValueError):
 
 
 def try_settings(settings: Mapping[str, Any], members: int = 0) -> list[str]:
-    """Let a broker check these settings, by our names.
+    """Let a broker check these settings, whose keys are in snake_case.
 
     Return its warnings, such as keys without effect. `members`: the number of members of its DLedger group, 0 for a
     plain broker.

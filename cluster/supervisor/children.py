@@ -53,20 +53,20 @@ class ForkServer:
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
 
     @classmethod
-    def start(cls, modules: Sequence[str], log: Path, way: str | None = None) -> "ForkServer":
+    def start(cls, modules: Sequence[str], log: Path, spawn_method: str | None = None) -> "ForkServer":
         """Start a fork server that imports these modules, and accepts orders meanwhile."""
-        return cls(*launch(log, modules, way))
+        return cls(*launch(log, modules, spawn_method))
 
     @classmethod
     def fork_from_here(cls) -> "ForkServer":
-        """Fork one from this process, whose imports it shares.
+        """Fork a fork server from this process, and share its imports.
 
         Its output is that of this process until `log_to`.
         """
         return cls(*fork(serve))
 
     def log_to(self, log: Path) -> None:
-        """Let it append its output to a file. OSError. Call it before `attend`."""
+        """Redirect its output to a file, before `attend`. Raise OSError on failure."""
         open_log(log).close()  # it cannot report a failure itself
         self.connection.sendall(ORDERS.encode(LogTo(str(log))))
 

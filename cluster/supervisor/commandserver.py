@@ -100,7 +100,7 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
             return None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
-            await _send_answer(send, await _answer(cluster, request, send))
+            await _send_reply(send, await _execute(cluster, request, send))
             answered = request.verb
             nursery.cancel_scope.cancel()
     except* _GONE:
@@ -114,11 +114,11 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
     return answered
 
 
-async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer: CommandResult | Failure) -> None:
+async def _send_reply(send: Callable[[CommandMessage], Awaitable[None]], reply: CommandResult | Failure) -> None:
     try:
-        await send(answer)
+        await send(reply)
     except ControlError as exc:
-        await send(Failure(f"the answer cannot be sent: {exc}", is_usage=False))
+        await send(Failure(f"the reply cannot be sent: {exc}", is_usage=False))
 
 
 async def _receive_request(stream: trio.abc.Stream) -> CommandRequest | None:
@@ -139,7 +139,7 @@ async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> No
     scope.cancel()
 
 
-async def _answer(
+async def _execute(
     cluster: Cluster, request: CommandRequest, send: Callable[[CommandMessage], Awaitable[None]]
 ) -> CommandResult | Failure:
     async def send_item(value: Any) -> None:
@@ -156,7 +156,7 @@ async def _answer(
         return _failure(str(exc), is_usage=False)
     except _GONE:
         raise
-    except ExceptionGroup as group:  # of a command with tasks of its own
+    except ExceptionGroup as group:  # from a command that runs a nursery
         if (errors := group.split(_GONE)[1]) is None:
             raise
         return _internal_failure(cluster, request.verb, next(leaves(errors)))

@@ -173,8 +173,8 @@ class ClusterDirectory:
             return cattrs.structure(json.loads(text), Record)
         except (cattrs.BaseValidationError, ValueError, TypeError, RecursionError):
             raise RecordError(
-                f"{self.record_path} is damaged: expected what `rmqlab up` writes; without the file, `rmqlab up` starts"
-                " the cluster anew on the stores in its directory"
+                f"{self.record_path} is damaged: expected the record that `rmqlab up` writes; delete the file, and `rmqlab up`"
+                " writes a new record and starts the cluster on its existing stores"
             ) from None
 
     def restore_record(self, record: Record | None, run: str) -> None:

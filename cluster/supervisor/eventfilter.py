@@ -10,7 +10,7 @@ from rmqlab.runtime.journal import MESSAGE_KINDS, SUPERVISOR, JournalEntry
 
 
 class UnknownKindError(ValueError):
-    """No such kind of event. The text has the near miss."""
+    """The kind of event is unknown. The message suggests similar kinds."""
 
 
 @attrs.frozen

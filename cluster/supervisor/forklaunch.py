@@ -77,8 +77,8 @@ class ForkedProcess:
         os.kill(self.pid, signal.SIGKILL)
 
 
-def spawn_way() -> str:
-    """Fork on Linux only.
+def default_spawn_method() -> str:
+    """Return `fork` on Linux, else `exec`.
 
     Elsewhere system libraries may have started threads, which makes forking unsafe.
     """
@@ -86,14 +86,14 @@ def spawn_way() -> str:
 
 
 def launch(
-    log: Path, modules: Sequence[str] = PRELOADED, way: str | None = None
+    log: Path, modules: Sequence[str] = PRELOADED, spawn_method: str | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """Start a fork server that imports these modules.
 
     Return its process and connection; it ends with both.
     """
     ours, theirs = socket.socketpair()
-    arguments = [str(theirs.fileno()), way or spawn_way(), *modules]
+    arguments = [str(theirs.fileno()), spawn_method or default_spawn_method(), *modules]
     command = module_command("rmqlab.cluster.supervisor.forkserver", *arguments)
     with theirs, os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         process = subprocess.Popen(  # noqa: S603 -- ourselves

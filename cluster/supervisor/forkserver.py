@@ -254,8 +254,8 @@ def serve(connection: socket.socket, modules: Sequence[str], *, is_forking: bool
 
 
 def main() -> NoReturn:
-    descriptor, way, *modules = sys.argv[1:]
-    serve(socket.socket(fileno=int(descriptor)), modules, is_forking=way == "fork")
+    descriptor, spawn_method, *modules = sys.argv[1:]
+    serve(socket.socket(fileno=int(descriptor)), modules, is_forking=spawn_method == "fork")
 
 
 if __name__ == "__main__":

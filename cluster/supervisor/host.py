@@ -24,7 +24,7 @@ _RUN_BYTES = 8
 
 
 class Forks(Protocol):
-    """Starts and signals the processes of a cluster. ForkServer has the details."""
+    """Starts and signals the processes of a cluster; see ForkServer."""
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
         """Pass on each report with the id of its request.
@@ -47,13 +47,13 @@ class Host(Protocol):
 
     is_simulated: bool
 
-    def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:
+    def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:
         """Return the starter of processes that need these modules."""
 
     def placed(
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
     ) -> AbstractContextManager[Place]:
-        """Hold addresses for the cluster. PortTakenError if there are none."""
+        """Hold addresses for the cluster. PortTakenError if none is free."""
 
     def clock(self, rate: float, not_before: float) -> RatedClock:
         """Return a clock for the cluster.
@@ -81,8 +81,8 @@ class ThisMachine:
     """A fork server that runs already."""
     is_simulated = False
 
-    def start_forks(self, modules: Sequence[str], log: Path, way: str | None) -> Forks:
-        return self.forks or ForkServer.start(modules, log, way)
+    def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:
+        return self.forks or ForkServer.start(modules, log, spawn_method)
 
     def placed(
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None

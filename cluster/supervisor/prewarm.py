@@ -1,7 +1,7 @@
 """Work that every node needs once at its start, done before the fork.
 
-Converters, codecs and decoders are built at their first use, and stay. A child that builds them takes the time and the
-memory for itself; built before the fork, all children share them.
+Converters, codecs and decoders are built at their first use and cached. Built in each child, they would cost every
+child time and memory; built before the fork, they are shared by all children.
 """
 
 import contextlib

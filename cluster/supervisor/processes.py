@@ -31,7 +31,7 @@ from rmqlab.store.powerloss import Lost
 LAST_WORDS_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
 ASKED_AT_ONCE = 100
-"""Of a thousand nodes that all wake at once, the last could miss the timeout."""
+"""A limit, because the last of a thousand nodes that wake at once could miss the timeout."""
 
 
 @attrs.define(eq=False)

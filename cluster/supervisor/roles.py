@@ -83,7 +83,7 @@ def elected(node: Node, nodes: Iterable[Node], role: str, broker_id: int) -> Nod
 
 
 def with_first_members_leading(nodes: Sequence[Node]) -> list[Node]:
-    """Return nodes as if the first member of each DLedger group led it."""
+    """Return nodes with the first member of each DLedger group as its leader."""
     return [
         attrs.evolve(node, broker_id=MASTER_ID) if node.member_id and node.broker_id == FIRST_MEMBERS_ID else node
         for node in nodes

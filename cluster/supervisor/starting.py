@@ -20,13 +20,13 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, node_names, st
 from rmqlab.runtime.journal import SUPERVISOR, JournalWriter, opened, read_journals
 
 
-def write_all_settings(place: ClusterDirectory, spec: ClusterSpec, nodes: Sequence[Node]) -> None:
+def write_all_settings(directory: ClusterDirectory, spec: ClusterSpec, nodes: Sequence[Node]) -> None:
     """Write the settings file of each node.
 
     NodeFailedError for paths outside of the node's directory.
     """
     for node in nodes:
-        _write_settings(place, node.name, node_settings(spec, node, nodes, place.data_dir(node.name)))
+        _write_settings(directory, node.name, node_settings(spec, node, nodes, directory.data_dir(node.name)))
 
 
 async def start_in_phases(supervisor: Supervisor, nodes: Sequence[Node]) -> None:
@@ -53,7 +53,7 @@ def record_to_keep(record: Record, supervisor: Supervisor) -> Record:
 @asynccontextmanager
 async def supervised(supervisor: Supervisor, host: Host) -> AsyncIterator[None]:
     """Serve the processes until all have ended, even while the body is cancelled."""
-    place = supervisor.directory
+    directory = supervisor.directory
     attending = trio.CancelScope(shield=True)
 
     async def attend(*, task_status: trio.TaskStatus[None]) -> None:
@@ -63,10 +63,10 @@ async def supervised(supervisor: Supervisor, host: Host) -> AsyncIterator[None]:
                 task_status.started()
                 await supervisor.processes.attend_forks(supervisor.forks)
                 nursery.cancel_scope.cancel()
-            raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
+            raise NodeFailedError(f"the fork server ended, and all nodes with it; see {directory.path}/forkserver.log")
 
-    async with host.control_listener(place) as listener:
-        supervisor.events.journal = JournalWriter(place.journal_path(SUPERVISOR))
+    async with host.control_listener(directory) as listener:
+        supervisor.events.journal = JournalWriter(directory.journal_path(SUPERVISOR))
         supervisor.events.journal.begin(opened(supervisor.clock.wall_millis(), "", supervisor.run))
         try:
             async with trio.open_nursery() as nursery:
@@ -109,9 +109,9 @@ def record_move(supervisor: Supervisor, found: Place) -> None:
         supervisor.record("", "cluster_moved", before=found.moved_from, now=now, reason=found.reason)
 
 
-def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
+def _write_settings(directory: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
     try:
-        write_settings(place, name, settings)
+        write_settings(directory, name, settings)
     except OutsideError as exc:
         raise NodeFailedError(f"{name} is not started: {exc}") from None
 
@@ -122,7 +122,7 @@ def roles_kept(record: Record | None, spec: ClusterSpec) -> dict[str, int]:
     return {name: broker_id for name, broker_id in record.roles.items() if name in brokers} if record else {}
 
 
-def last_time(place: ClusterDirectory, record: Record | None) -> float:
+def last_time(directory: ClusterDirectory, record: Record | None) -> float:
     """Return the latest second of the cluster's clock.
 
     After a run faster than real time, the clock must not go back.
@@ -131,5 +131,5 @@ def last_time(place: ClusterDirectory, record: Record | None) -> float:
         return 0
     millis = record.clock_millis
     if millis == 0:  # it was killed: its journals have the time
-        millis = max((event.at_millis for event in read_journals(place.journal_dir)), default=0)
+        millis = max((event.at_millis for event in read_journals(directory.journal_dir)), default=0)
     return millis / 1000

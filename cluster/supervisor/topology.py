@@ -94,7 +94,7 @@ class ClusterSpec:
     """Keys of single brokers, over those of all, by target: `broker-a-s`, `broker-a` (the whole group),
     `broker-a:master` and `broker-a:slave` by the planned roles."""
     added: tuple[str, ...] = ()
-    """Names of nodes beyond the numbers above, in the order in which `add` brought them."""
+    """Names of nodes beyond the numbers above, in the order in which `add` added them."""
     removed: tuple[str, ...] = ()
     """Names of nodes among those numbers that `remove` has removed."""
 

@@ -61,7 +61,7 @@ class Admin:
         """Addresses of a cluster's masters. NoRouteError for a cluster that is not known."""
         info = await self.cluster_info()
         if cluster not in info.cluster_addr_table:
-            raise NoRouteError(f"the nameserver knows no cluster {cluster}")
+            raise NoRouteError(f"the nameserver has no cluster {cluster}")
         brokers = [info.broker_addr_table[name] for name in sorted(info.cluster_addr_table[cluster])]
         return [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
 

@@ -99,7 +99,7 @@ class Bridge:
 
     async def start(self, fn: Callable[..., Awaitable[object]]) -> None:
         """Start a task in trio that runs until the client is closed; wait for its start."""
-        assert self._calls is not None, "calls come while the client is open"
+        assert self._calls is not None, "calls need an open client"
         await self._calls.start(fn)
 
     async def call_back(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:

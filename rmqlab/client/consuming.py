@@ -88,7 +88,7 @@ class ConcurrentConsumption:
             nursery.start_soon(self._work_forever, nursery)
 
     def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
-        """No queue needs anything of its own."""
+        """Do nothing: no queue has state to set up."""
 
     async def _work_forever(self, nursery: trio.Nursery) -> NoReturn:
         """Consume batches one by one. The nursery has the tasks that wait for a retry."""

@@ -26,7 +26,7 @@ class NoNameServerError(ClientError):
 
 
 class NoRouteError(ClientError):
-    """The nameservers know no broker for this topic, or none of the needed kind.
+    """The nameservers have no broker for this topic, or no broker of the needed kind.
 
     Nothing was sent.
     """

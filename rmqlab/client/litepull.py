@@ -112,7 +112,7 @@ class LitePullConsumer(Member):
         """
         self._running()
         if self._assignments is not None:
-            raise RuntimeError("queues come by subscription")
+            raise RuntimeError("queues are assigned by subscription; expected a consumer without one")
         wanted = dict.fromkeys(queues)
         topics = {queue.topic: expression for queue in wanted}
         self._group.subscriptions.update(subscriptions(topics, version=wall_millis()))

@@ -145,7 +145,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
         if message.delay_level > 0:
             raise _illegal("a delayed message cannot be part of a batch")
     if first.topic.startswith(RETRY_PREFIX):
-        raise _illegal("a retry topic takes no batches")
+        raise _illegal("a retry topic does not accept batches")
     unique_ids = [
         message.properties.get(PROPERTY_UNIQ_KEY) or unique_id
         for message, unique_id in zip(messages, unique_ids, strict=True)
@@ -175,7 +175,7 @@ def check(message: Message, config: ProducerConfig) -> None:
     if (fault := topic_fault(message.topic)) is not None:
         raise _illegal(fault)
     if message.topic in NO_SEND_TOPICS:
-        raise _illegal(f"topic {message.topic} takes no messages from clients")
+        raise _illegal(f"topic {message.topic} does not accept messages from clients")
     if not message.body:
         raise _illegal("the body is empty")
     if message.min_copies and not message.wait_store_ok:

@@ -271,7 +271,7 @@ class Producer:
         try:
             header = response.header(SendMessageResponseHeader)
         except HeaderError as exc:
-            return attempt(error=f"the answer does not parse: {exc}", is_indeterminate=True), None
+            return attempt(error=f"the response does not parse: {exc}", is_indeterminate=True), None
         stored_in = MessageQueue(
             topic=outgoing.topic,
             broker_name=queue.broker_name,

@@ -113,7 +113,7 @@ class QueuePuller:
     assignment: Assignment
     deliver: Callable[[Assignment, list[ReceivedMessage]], None]
     sends_subscription: bool = False
-    """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
+    """For lite pull consumers, which send no heartbeat; their pulls never commit positions."""
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
     _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
     _is_silent: bool = attrs.field(default=True, init=False)

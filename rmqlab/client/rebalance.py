@@ -29,7 +29,7 @@ def allocate(
 
     A member that is not in the list gets no queues.
     """
-    ids = sorted(members)  # duplicates stay: a member with two connections counts twice, for everybody
+    ids = sorted(members)  # duplicates stay: every member counts a member with two connections twice
     if own_id not in ids:
         return []
     return strategy(own_id, sort_queues(queues), ids)

@@ -35,7 +35,7 @@ _FIELD_END, _RECORD_END = "\x01", "\x02"
 
 
 class Kind(enum.IntEnum):
-    """Of a message that was sent (enum MessageType)."""
+    """The type of a sent message (enum MessageType)."""
 
     NORMAL = 0
     HALF = 1

@@ -2,7 +2,7 @@
 
 Sections 4.2 to 5.4, class DLedgerLeaderElector. Call `tick` at `wake_at`, the two handlers for requests of peers, and
 the two `receive` methods once for each request that was sent, with None after an error or a timeout of 3000 ms. After
-each call, send what `take_requests` returns and act on `take_role_changes`. Times are ms of a clock that never goes
+each call, send what `take_requests` returns and act on `take_role_changes`. Times are ms of a clock that never runs
 back.
 """
 

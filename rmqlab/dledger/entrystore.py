@@ -144,7 +144,7 @@ class EntryStore:
         """Make a leader's entry the last one (section 7.2).
 
         An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
-        not reach there, it begins anew with this entry.
+        not reach there, the log is emptied and begins with this entry.
 
         DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader goes on behind
         them: two logs then differ for good. So this ends the log with zeros, which real members do not read.

@@ -111,7 +111,7 @@ class Follower(Generic[Caller]):
         return index - self.store.end_index if index > self.store.end_index else LAST_INDEX
 
     def _apply_at_once(self, waiting: _Waiting[Caller]) -> None:
-        """Apply a request that goes before APPENDs.
+        """Apply a request that precedes APPENDs.
 
         The leader compares because its APPENDs failed, so COMPARE and TRUNCATE drop them without response.
         """

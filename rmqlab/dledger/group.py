@@ -28,7 +28,7 @@ def parse_peers(text: str) -> dict[str, str]:
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
-    """What a member knows of its group. Times in ms."""
+    """A member's view of its group. Times in ms."""
 
     group: str
     self_id: str

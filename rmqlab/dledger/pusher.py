@@ -87,7 +87,7 @@ class Pusher:
         return max(self._paused_until, min(times))
 
     def work(self, now: int) -> None:
-        """Do what is due. Nothing while this member is no leader."""
+        """Send due requests. Do nothing while this member is not the leader."""
         if not self._enter_term() or now < self._paused_until:
             return
         try:
@@ -120,7 +120,7 @@ class Pusher:
         self._pending.clear()
 
     def _fail(self, now: int) -> None:
-        """Compare anew, after a pause (dledger#36)."""
+        """Restart the comparison, after a pause (dledger#36)."""
         self._start_comparing()
         self._paused_until = now + PAUSE_MS
 

@@ -77,7 +77,7 @@ class _Recovery:
     data: FileQueue
     index: FileQueue
     is_index_broken: bool = False
-    """True after the first unit that does not fit its entry: all later ones are written anew."""
+    """True after the first unit that does not match its entry: all later units are rewritten."""
 
     def run(self) -> LogEnd:
         first = self._first_file()

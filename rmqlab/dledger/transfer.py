@@ -14,7 +14,7 @@ from rmqlab.dledger.elector import Elector, RoleChange
 from rmqlab.dledger.member import Role
 
 MAX_BEHIND: Final = 1000
-"""A member that lacks so many entries is no transferee."""
+"""A member that lacks this many entries cannot become the leader by a transfer."""
 CATCH_UP_MS: Final = 1000
 """The transferee waits so long for the entries that it lacks."""
 CATCH_UP_STEP_MS: Final = 10
@@ -185,7 +185,7 @@ class Transfer(Generic[Caller]):
     # ---- as transferee ----
 
     def work(self, now: int) -> None:
-        """Do what is due."""
+        """Check the preferred leader and the waiting transfer when they are due."""
         if now - self._preferred_at >= PREFER_INTERVAL_MS:
             self._preferred_at = now
             self._prefer()
@@ -222,7 +222,7 @@ class Transfer(Generic[Caller]):
 
 
 def _outcome(change: RoleChange, term: int) -> DLedgerCode | None:
-    """Return the outcome for a member that takes a term; None: it waits on."""
+    """Return the outcome for a member that accepts a term; None while it waits."""
     if change.term > term:
         return DLedgerCode.EXPIRED_TERM
     if change.role is Role.FOLLOWER:

@@ -1,7 +1,7 @@
 """Faults as one node receives them, with the affected connections for links.
 
 The supervisor sends a node all rules that concern it each time that one of them changes, and gives a new process
-those in force. They travel as plain values, so the runtime below does not know the kinds of faults.
+those in force. They are sent as plain values, so the runtime package is independent of the kinds of faults.
 """
 
 import functools

@@ -54,7 +54,7 @@ class Option:
     flag: str = ""
     """The option of the command line, if it is not the name with dashes."""
     is_argument: bool = False
-    """The command line takes it by position."""
+    """True for a positional argument of the command line."""
 
     def problem(self, value: Any) -> str:
         """Return the expected value, or an empty text if the value is valid."""

@@ -136,7 +136,7 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
 
 
 def _report_odd_files(directory: Path) -> None:
-    """Print a line on stderr for each journal or file of a store that is no file.
+    """Print a line on stderr for each journal or store file that is not regular.
 
     Exits with the status of `unknown` if one of them is in a store: Spark would wait for a pipe in the place of a log.
     """

@@ -79,7 +79,7 @@ def find_logs(path: P) -> list[Log[P]]:
     NoStoreError if there is no log.
     """
     if not path.is_dir():
-        raise NoStoreError(f"{path} is no directory")
+        raise NoStoreError(f"{path} is not a directory")
     if path.name == "commitlog" or any(_is_log_file(child) for child in path.iterdir()):
         return [Log(_node_name(store_of(path)), path)]
     logs = [Log(_node_name(store_of(found)), found) for found in _below(path)]

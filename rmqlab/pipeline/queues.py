@@ -233,7 +233,7 @@ async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[
         except FAILURES as exc:
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
             is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING
-    reason = f"no member answers ({'; '.join(failures)})" if failures else "no route has this broker"
+    reason = f"no member responds ({'; '.join(failures)})" if failures else "no route has this broker"
     raise UnreachableError(queue, reason, is_refused=is_refused)
 
 
@@ -351,7 +351,7 @@ async def gather_bounds(
 ) -> GatheredBounds:
     """Request the bounds of many queues concurrently, waiting at most some seconds."""
     bounds: dict[QueueName, Bound] = {}
-    silent = dict.fromkeys(queues, f"no answer within {seconds:g} s")
+    silent = dict.fromkeys(queues, f"no response within {seconds:g} s")
 
     async def ask_one(queue: QueueName) -> None:
         try:

@@ -171,7 +171,7 @@ def fetch(uri: str, directory: Path) -> Path:
 
 def _split(uri: str) -> tuple[RemoteTree, PurePosixPath]:
     if (found := _URI.fullmatch(uri)) is None:
-        raise NoPathError(f"{shown(uri)} is no URI; expected scheme://host/path")
+        raise NoPathError(f"{shown(uri)} is not a URI; expected scheme://host/path")
     tree = RemoteTree(f"{found['scheme']}://{found['host']}", found["query"] or "")
     return tree, PurePosixPath("/" + unquote(found["path"]).lstrip("/"))
 

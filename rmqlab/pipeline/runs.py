@@ -36,7 +36,7 @@ def find_run(name: str, below: Path) -> Path:
     """
     try:
         path = Path(name).expanduser()
-    except RuntimeError:  # ~somebody
+    except RuntimeError:  # such as ~unknown_user
         raise NoRunError(f"{name}: no user of this machine has such a home directory") from None
     if _is_run(path):
         return path.resolve()
@@ -72,7 +72,7 @@ def name_of(run: Path) -> str:
 def _by_path(path: Path) -> Path:
     if not path.is_dir():
         if os.path.lexists(path):
-            raise NoRunError(f"{path} is no directory: expected a run's, with journal/<node>.msgpack below it")
+            raise NoRunError(f"{path} is not a directory: expected a run's, with journal/<node>.msgpack below it")
         near = near_miss(path.name, [child.name for child in path.parent.iterdir()]) if path.parent.is_dir() else ""
         raise NoRunError(f"there is no directory {path}{near}")
     if path.name == "journal" and any(path.glob("*.msgpack")):

@@ -96,7 +96,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._is_available_now = True  # the target is fixed by the first latestOffset, which knows the checkpoint
+        self._is_available_now = True  # the first latestOffset fixes the target: it has the checkpoint
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

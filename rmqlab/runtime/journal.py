@@ -89,7 +89,7 @@ class JournalEntry:
     """Place in its file, from 1 on; 0 in a journal of version 1 or 2, and before it is written."""
 
     def as_json(self) -> dict[str, Any]:
-        """Flat. A column takes precedence over a field of the same name."""
+        """Return a flat map. A column takes precedence over a field of the same name."""
         columns = {"at": self.at_millis, "node": self.node, "kind": self.kind}
         return {**columns, **self.fields, **columns}
 

@@ -1,4 +1,4 @@
-"""Local time of a moment, whatever the moment.
+"""Local time of any moment, also of one that Python's calendar lacks.
 
 A clock may be wrong, and peers send timestamps.
 """

@@ -131,7 +131,7 @@ class _Direction:
     on_the_way: int = 0
     """Sent and not yet received by the peer's process."""
     last_arrival: float = 0.0
-    """Bytes arrive in order, whatever each one's latency is."""
+    """Bytes arrive in order, even if their latencies differ."""
 
 
 class ConnectedSocket(SimulatedSocket):
@@ -145,7 +145,7 @@ class ConnectedSocket(SimulatedSocket):
         self._received: list[bytes] = []
         self._has_end = False
         self._error: OSError | None = None
-        """Of a reset, until a call of the process has raised it."""
+        """The error of a reset, until a call of the process has raised it."""
         self._is_broken = False
 
     @classmethod

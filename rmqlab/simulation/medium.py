@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rmqlab.simulation.machine import Machine
 
 LATENCY = 50e-6
-"""Seconds that a packet takes, at least."""
+"""Minimum latency of a packet, in seconds."""
 JITTER = 50e-6
 """Maximum additional latency, in seconds."""
 CUT_CHANCE = 0.01
@@ -27,7 +27,7 @@ class Medium:
         return next(self._numbers)
 
     def latency(self) -> float:
-        """Return the seconds that the next packet takes."""
+        """Return the latency of the next packet, in seconds."""
         return LATENCY + JITTER * self.machine.chance.random()
 
     def accepted(self, size: int) -> int:

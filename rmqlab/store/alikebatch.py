@@ -2,7 +2,7 @@
 
 The messages of one producer mostly differ in their bodies and in the last digits of their unique keys only.
 `bytes.join` writes what they have in common between the bodies; numbers and digits are columns (see
-`rmqlab.store.columns`). Whether a batch is like that shows by the same way: joined again, its bodies and digits must be
+`rmqlab.store.columns`). The same code detects such a batch: joined again, its bodies and digits must be
 the bytes that were received.
 """
 

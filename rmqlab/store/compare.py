@@ -139,7 +139,7 @@ class LogImage:
         files = _files(place)
         if not place.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
             raise StoreError(
-                f"{directory} is no store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in it"
+                f"{directory} is not a store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in it"
             )
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
@@ -208,7 +208,7 @@ class LogImage:
     def _end(self) -> int:
         """Return the end of the last record with consistent lengths.
 
-        The begin of the log if there is none.
+        Return the begin of the log if it has no such record.
         """
         for number in reversed(range(len(self.views))):
             view, first = self.views[number], self.firsts[number]
@@ -220,7 +220,7 @@ class LogImage:
     def record(self, offset: int) -> Record:
         """Return the record that begins here.
 
-        Of a record damaged inside, only offset and size are known.
+        For a record with inner damage, only offset and size are set.
         """
         number = self._number(offset)
         view, at = self.views[number], offset - self.firsts[number]

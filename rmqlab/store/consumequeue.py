@@ -26,9 +26,9 @@ PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 """Size in blank entries, which a queue never received: they point at no record."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 LAST_POSITION: Final = 2**62
-"""Of an entry in its queue, in bytes. Only the record of a hostile or damaged log belongs so far."""
+"""Maximum position of an entry, in bytes. Only hostile or damaged records have positions beyond it."""
 NOT_PENDING: Final = -(2**64)
-"""A `pending_offset` that is that of no record."""
+"""Value of `pending_offset` without pending entries."""
 _RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
 
@@ -92,17 +92,17 @@ class ConsumeQueue:
         return True
 
     def _file_for(self, position: int) -> LogFile | None:
-        """Return the file and position for an entry that does not continue the last file.
+        """Return the file for an entry that does not continue the last file.
 
-        None if the queue already has it, or if it can have no place: RocketMQ counts from a negative one on, and no
-        consumer can pull from there.
+        None if the queue already has the entry, or if its offset is out of range: RocketMQ continues from a negative
+        offset, from which no consumer can pull.
 
         OSError also while entries are held: those are written first.
         """
         if self.held is not None:
             raise BlockingIOError(errno.EAGAIN, "entries before it are held")
         if not 0 <= position < LAST_POSITION:
-            logger.error("%s-%d: entry %d has no place", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
+            logger.error("%s-%d: entry %d is out of range", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
             return None
         first = not self.files.files
         file = self.files.file_to_write(position)
@@ -114,7 +114,9 @@ class ConsumeQueue:
                     self.files.files.pop().delete()
                 raise
         if position < file.end_offset:
-            logger.warning("%s-%d: entry %d is there already", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
+            logger.warning(
+                "%s-%d: entry %d is already present", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE
+            )
             return None
         if position > file.end_offset:
             logger.error(
@@ -153,7 +155,7 @@ class ConsumeQueue:
         OSError as `append`; a retry then holds them as well.
         """
         position = queue_offset * QUEUE_ENTRY_SIZE
-        at = max(0, -position)  # entries before 0 have no place
+        at = max(0, -position)  # entries before 0 are dropped
         while at < len(entries):
             files = self.files.files
             file = files[-1] if files else None

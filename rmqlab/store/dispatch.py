@@ -110,11 +110,11 @@ class Dispatcher:
             self.enter_index()
 
     def cut(self, log_end: int) -> None:
-        """The log was truncated."""
+        """Move both positions back to the end of a truncated log."""
         self.offset, self.indexed = min(self.offset, log_end), min(self.indexed, log_end)
 
     def reset_store(self) -> None:
-        """The log is empty again, and may begin anywhere."""
+        """Reset all positions: the log is empty, and may begin at any offset."""
         self.offset = self.indexed = self.index_wanted = 0
         self.forget_queues()
 
@@ -140,8 +140,8 @@ class Dispatcher:
         Return the bytes done, 0 if nothing remains. OSError as `run`.
 
         Small amounts enter queues and index together. Of a bulk, the queues are first, because consumers wait for them,
-        and the index follows when they are complete and it `may`. The index is not put off if a query waits for it, nor
-        if it is far behind: its records should still be in memory, and a clean stop has to finish it.
+        and the index follows when they are complete, unless `may_index` is false. The index is not delayed if a query
+        waits for it, nor if it is far behind: its records should still be in memory, and a clean stop must finish it.
         """
         behind = self.log.max_offset - self.offset
         if self.indexed >= self.offset and behind <= _BULK:
@@ -351,7 +351,7 @@ class Dispatcher:
         """
         topic = key[0].decode("utf-8", "replace")
         if not can_have_queues(topic):
-            if not self._is_warned:  # once: a log may be full of them
+            if not self._is_warned:  # log it once: a log may contain many such records
                 logger.error(
                     "records of topic %r, or others like it, are in no queue: no directory is called so", topic
                 )
@@ -391,9 +391,9 @@ class Dispatcher:
             return at
         (magic,) = _MAGIC.unpack_from(file.map, at + lead)
         if self.is_slave:
-            # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
+            # As in RocketMQ, only emptying the slave's store repairs this; dispatch stops here (section 4.9).
             if self._stuck_at != here:
-                logger.warning("commit log %d: magic %08X: the slave cannot dispatch on", here, magic & 0xFFFFFFFF)
+                logger.warning("commit log %d: magic %08X: the slave stops dispatch", here, magic & 0xFFFFFFFF)
             self._stuck_at = here
             return at
         logger.error("commit log %d: magic %08X: the rest of the file is skipped", here, magic & 0xFFFFFFFF)

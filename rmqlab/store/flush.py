@@ -302,5 +302,5 @@ class Flusher:
 
 
 def _refuse(why: object) -> None:
-    """Fail a job in the place where its syncs fail."""
+    """Raise EIO with this text: a step that fails a job as a failed sync does."""
     raise OSError(errno.EIO, str(why))

@@ -30,7 +30,7 @@ ABOVE_0: Final = bytes(
 
 
 def index_hashes(text: bytes, prefix: bytes) -> list[int]:
-    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24).
+    """Return the hashes of UNIQ_KEY, then of each of the KEYS (store-ha#24).
 
     `text` has separators around it, `prefix` is `topic#`.
     """

@@ -22,7 +22,7 @@ _BLANK: Final = struct.Struct(">ii")
 def log_directory(root: Path) -> Path:
     """Return the directory of a store's log files, whether it exists or not.
 
-    Of a mixed log, that of its entries: see `files_in`.
+    For a mixed log, this is the directory of its entries; see `files_in`.
     """
     members = [path for path in sorted(root.glob("dledger-*/data")) if path.is_dir()]
     return members[0] if members else root / "commitlog"
@@ -60,7 +60,7 @@ def log_begin(root: Path) -> int:
 def lead_at(view: memoryview, at: int, base: int) -> int:
     """Return the size of the entry's header at a position; 0 without one.
 
-    A header states its own place, `base + at`, where `base` is the log offset of the first byte.
+    A header contains its own position, `base + at`, where `base` is the log offset of the first byte.
     """
     if at + ENTRY_HEADER.size > len(view):
         return 0

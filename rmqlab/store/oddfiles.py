@@ -1,6 +1,6 @@
 """Paths of a store that are of the wrong kind: pipes, devices, loops of links.
 
-A judge cannot read a pipe, a device or a loop of links. Commands name them, so that nobody has to guess why the
+A judge cannot read a pipe, a device or a loop of links. Commands name them, so that users need not guess why the
 evidence is missing.
 """
 

@@ -35,7 +35,7 @@ class Lost:
     messages: int = 0
     """Those among them that were in a consume queue. Their record may have begun before the flushed offset."""
     queue_entries: int = 0
-    """Of any message: a start enters again those whose message is still there."""
+    """Lost queue entries of any message; a start restores those whose message still exists."""
 
 
 def lose_unsynced(config: StoreConfig) -> Lost:
@@ -50,7 +50,7 @@ def lose_unsynced(config: StoreConfig) -> Lost:
     lock, disk = StoreLock.acquire(root / "lock"), Disk()
     try:
         if not (root / MARKS_FILE).exists():
-            raise StoreError(f"{root} has no {MARKS_FILE}: nothing says what of it was synced")
+            raise StoreError(f"{root} has no {MARKS_FILE}, which records what was synced")
         marks = FlushedMarks.open(root / MARKS_FILE)
         marks.close()
         end = marks.log

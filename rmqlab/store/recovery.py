@@ -35,9 +35,9 @@ _WINDOW: Final = 32 * 2**20
 class Walk(enum.Enum):
     """The reason why a walk over one file's records ended."""
 
-    BLANK = "the rest of the file is declared empty: go on with the next"
+    BLANK = "the rest of the file is declared empty: continue with the next file"
     END = "no whole record follows"
-    LIMIT = "it came as far as it was to go"
+    LIMIT = "the walk reached its limit"
 
 
 def record_size(view: memoryview, at: int, *, check_crc: bool) -> int:

@@ -29,7 +29,7 @@ def stop_remarks(root: Path, *, was_clean: bool, latest: int | None) -> Iterator
     if latest is not None and highest > latest:
         yield (
             f"{root.name}/checkpoint has the store time {highest}, and the last record of the log {latest}: a recovery"
-            " takes the log for whole, and the end of it may be missing"
+            " treats the log as complete, although its end may be missing"
         )
 
 

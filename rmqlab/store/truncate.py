@@ -90,7 +90,7 @@ def reset_store(store: MessageStore) -> None:
 
 
 def forget_all(store: MessageStore) -> None:
-    """Drop queues and index: the log begins anew."""
+    """Drop queues and index, because the log is empty and begins again."""
     store.putter.recent.clear()
     store.queues.delete_all()
     if store.index is not None:

@@ -142,7 +142,7 @@ def _sources(process: str, survey: JournalSurvey | None, lifetime: _Lifetime) ->
 
 
 def _missing(process: str, lifetime: _Lifetime) -> str:
-    """Say that there is no file.
+    """Return the text about a missing journal.
 
     Empty for a process that ended before it did anything.
     """

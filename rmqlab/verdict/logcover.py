@@ -173,7 +173,7 @@ def weaken_by_stores(
 
     `troubles` are what `log_trouble` returns, by node. Metrics that ask whether any store has a message consider them
     where they are computed, as they do with stores that were not given. `misplaced` are the nodes of `troubles` whose
-    logs have files of others (`rmqlab.verdict.misplaced`): these give no lower bounds.
+    logs have files of others (`rmqlab.verdict.misplaced`): they do not count as lower bounds.
     """
     every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
     foreign = "; ".join(f"{node}: {why}" for node, why in troubles.items() if node in misplaced)

@@ -246,7 +246,7 @@ async def test_with_ha_restart_expired_slave_it_is_told_to_start_anew(start_mast
     await slave.report(1000)
     assert await slave.is_at_end()
     assert master.recorder.reasons("ha_disconnected") == [
-        "it wants bytes from 1000 on, our log begins at 65536: it must start again with an empty log"
+        "it requests bytes from 1000 on, our log begins at 65536: it must start again with an empty log"
     ]
 
 

@@ -348,7 +348,7 @@ async def test_messages_that_do_not_go_together_make_no_batch(
         (Message(topic="", body=b"x"), "blank"),
         (Message(topic="a b", body=b"x"), "character"),
         (Message(topic="t" * 128, body=b"x"), "128 characters"),
-        (Message(topic="SCHEDULE_TOPIC_XXXX", body=b"x"), "takes no messages"),
+        (Message(topic="SCHEDULE_TOPIC_XXXX", body=b"x"), "does not accept messages"),
         (Message(topic="orders", body=b""), "empty"),
         (Message(topic="orders", body=b"x" * (4 * 2**20 + 1)), "at most 4194304"),
         (Message(topic="orders", body=b"x", min_copies=2, wait_store_ok=False), "wait_store_ok=False forbids it"),

@@ -208,7 +208,7 @@ async def test_an_answer_that_is_too_large_is_a_failure(
 
     monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer})
     (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})))
-    assert failure.text.startswith("the answer cannot be sent: CommandResult of 18000")
+    assert failure.text.startswith("the reply cannot be sent: CommandResult of 18000")
 
 
 # The fork server

@@ -122,7 +122,7 @@ async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place
 async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         (place / "broker-a" / "store" / "commitlog").mkdir(parents=True)
-        with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* nothing says what of it was synced"):
+        with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* which records what was synced"):
             await cluster.power_loss("broker-a")
 
 
@@ -262,7 +262,7 @@ async def test_killing_all_ends_a_stop_that_takes_too_long(place: pathlib.Path) 
 
 async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", single_address=True)
-    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+    async with open_cluster(spec, directory=place, modules=FAKES, spawn_method="exec") as cluster:
         status = await cluster.status()
     assert {node["address"].rpartition(":")[0] for node in status["nodes"]} == {"127.0.0.1"}
     assert len({node["address"] for node in status["nodes"]}) == 3
@@ -326,7 +326,7 @@ async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Pat
 
 async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, single_address=True)
-    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+    async with open_cluster(spec, directory=place, modules=FAKES, spawn_method="exec") as cluster:
         await cluster.kill("broker-a")
         await cluster.fault(AnswerRequest(target="broker-a", code="310", times=2))
         await cluster.isolate("namesrv-1")

@@ -101,7 +101,7 @@ def test_what_a_batch_leaves_out_is_in_one_warning(groups: Lab, topic: str, capl
         caplog.clear()
         assert planned(Bounds(options, may_skip=True)) == {"broker-b"}
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert f"broker-a ({topic}@broker-a:0, {topic}@broker-a:1): no member answers" in warning
+    assert f"broker-a ({topic}@broker-a:0, {topic}@broker-a:1): no member responds" in warning
 
 
 @pytest.mark.long

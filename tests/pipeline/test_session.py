@@ -223,7 +223,7 @@ def test_a_master_that_does_not_answer_is_said_in_a_line_before_a_jvm_starts(mon
     monkeypatch.setattr(session, "_start", None)
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(
-        NoSparkError, match=rf"^no Spark master answers \({address}: .*refused\)\. Start one .*--master"
+        NoSparkError, match=rf"^no Spark master responds \({address}: .*refused\)\. Start one .*--master"
     ):
         session.open_session(f"spark://{address}").__enter__()
 

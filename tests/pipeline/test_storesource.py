@@ -117,7 +117,7 @@ def test_a_column_that_there_is_not_is_an_error_before_anything_runs(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"path": "/nowhere"}, "/nowhere is no directory"),
+        ({"path": "/nowhere"}, "/nowhere is not a directory"),
         ({}, "option path is needed"),
         ({"topcs": "a", "path": "/"}, "no option topcs, did you mean topics?"),
         ({"path": "/nowhere/*/store"}, "nothing matches /nowhere/*/store"),

@@ -238,7 +238,7 @@ def test_no_store_and_a_missing_file_are_said(open_store: Open, tmp_path: Path) 
     (copy / "commitlog" / f"{FILE:020d}").unlink()
     with pytest.raises(StoreError, match=f"between {FILE} and {2 * FILE} a file is missing"):
         compared(store.config.store_path_root_dir, copy)
-    with pytest.raises(StoreError, match="is no store"):
+    with pytest.raises(StoreError, match="is not a store"):
         compared(store.config.store_path_root_dir, tmp_path / "nowhere")
 
 

@@ -48,7 +48,7 @@ def test_a_store_that_never_was_loses_nothing_and_one_without_marks_is_left_alon
     store.close()
     (store.config.store_path_root_dir / "config" / "rmqlab.flushed").unlink()
     before = (store.config.store_path_commit_log / f"{0:020d}").read_bytes()
-    with pytest.raises(StoreError, match="nothing says what of it was synced"):
+    with pytest.raises(StoreError, match="which records what was synced"):
         lose_unsynced(store.config)
     assert (store.config.store_path_commit_log / f"{0:020d}").read_bytes() == before
 

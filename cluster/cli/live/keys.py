@@ -119,8 +119,8 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
         is_help=is_help,
         node=selection.node if selection.node in names else first_selected(document),
     )
-    if (place := _moved(names.index(selection.node), key, len(names))) is not None:
-        return attrs.evolve(selection, node=names[place]), None
+    if (index := _moved(names.index(selection.node), key, len(names))) is not None:
+        return attrs.evolve(selection, node=names[index]), None
     if key.isdigit() and 0 < int(key) <= len(names):
         return attrs.evolve(selection, node=names[int(key) - 1]), None
     if key == "q":
@@ -132,13 +132,13 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
     return selection, None
 
 
-def _moved(place: int, key: str, count: int) -> int | None:
-    """Return the place after a key that moves the selection; None for another key."""
+def _moved(index: int, key: str, count: int) -> int | None:
+    """Return the index after a key that moves the selection; None for another key."""
     match key:
         case "up" | "down":
-            return (place + (1 if key == "down" else -1)) % count
+            return (index + (1 if key == "down" else -1)) % count
         case "page up" | "page down":
-            return min(max(place + (PAGE if key == "page down" else -PAGE), 0), count - 1)
+            return min(max(index + (PAGE if key == "page down" else -PAGE), 0), count - 1)
         case "home" | "end":
             return 0 if key == "home" else count - 1
         case _:
@@ -148,7 +148,7 @@ def _moved(place: int, key: str, count: int) -> int | None:
 def _act(
     selection: Selection, actions: Sequence[NodeAction[Any]], document: Document
 ) -> tuple[Selection, KeyCommand | None]:
-    """Return the key's first action that suits the selected node, or say why none."""
+    """Return the key's first action that suits the selected node, or a message."""
     node = next(node for node in document["nodes"] if node["name"] == selection.node)
     for action in actions:
         if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
@@ -190,10 +190,10 @@ def in_order(nodes: Sequence[Document]) -> list[Document]:
     for node in nodes:
         groups.setdefault(group_of(node), len(groups))
 
-    def place(node: Document) -> tuple[int, int, int]:
+    def sort_key(node: Document) -> tuple[int, int, int]:
         return order[node["kind"]], groups[group_of(node)], node["broker_id"] or 0
 
-    return sorted(nodes, key=place)
+    return sorted(nodes, key=sort_key)
 
 
 def group_of(node: Document) -> str:

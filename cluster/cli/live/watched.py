@@ -52,11 +52,11 @@ class WatchedCluster(Protocol):
         ...
 
     async def act(self, action: NodeAction[Any], target: str) -> None:
-        """Do an action. ActionFailedError."""
+        """Do an action. Raise ActionFailedError if it fails."""
         ...
 
     async def heal(self, *ids: str) -> None:
-        """End faults. ActionFailedError."""
+        """End faults. Raise ActionFailedError if that fails."""
         ...
 
     async def leave(self) -> None:

@@ -13,7 +13,7 @@ from rmqlab.runtime.worker import block
 
 @attrs.frozen(kw_only=True)
 class SlowSync(DiskFault):
-    """Each sync takes that much longer. Several delays add up."""
+    """Each sync is delayed by this time. Several delays add up."""
 
     kind = "slow-sync"
     example: ClassVar = {"target": "broker-a", "millis": 500}

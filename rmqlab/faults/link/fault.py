@@ -24,7 +24,7 @@ class Connects(enum.Enum):
     REFUSED = enum.auto()
     """They fail at once."""
     LOST = enum.auto()
-    """They hang, and so do those from dst to src: the SYN or its reply is lost."""
+    """Connects hang in both directions, because the SYN or its reply is lost."""
     HANGING = enum.auto()
     """They hang: dst ignores the SYN."""
     WAITING = enum.auto()

@@ -26,7 +26,7 @@ ORPHAN_SECONDS: Final = 100.0
 """How long the system retransmits for a process that has closed (Linux: 8 attempts, about 100 s)."""
 _PIECE: Final = 256 * 1024
 _SO_BUF_LOCK: Final = 72
-"""Of Linux; Python's socket module does not have it."""
+"""Linux's value; Python's socket module lacks it."""
 _ABORT: Final = struct.pack("ii", 1, 0)
 
 Callback = Callable[[int], None]

@@ -9,7 +9,7 @@ from rmqlab.faults.request.fault import HeldRequest, RequestFault
 
 @attrs.frozen(kw_only=True)
 class DropRequest(RequestFault):
-    """The request is neither handled nor answered."""
+    """The request is not handled, and gets no reply."""
 
     kind = "drop"
     example: ClassVar = {"target": "namesrv-1", "code": "105"}

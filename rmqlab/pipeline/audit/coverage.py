@@ -81,7 +81,7 @@ class LogEnds:
     """The end of a node's log, as the node recorded it and as it is."""
 
     samples: Samples | None
-    """Of its last epoch; None without any."""
+    """The value of its last epoch; None without epochs."""
     first: int | None
     """The end that it recorded first."""
     record_end: int | None

@@ -3,7 +3,7 @@
     message_events  events of single messages: their fields as columns
     raw_events      all other events, also bytes that are no event and surveys of files: their fields as JSON
     queue_entries   entries of consume queues
-    raw_records     records of commit logs, and bytes that are none
+    raw_records     records of commit logs, and bytes that are not records
 
 Below MEDIUM_BYTES this process reads them once and writes parquet (`reading`). That needs no JVM, so it begins before
 one starts, and takes less time than Spark's workers need to start and to pass on rows. Larger runs are read by Spark's

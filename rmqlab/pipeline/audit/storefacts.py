@@ -53,7 +53,7 @@ select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r
 from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
 """
 
-# Of a member of a DLedger group, what it knows to be committed: its queues have no more.
+# For a member of a DLedger group, the entries that it has as committed: its queues contain no others.
 _READABLE: Final = """
 select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
 """

@@ -18,12 +18,12 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
     sys_flag: Int
     """Bits: 1 commit offset, 2 suspend, 4 subscription, 8 class filter, 16 lite pull."""
     commit_offset: Long | None = None
-    """Must be there with bit 1."""
+    """Required with bit 1."""
     suspend_timeout_millis: Long | None = None
-    """Must be there with bit 2."""
+    """Required with bit 2."""
     subscription: str | None = None
     sub_version: Long | None = None
-    """Must be there without bit 4."""
+    """Required without bit 4."""
     expression_type: str | None = None
     """None is TAG (broker-requests#30)."""
 

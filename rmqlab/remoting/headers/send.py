@@ -90,7 +90,7 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Broker address and commit log offset in hex; of a batch all ids, with commas."""
     queue_id: int | None = None
     queue_offset: int | None = None
-    """Of a batch the first."""
+    """Queue offset of the message, or of the first message of a batch."""
     transaction_id: str | None = None
     region: str | None = msgspec.field(name="MSG_REGION", default=None)
     trace_on: JavaBoolean | None = msgspec.field(name="TRACE_ON", default=None)

@@ -43,7 +43,7 @@ async def test_a_master_that_refuses_such_questions_is_followed_as_in_4_9(pair: 
     assert await pair.is_fit(**ALL)
     assert log_bytes(pair.copy) == had
     ((_, fields),) = pair.recorder.events
-    assert fields["verdict"].startswith(f"master {pair.ha_address} is followed unexamined, as 4.9 does it: code 16")
+    assert fields["verdict"].startswith(f"master {pair.ha_address} is followed unchecked, as by 4.9: code 16")
 
 
 async def test_without_switches_nothing_is_asked(pair: Pair) -> None:

@@ -27,7 +27,7 @@ async def test_with_ha_verify_received_nothing_is_kept_that_is_no_record(pair: P
     await pair.until(lambda: "ha_client_disconnected" in pair.recorder.kinds)
     assert pair.copy.max_commit_log_offset == pair.copy.dispatched_offset == good
     reason = pair.recorder.reasons("ha_client_disconnected")[0]
-    assert reason.startswith(f"what it sent from {good} on is no record")
+    assert reason.startswith(f"its bytes from {good} on are not a valid record")
     assert max(pair.recorder.acks, default=0) <= good
 
 

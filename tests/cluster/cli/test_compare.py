@@ -45,5 +45,5 @@ def test_a_page_is_made_beside_the_document(tmp_path: Path, played: list[str]) -
 def test_a_page_in_no_directory_is_rejected_before_anything_is_played(tmp_path: Path, played: list[str]) -> None:
     done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(tmp_path / "none" / "page.html")])
     assert done.exit_code == 2
-    assert "is no directory" in done.output
+    assert "is not a directory" in done.output
     assert played == []

@@ -73,7 +73,7 @@ def test_a_damaged_record_is_one_line_that_names_it(tmp_path: Path, content: byt
     record.write_bytes(content)
     status, error = run(tmp_path, *command.split())
     assert status in (1, 2)
-    assert error.startswith(f"rmqlab: {record} is damaged: expected what `rmqlab up` writes"), error
+    assert error.startswith(f"rmqlab: {record} is damaged: expected the record that `rmqlab up` writes"), error
     assert len(error.splitlines()) == 1
     assert record.read_bytes() == content
 

@@ -147,7 +147,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("PATCH", "/v1/topics/ordrs", {"queues": 2}, 404, "unknown topic 'ordrs'; did you mean orders?"),
         ("PATCH", "/v1/topics/orders", {}, 422, "nothing to change at topic orders"),
         ("PATCH", "/v1/topics/orders", {"queues": 0}, 422, "queues: Expected int >= 1"),
-        ("PATCH", "/v1/topics/orders", {"queues": 2, "read_queues": 2}, 422, "give either queues or these"),
+        ("PATCH", "/v1/topics/orders", {"queues": 2, "read_queues": 2}, 422, "expected either `queues` or these"),
         ("PATCH", "/v1/topics/orders", {"permision": "rw"}, 422, "did you mean permission?"),
         ("POST", "/v1/topics", {"topic": "x", "brokers": ["broker-b"]}, 404, "did you mean broker-a?"),
         ("POST", "/v1/topics", {"topic": "x y"}, 422, "topic 'x y' has a character other than"),

@@ -147,7 +147,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
     [
         ("topics create orders", "topic orders already exists at broker-a: `rmqlab topics update` changes it"),
         ("topics update ordrs --queues 2", "unknown topic 'ordrs'; did you mean orders?"),
-        ("topics update orders", "nothing to change at topic orders: give a number of queues, a permission or order"),
+        ("topics update orders", "nothing to change at topic orders: expected a number of queues, a permission or order"),
         ("topics update orders --permission 9", "permission '9': expected a number from 0 to 7 (4 read, 2 write, 1 inherit), or rw, r, w, none"),
         ("topics update orders --queues 0", "number of read queues '0': expected a whole number from 1 to 32768"),
         ("topics update orders --queues 2 --broker broker-x", "unknown broker name 'broker-x'; did you mean broker-a?"),
@@ -159,7 +159,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("topics status ordrs", "unknown topic 'ordrs'; did you mean orders?"),
         ("groups update shp --retries 1", "unknown group 'shp'; there are none"),
         ("groups delete shp", "unknown group 'shp'; there are none"),
-        ("groups update shop", "nothing to change at group shop: give a setting"),
+        ("groups update shop", "nothing to change at group shop: expected a setting"),
         ("groups lag nobody", "unknown group 'nobody'; there are"),
         ("groups delete CID_ONSAPI_PULL", "CID_ONSAPI_PULL is a group of RocketMQ's own"),
         ("offsets reset nobody orders --time now", "unknown group 'nobody'"),

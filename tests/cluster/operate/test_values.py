@@ -113,7 +113,7 @@ def test_other_settings_are_rejected(pairs: list[str], says: str) -> None:
         ({"queues": "0"}, "number of read queues '0': expected a whole number from 1 to 32768"),
         ({"queues": "many"}, "number of read queues 'many'"),
         ({"write_queues": 40_000}, "number of write queues 40000"),
-        ({"queues": 1, "read_queues": 2}, "give either queues or these"),
+        ({"queues": 1, "read_queues": 2}, "expected either `queues` or these"),
         ({"permission": 8}, "permission 8"),
     ],
 )

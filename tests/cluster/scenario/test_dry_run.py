@@ -43,7 +43,7 @@ def complaints(*steps: str) -> list[str]:
         (["pause broker-a", "pause broker-a"], "broker-a is paused: resume or kill it before"),
         (["resume broker-b broker-a"], "broker-b is not paused"),
         (["wipe broker-a", "start broker-a", "start broker-a"], "broker-a already runs"),
-        (["wait sent.SEND_OK late 5"], "late has not been started yet: nothing will come"),
+        (["wait sent.SEND_OK late 5"], "late has not been started yet: it sends no events"),
         (["stop-workload early late"], "late has not been started yet"),
         (["kill late"], "late has not been started yet"),
         (["promote broker-a"], "broker-a is already a master of broker-a; its slaves: broker-a-s"),

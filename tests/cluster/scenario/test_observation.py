@@ -62,7 +62,7 @@ def test_a_delay_is_from_the_label_to_the_first_event() -> None:
 @pytest.mark.parametrize(
     ("what", "missing"),
     [
-        ({"after": "never"}, "the run did not come to 'never'"),
+        ({"after": "never"}, "the run did not reach 'never'"),
         ({"take": "delay", "after": "death", "where": {"outcome": "indeterminate"}}, "no such sent between"),
         ({"take": "max", "field": "took", "where": {"outcome": "indeterminate"}}, "no sent has took"),
         ({"take": "max", "field": "outcome"}, "outcome is not a number"),

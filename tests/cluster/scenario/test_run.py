@@ -129,7 +129,7 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     document = json.loads(done.stdout)
     seen = "no such event since the last action, 0 before it"
     assert document["missing"] == [f"step 1: 'event power_lost' is not true after 1 s; last seen: {seen}"]
-    assert document["expectations"][0]["missing"] == "the run did not come to 'done'"
+    assert document["expectations"][0]["missing"] == "the run did not reach 'done'"
 
 
 def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_path: pathlib.Path) -> None:
