@@ -71,6 +71,8 @@ class Reactor:
         """Received frames in all channels that wait to be served."""
         self.sharers = 1
         """Sockets, or resumed channels, that share the time of this pass."""
+        self.serves_one = False
+        """True while the only received frame of a pass is served: no other work of this pass will share a send."""
         self._again: list[tuple[float, float, Callable[[], None]]] = []
         self._copies: dict[bytes, bytes] = {}
         self._urgent: set[int] = set()
@@ -219,6 +221,7 @@ class Reactor:
             self.errors.call("resumed channel", self._run_as_of, began, began_cpu, fn)
 
     def _run_deferred(self) -> None:
+        self.serves_one = False
         while self._deferred:
             deferred, self._deferred = self._deferred, []
             for fn in deferred:
