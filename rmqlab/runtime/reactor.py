@@ -32,7 +32,7 @@ Ready = tuple[selectors.SelectorKey, int]
 _PASSES = 8
 """Maximum number of consecutive passes. Under load sockets are ready after each pass, and polling again costs a tenth
 of a trio wait; afterwards timers and tasks of the process run."""
-_IDLE_PASSES = 64
+_IDLE_PASSES = 32
 """The same while trio has nothing else to do."""
 _PASSES_SECONDS = 0.02
 """Seconds after which no further pass follows: with many busy peers a pass can need seconds."""
@@ -153,7 +153,7 @@ class Reactor:
             while True:
                 await self._network.wait_ready(self._selector)
                 wait, until = 0.0, stopwatch.wall() + _PASSES_SECONDS
-                for passes in range(1, _IDLE_PASSES):
+                for passes in range(1, _IDLE_PASSES + 1):
                     if not self.run_pass(wait) or stopwatch.wall() > until:
                         break
                     has_calls = self._again or self._is_scheduled
