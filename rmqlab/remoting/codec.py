@@ -287,7 +287,7 @@ def encode_reply_head(
 
 
 class ReplyHead:
-    """Preformatted head of replies that always have the same ext field names and the same remark.
+    """Preformatted head of replies with fixed ext field names and a fixed remark.
 
     Encoding the reply to a send costs as much as storing the message, and only the numbers differ between replies.
     """

@@ -121,9 +121,7 @@ class Dispatcher:
     def run(self, max_bytes: int | None = None) -> int:
         """Enter readable records, up to a bit more than `max_bytes`, in queues and index.
 
-        Return the bytes done.
-
-        OSError when a queue or the index finds no room: call again later, nothing is lost.
+        Return the bytes done. OSError when a queue or the index finds no room: call again later, nothing is lost.
         """
         done = 0
         while max_bytes is None or done < max_bytes:

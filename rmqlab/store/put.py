@@ -210,7 +210,10 @@ class Putter:
             self.no_room(problem)
 
     def _enter_batches(self) -> None:
-        """Enter the appended batches, and the records before the last of them. OSError: no room."""
+        """Enter the appended batches, and the records before the last of them.
+
+        OSError: no room.
+        """
         dispatcher, keys, batches, self._batches = self.dispatcher, IndexKeys(), self._batches, []
         indexed = dispatcher.indexed  # or more, while the keys of batches wait to be indexed together
         for queue, put, records in batches:
