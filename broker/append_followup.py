@@ -36,17 +36,19 @@ class AppendFollowUp:
         self._ha_master = ha_master
         self._is_noted = False
         self._is_received = False
+        self._is_pushed = True
         self._unpushed = 0
 
     def appended(self, size: int = 0) -> None:
         """Note that `size` bytes were stored, and schedule their push to the slaves.
 
-        They are pushed at the end of this pass, or at once if PUSH_SIZE bytes have accumulated.
+        They are pushed at the end of this pass, or at once if PUSH_SIZE bytes have accumulated, or if the pass serves
+        one request only: nothing will join its bytes, and the slave works while the request is completed.
         """
         self._unpushed += size
-        if self._unpushed >= PUSH_SIZE:
-            self._unpushed = 0
-            self._ha_master.push()
+        self._is_pushed = False
+        if self._unpushed >= PUSH_SIZE or self._reactor.serves_one:
+            self._push()
         if not self._is_noted:
             self._is_noted = True
             self._reactor.defer(self._follow_up)
@@ -62,10 +64,15 @@ class AppendFollowUp:
         self._is_received = True
         self.appended()
 
+    def _push(self) -> None:
+        self._unpushed = 0
+        self._is_pushed = True
+        self._ha_master.push()
+
     def _follow_up(self) -> None:
         self._is_noted = False
-        self._unpushed = 0
-        self._ha_master.push()
+        if not self._is_pushed:
+            self._push()
         if self._is_received:
             self._is_received = False
             self._dispatch_trickle()

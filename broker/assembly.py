@@ -9,7 +9,6 @@ so both share a `KnownMaster`.
 from typing import TYPE_CHECKING
 
 import attrs
-import trio
 
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
@@ -35,7 +34,7 @@ from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
 from rmqlab.runtime.callthread import caller
-from rmqlab.runtime.clock import wall_clock, wall_millis
+from rmqlab.runtime.clock import process_time, wall_clock, wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.process import StartError
@@ -109,7 +108,7 @@ def assemble(
     group_flush = GroupFlush(Syncs(store), flush_waits, caller(env.reactor, tasks.start_soon), env.reactor.defer)
     growth = AppendFollowUp(env.reactor, store, ha_master, group_flush)
     identity = Identity(config.broker_cluster_name, config.broker_name)
-    now = trio.lowlevel.current_clock().current_time
+    now = process_time()
     ha_slave = HaSlave(
         env.reactor,
         store,
@@ -122,6 +121,7 @@ def assemble(
         trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
         source_ip=_source_ip(config),
         meter=env.replication,
+        now=now,
     )
     broker = Broker(
         settings=settings,
@@ -173,6 +173,7 @@ def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWait
         emit=env.link.emit,
         is_slave=env.settings.broker.is_slave,
         meter=env.replication,
+        now=process_time(),
     )
 
 

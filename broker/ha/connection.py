@@ -170,7 +170,7 @@ class HaConnection:
                 log_end=self._source.max_commit_log_offset,
                 file_size=self._source.config.mapped_file_size_commit_log,
                 now=self._now(),
-                log_first=self._source.min_commit_log_offset,
+                log_first=0 if was_begun else self._source.min_commit_log_offset,
                 max_servable_offset=-1 if was_begun else self._owner.max_servable_offset(),
             )
         except StreamError as exc:

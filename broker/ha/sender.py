@@ -87,6 +87,8 @@ class LogSender:
                 self.stream.wrote(now)
                 self.sent_total += sent
                 self._settle(frames, sent)
+                if self._frame is None and self.stream.next_offset == self.log.max_commit_log_offset:
+                    return False
                 left -= sent
         except BlockingIOError:
             return True

@@ -197,11 +197,12 @@ class HaClient:
             self.received_invalid = True
         # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send
         # on the master may wait for it.
-        if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
+        log_end = self._store.max_commit_log_offset
+        if (report := self.stream.advanced(log_end, now)) is not None:
             self._write(report)
         if reason:
             self._end(reason)
-        if (gained := self._store.max_commit_log_offset - had) > 0:
+        if (gained := log_end - had) > 0:
             self.rate.count(gained, now)
             self._on_received()
 

@@ -5,8 +5,10 @@ messages or without. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
+import msgspec
 
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.message_filter import (
@@ -25,6 +27,7 @@ from rmqlab.broker.topics import PERM_READ
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
 from rmqlab.remoting.bodies.offset import OffsetMovedEvent
 from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
@@ -50,6 +53,9 @@ CODES = {
 }
 
 
+_FOUND: Final = ReplyHead(
+    {}, [field.encode_name for field in msgspec.structs.fields(PullMessageResponseHeader)], GetStatus.FOUND.name
+)
 _NO_QUEUE = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
@@ -282,7 +288,7 @@ def _answer(
     if code != ResponseCode.SUCCESS:
         return Reply(code, fields, remark=result.status.name)
     broker.stats.count_get(header.topic, header.consumer_group, result.count, result.size)
-    return Reply(code, fields, body=result.buffers, remark=result.status.name)
+    return Reply(code, fields, body=result.buffers, remark=result.status.name, head=_FOUND)
 
 
 def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_offset: int) -> None:

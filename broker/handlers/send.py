@@ -336,14 +336,15 @@ def finish_send(
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
     def answer(status: PutStatus, cause: str | None) -> None:
-        if status not in STORED:  # a DLedger group may undo it
+        code = STORED.get(status)
+        if code is None:  # a DLedger group may undo it
             request.reply(not_stored(broker, status, cause))
         elif cause is None:
-            request.reply_head(head, STORED[status], values)
+            request.reply_head(head, code, values)
         else:
             names = ("msgId", "queueId", "queueOffset")
             fields = dict(zip(names, map(bytes.decode, values), strict=True))
-            request.reply(Reply(STORED[status], region_fields(broker) | fields, remark=cause))
+            request.reply(Reply(code, region_fields(broker) | fields, remark=cause))
 
     send = WaitingSend(answer)
     wait_for_store(broker, send, result, min_copies, is_asked=waits)

@@ -287,38 +287,43 @@ def encode_reply_head(
 
 
 class ReplyHead:
-    """Preformatted head of replies that always have the same ext field names.
+    """Preformatted head of replies with fixed ext field names and a fixed remark.
 
     Encoding the reply to a send costs as much as storing the message, and only the numbers differ between replies.
     """
 
-    def __init__(self, constants: Mapping[str, str], names: Sequence[str]) -> None:
+    def __init__(self, constants: Mapping[str, str], names: Sequence[str], remark: str | None = None) -> None:
         members = [_encode_json(key) + b":" + _encode_json(value) for key, value in constants.items()]
         blanks = [_encode_json(name) for name in names]
         self._json = b"".join((
             b'{"code":%d,"extFields":{',
             b",".join([_literal(member) for member in members] + [_literal(blank) + b':"%b"' for blank in blanks]),
-            b'},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":',
-            b"%d}" % VERSION,
+            b'},"flag":1,"language":"JAVA","opaque":%d,',
+            b"" if remark is None else b'"remark":' + _literal(_encode_json(remark)) + b",",
+            b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
         ))  # fmt: skip
         fixed = b"".join([_sized_name(name) + _sized_text(value) for name, value in constants.items()])
         sized_names = [_sized_name(name) for name in names]
         self._binary = _literal(fixed) + b"".join([_literal(name) + b"%b" for name in sized_names])
-        self._binary_size = len(fixed) + sum(map(len, sized_names))
+        self._fields_size = len(fixed) + sum(map(len, sized_names))
+        self._remark = b"" if remark is None else _utf8(remark)
+        # Frame prefix, binary header with the remark, size of the fields.
+        self._prefix = struct.Struct(f">iIhBhiii{len(self._remark)}si")
 
-    def encode(self, request: Command, code: int, values: Sequence[bytes]) -> bytes:
-        """Return the head of a reply without remark and body.
+    def encode(self, request: Command, code: int, values: Sequence[bytes], body_size: int = 0) -> bytes:
+        """Return the bytes before the body of a reply.
 
         Values are ASCII digits, hex or commas.
         """
         if request.serialize_type == JSON:
             header = self._json % (code, *values, request.opaque)
-            return frame_prefix(JSON, len(header), 0) + header
+            return frame_prefix(JSON, len(header), body_size) + header
         sized = [_INT.pack(len(value)) + value for value in values]
-        fields_size = self._binary_size + sum(map(len, sized))
-        prefix = _REPLY_PREFIX.pack(
-            4 + _REPLY_FIXED + fields_size, ROCKETMQ << 24 | _REPLY_FIXED + fields_size, _as_short(code), _JAVA, VERSION,
-            request.opaque, RESPONSE, 0, fields_size,
+        remark, fields_size = self._remark, self._fields_size + sum(map(len, sized))
+        header_size = _REPLY_FIXED + len(remark) + fields_size
+        prefix = self._prefix.pack(
+            4 + header_size + body_size, ROCKETMQ << 24 | header_size, _as_short(code), _JAVA, VERSION,
+            request.opaque, RESPONSE, len(remark), remark, fields_size,
         )  # fmt: skip
         return prefix + self._binary % tuple(sized)
 
@@ -333,6 +338,5 @@ def _sized_text(text: str) -> bytes:
     return _INT.pack(len(raw)) + raw
 
 
-_REPLY_PREFIX = struct.Struct(">iI hBhiii i")  # frame prefix, binary header without remark, size of the fields
 _REPLY_FIXED = _BINARY.size + _INT.size
 _JAVA = _LANGUAGE_CODES["JAVA"]

@@ -240,6 +240,7 @@ class Channel:
     def _serve_frames(self, frames: list[Frame]) -> None:
         """Serve a portion of the frames; keep the others until a later pass."""
         served, until = 0, stopwatch.wall() + min(SECONDS_AT_ONCE, PASS_SECONDS / self._reactor.sharers)
+        self._reactor.serves_one = len(frames) == self._reactor.sharers == 1
         try:
             for frame in frames:
                 is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED

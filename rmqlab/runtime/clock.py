@@ -66,7 +66,7 @@ class RatedClock(trio.abc.Clock):
         return time.monotonic() - self._epoch
 
     def current_time(self) -> float:
-        return self.elapsed() * self.rate
+        return (time.monotonic() - self._epoch) * self.rate  # `elapsed`, in fewer calls: read several times for a send
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         return (deadline - self.current_time()) / self.rate
@@ -130,6 +130,11 @@ def wall_clock() -> Callable[[], int]:
     """Return the fastest equivalent of `wall_millis` for this trio run."""
     clock = trio.lowlevel.current_clock()
     return clock.wall_millis if isinstance(clock, RatedClock) else wall_millis
+
+
+def process_time() -> Callable[[], float]:
+    """Return the fastest equivalent of `trio.current_time` for this trio run."""
+    return trio.lowlevel.current_clock().current_time
 
 
 def real_seconds(seconds: float) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
+import msgspec
 
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codec import ReplyHead, encode_reply_head
@@ -50,6 +51,8 @@ class Reply:
     header: Header | Mapping[str, str] | None = None
     body: Buffer | Sequence[Buffer] = b""
     remark: str | None = None
+    head: ReplyHead | None = None
+    """Preformatted for this remark, and for a typed header of integers that are all set."""
 
 
 @attrs.define(eq=False)
@@ -102,7 +105,11 @@ class Request:
         body = reply.body
         buffers: Sequence[Buffer] = (body,) if isinstance(body, (bytes, memoryview)) else body
         size = sum(map(len, buffers))
-        head = encode_reply_head(self.command, reply.code, fields_of(reply.header), reply.remark, size)
+        if reply.head is not None and isinstance(reply.header, Header):
+            values = [b"%d" % value for value in msgspec.structs.astuple(reply.header)]
+            head = reply.head.encode(self.command, reply.code, values, size)
+        else:
+            head = encode_reply_head(self.command, reply.code, fields_of(reply.header), reply.remark, size)
         return (head, *buffers) if size else (head,)
 
     def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:

@@ -32,6 +32,8 @@ Ready = tuple[selectors.SelectorKey, int]
 _PASSES = 8
 """Maximum number of consecutive passes. Under load sockets are ready after each pass, and polling again costs a tenth
 of a trio wait; afterwards timers and tasks of the process run."""
+_IDLE_PASSES = 32
+"""The same while trio has nothing else to do."""
 _PASSES_SECONDS = 0.02
 """Seconds after which no further pass follows: with many busy peers a pass can need seconds."""
 
@@ -71,6 +73,8 @@ class Reactor:
         """Received frames in all channels that wait to be served."""
         self.sharers = 1
         """Sockets, or resumed channels, that share the time of this pass."""
+        self.serves_one = False
+        """True while the only received frame of a pass is served: no other work of this pass will share a send."""
         self._again: list[tuple[float, float, Callable[[], None]]] = []
         self._copies: dict[bytes, bytes] = {}
         self._urgent: set[int] = set()
@@ -149,11 +153,13 @@ class Reactor:
             while True:
                 await self._network.wait_ready(self._selector)
                 wait, until = 0.0, stopwatch.wall() + _PASSES_SECONDS
-                for _ in range(_PASSES):
+                for passes in range(1, _IDLE_PASSES + 1):
                     if not self.run_pass(wait) or stopwatch.wall() > until:
                         break
                     has_calls = self._again or self._is_scheduled
                     wait = 0.0 if turns is None or has_calls else turns.seconds_to_spare(self.pass_began)
+                    if passes >= _PASSES and not wait:
+                        break
 
     def run_pass(self, wait: float = 0.0) -> bool:
         """Handle all ready sockets, then the deferred calls.
@@ -219,6 +225,7 @@ class Reactor:
             self.errors.call("resumed channel", self._run_as_of, began, began_cpu, fn)
 
     def _run_deferred(self) -> None:
+        self.serves_one = False
         while self._deferred:
             deferred, self._deferred = self._deferred, []
             for fn in deferred:

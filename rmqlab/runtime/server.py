@@ -16,6 +16,7 @@ from typing import Final, Generic, NoReturn, TypeVar
 import trio
 
 from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.clock import process_time
 from rmqlab.runtime.dispatch import Dispatcher
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
@@ -239,7 +240,7 @@ class Server(Generic[S]):
             log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
             sock.close()
             return
-        channel = Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter)
+        channel = Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter, now=process_time())
         self.channels[channel] = None
         channel.on_close.append(lambda: self.channels.pop(channel, None))
         if self._on_connect is not None:

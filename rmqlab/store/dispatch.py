@@ -106,7 +106,7 @@ class Dispatcher:
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
-        if self.offset - self.indexed <= INDEX_AT_ONCE:
+        if 0 < self.offset - self.indexed <= INDEX_AT_ONCE:
             self.enter_index()
 
     def cut(self, log_end: int) -> None:
@@ -121,17 +121,16 @@ class Dispatcher:
     def run(self, max_bytes: int | None = None) -> int:
         """Enter readable records, up to a bit more than `max_bytes`, in queues and index.
 
-        Return the bytes done.
-
-        OSError when a queue or the index finds no room: call again later, nothing is lost.
+        Return the bytes done. OSError when a queue or the index finds no room: call again later, nothing is lost.
         """
         done = 0
         while max_bytes is None or done < max_bytes:
             step = self.enter_queues(_CHUNK if max_bytes is None else min(_CHUNK, max_bytes - done), may_index=True)
-            self.enter_index()
-            if not step:
-                break
+            if self.indexed < self.offset:
+                self.enter_index()
             done += step
+            if not step or self.offset == self.log.max_offset:
+                break
         return done
 
     def step(self, max_bytes: int, *, may_index: bool = True) -> int:

@@ -62,7 +62,8 @@ class FileQueue:
 
     @property
     def max_offset(self) -> int:
-        return self.files[-1].end_offset if self.files else 0
+        files = self.files
+        return files[-1].first_offset + files[-1].wrote if files else 0  # `end_offset`, in fewer calls: a hot path
 
     def file_at(self, offset: int) -> LogFile | None:
         """The file that holds this offset, written or not."""

@@ -202,24 +202,32 @@ class Putter:
 
         If the disk has no room for them, later puts are refused.
         """
-        dispatcher, keys, batches, self._batches = self.dispatcher, IndexKeys(), self._batches, []
-        indexed = dispatcher.indexed  # or more, while the keys of batches wait to be indexed together
         try:
-            for queue, put, records in batches:
-                if put.physical_offset > dispatcher.offset:
-                    if indexed > dispatcher.indexed:
-                        self._index(keys)
-                        keys = IndexKeys()
-                    dispatcher.enter_queues(put.physical_offset - dispatcher.offset, may_index=True)
-                    indexed = dispatcher.indexed
-                if indexed == put.physical_offset == dispatcher.offset:
-                    keys.add(self._enter_batch(queue, put, records))
-                    indexed = dispatcher.offset
-            if indexed > dispatcher.indexed:
-                self._index(keys)
-            dispatcher.follow()
+            if self._batches:
+                self._enter_batches()
+            self.dispatcher.follow()
         except OSError as problem:  # it is stored; the next call enters it
             self.no_room(problem)
+
+    def _enter_batches(self) -> None:
+        """Enter the appended batches, and the records before the last of them.
+
+        OSError: no room.
+        """
+        dispatcher, keys, batches, self._batches = self.dispatcher, IndexKeys(), self._batches, []
+        indexed = dispatcher.indexed  # or more, while the keys of batches wait to be indexed together
+        for queue, put, records in batches:
+            if put.physical_offset > dispatcher.offset:
+                if indexed > dispatcher.indexed:
+                    self._index(keys)
+                    keys = IndexKeys()
+                dispatcher.enter_queues(put.physical_offset - dispatcher.offset, may_index=True)
+                indexed = dispatcher.indexed
+            if indexed == put.physical_offset == dispatcher.offset:
+                keys.add(self._enter_batch(queue, put, records))
+                indexed = dispatcher.offset
+        if indexed > dispatcher.indexed:
+            self._index(keys)
 
     def no_room(self, problem: OSError) -> PutResult:
         """Refuse puts until the next check of the disk (section 3.9).

@@ -18,6 +18,7 @@ class Pass:
 
     deferred: list[Callable[[], None]] = attrs.field(factory=list)
     calls: list[str] = attrs.field(factory=list)
+    serves_one: bool = False
     dispatch_behind_bytes: int = 0
     dispatcher: SimpleNamespace = attrs.field(factory=lambda: SimpleNamespace(is_index_behind=False))
 
@@ -55,6 +56,15 @@ def test_what_a_pass_appended_is_pushed_once_at_its_end() -> None:
         events.end()
         assert events.calls == ["push", "enter", "flush"]
         events.calls.clear()
+
+
+def test_bytes_of_the_only_request_of_a_pass_are_pushed_at_once() -> None:
+    events = Pass(serves_one=True)
+    follow = follow_up(events)
+    follow.appended(100)
+    assert events.calls == ["push"]
+    events.end()
+    assert events.calls == ["push", "enter", "flush"]
 
 
 def test_many_bytes_are_pushed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,21 +25,27 @@ texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)
 
 
 @given(
-    st.sampled_from([JSON, ROCKETMQ]), st.integers(0, 400), st.dictionaries(texts, texts), st.lists(plain, max_size=4)
+    st.sampled_from([JSON, ROCKETMQ]),
+    st.integers(0, 400),
+    st.dictionaries(texts, texts),
+    st.lists(plain, max_size=4),
+    st.none() | texts,
+    st.integers(0, 400),
 )
 def test_a_head_that_is_laid_out_says_what_one_made_anew_says(
-    serialize_type: int, code: int, constants: dict[str, str], values: list[str]
+    serialize_type: int, code: int, constants: dict[str, str], values: list[str], remark: str | None, body_size: int
 ) -> None:
     names = [f"value {number} at 100%" for number in range(len(values))]
     asked = request(10, {}, serialize_type=serialize_type)
     asked.opaque = 77
-    head = ReplyHead(constants, names).encode(asked, code, [value.encode() for value in values])
+    head = ReplyHead(constants, names, remark).encode(asked, code, [value.encode() for value in values], body_size)
     fields = {**constants, **dict(zip(names, values, strict=True))}
-    anew = encode_reply_head(asked, code, fields, None, 0)
+    anew = encode_reply_head(asked, code, fields, remark, body_size)
     if serialize_type == ROCKETMQ:
         assert head == anew
-    laid_out, made = (decode_command(frame) for raw in (head, anew) for frame in FrameDecoder().feed(raw))
-    assert laid_out.ext_fields == made.ext_fields
+    body = b"b" * body_size
+    laid_out, made = (decode_command(frame) for raw in (head, anew) for frame in FrameDecoder().feed(raw + body))
+    assert (laid_out.ext_fields, laid_out.remark, laid_out.body) == (made.ext_fields, made.remark, body)
     assert (laid_out.code, laid_out.opaque, laid_out.flag, laid_out.version) == (code, 77, 1, made.version)
 
 

@@ -1,11 +1,15 @@
 """One pass over the ready sockets and calls, and their order."""
 
 import contextlib
+import select
 import socket
 from collections.abc import Iterator
 
 import pytest
 
+from rmqlab.remoting.codec import encode_command
+from rmqlab.remoting.command import request
+from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.reactor import READ, Reactor
 
 
@@ -53,3 +57,25 @@ def test_a_pass_in_which_nothing_is_ready_says_so(
 ) -> None:
     reactor.register(pairs[0][0], READ, lambda _events: None)
     assert not reactor.run_pass()
+
+
+def test_a_pass_serves_one_only_while_its_only_frame_is_served(reactor: Reactor) -> None:
+    """What is appended then cannot share a send to the slaves with anything else."""
+    found: list[bool] = []
+    frame = encode_command(request(10))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(socket.create_connection(listener.getsockname())) for _ in range(2)]
+        ours = [stack.enter_context(listener.accept()[0]) for _ in peers]
+        for sock in ours:
+            Channel(reactor, sock, lambda _channel, _command: found.append(reactor.serves_one), now=lambda: 0.0)
+        for frames in ((1, 0), (2, 0), (1, 1), (0, 1)):
+            for peer, sock, count in zip(peers, ours, frames, strict=True):
+                if count:
+                    peer.sendall(frame * count)
+                    select.select([sock], [], [])
+            while len(found) < sum(frames):
+                reactor.run_pass()
+            assert found == [sum(frames) == 1] * sum(frames)
+            assert not reactor.serves_one
+            found.clear()

@@ -4,6 +4,7 @@ import functools
 import math
 import socket
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -138,6 +139,43 @@ async def test_a_server_that_lingers_runs_the_task_that_a_pass_wakes() -> None:
         async with running(reactor, lingers=True):
             await woken.wait()
     assert passes >= 100
+
+
+@pytest.mark.parametrize(("lingers", "passes_of_a_turn"), [(False, 8), (True, 32)])
+async def test_more_passes_follow_one_another_while_trio_has_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch, *, lingers: bool, passes_of_a_turn: int
+) -> None:
+    """A turn of trio costs as much as the pass of a send."""
+    monkeypatch.setattr(stopwatch, "wall", lambda: 0.0)  # all passes are short
+    reactor, passes, found = Reactor(), 0, trio.Event()
+    near, far = socket.socketpair()
+    turns = Counter[int]()
+    """Passes of each turn, by the number of the turn."""
+
+    class Waits(trio.abc.Instrument):
+        number = 0
+
+        def before_io_wait(self, _timeout: float) -> None:
+            self.number += 1
+
+    def ping(_events: int) -> None:
+        nonlocal passes
+        near.recv(1)
+        far.send(b"x")
+        turns[waits.number] += 1
+        passes += 1
+        if passes == 200:
+            found.set()
+
+    waits = Waits()
+    trio.lowlevel.add_instrument(waits)
+    with near, far:
+        reactor.register(near, READ, ping)
+        far.send(b"x")
+        async with running(reactor, lingers=lingers):
+            await found.wait()
+    trio.lowlevel.remove_instrument(waits)
+    assert max(turns.values()) == passes_of_a_turn
 
 
 @pytest.mark.parametrize("lingers", [False, True])
