@@ -120,7 +120,10 @@ class AccessControl:
             self._use(files, modified)
 
     async def _reload_one(self, path: pathlib.Path, at: int) -> None:
-        """Reload a file, unless a request changes it meanwhile. An invalid one is read once per change."""
+        """Reload a file, unless a request changes it meanwhile.
+
+        An invalid one is read once per change.
+        """
         before = self._modified.get(path)
         try:
             file = await in_thread(_parsed, path, self.now_millis())
@@ -228,11 +231,17 @@ class AccessControl:
 
 
 def _parsed(path: pathlib.Path, now_millis: int) -> AclFile | None:
-    """Return the content of a file; None if it is empty. AclDenied if it is invalid."""
+    """Return the content of a file; None if it is empty.
+
+    AclDenied if it is invalid.
+    """
     document = read_acl_file(path)
     return AclFile.of(document, now_millis) if document else None
 
 
 def _parsed_all(paths: Sequence[pathlib.Path], now_millis: int) -> dict[pathlib.Path, AclFile]:
-    """Return the content of files, empty ones included. AclDenied if one is invalid."""
+    """Return the content of files, empty ones included.
+
+    AclDenied if one is invalid.
+    """
     return {path: AclFile.of(read_acl_file(path), now_millis) for path in paths}

@@ -16,13 +16,19 @@ PERIOD: Final = 60.0
 
 @attrs.define(eq=False)
 class EvictionLog:
-    """Logs the first connection of each kind and period, and how many others there were since the last line."""
+    """Logs the first connection of each kind and period.
+
+    The line has the number of others since the last one.
+    """
 
     _logged_at: dict[str, float] = attrs.field(factory=dict, init=False)
     _unlogged: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def note(self, kind: str, peer: str, reason: str, now: float) -> None:
-        """Log a connection, or count it. `kind` is one of a few fixed names; `now` is in seconds."""
+        """Log a connection, or count it.
+
+        `kind` is one of a few fixed names; `now` is in seconds.
+        """
         logged_at = self._logged_at.get(kind)
         if logged_at is not None and now - logged_at < PERIOD:
             self._unlogged[kind] = self._unlogged.get(kind, 0) + 1

@@ -1,4 +1,4 @@
-"""Log lines about closed connections: limited in number, and none is left out of the count."""
+"""Log lines about closed connections: one of a kind per period, with a count."""
 
 import pytest
 

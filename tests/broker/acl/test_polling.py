@@ -9,7 +9,7 @@ import trio
 
 import rmqlab.broker.acl.control as control_module
 from rmqlab.broker.acl.control import AccessControl
-from rmqlab.broker.acl.files import Document, plain_acl_file
+from rmqlab.broker.acl.files import Document, plain_acl_file, read_acl_file
 
 
 async def test_changed_files_are_parsed_in_a_thread_and_requests_meanwhile_win(
@@ -22,11 +22,11 @@ async def test_changed_files_are_parsed_in_a_thread_and_requests_meanwhile_win(
     os.utime(path, ns=(1, 1))
     control = AccessControl.open(tmp_path, lambda: 1_800_000_000_000)
     loop, parsers = threading.get_ident(), list[int]()
-    read, may_end = control_module.read_acl_file, threading.Event()
+    may_end = threading.Event()
 
     def read_slowly(file: pathlib.Path) -> Document:
         parsers.append(threading.get_ident())
-        document = read(file)
+        document = read_acl_file(file)
         if parsers[-1] != loop:
             assert may_end.wait(30)
         return document
