@@ -45,16 +45,23 @@ class Syncs:
             return self.ended(job, exc)
         return self.ended(job, None)
 
+    def not_started(self, job: FlushJob, error: OSError | RuntimeError) -> None:
+        """Drop a job that no thread could run: no thread or descriptor is left."""
+        self._failed(job, OSError(str(error)), f"cannot start a thread to flush the log: {error}")
+
+    def _failed(self, job: FlushJob, error: OSError, cause: str) -> None:
+        job.failed(error)
+        if not self._is_failing:
+            log.error("%s; retrying", cause)
+        self._is_failing = True
+
     def ended(self, job: FlushJob, error: BaseException | None) -> bool:
         """Apply a job whose steps have been called; True if it succeeded.
 
         A failed job is dropped: the sends that wait for it time out. Raises an error that is not the disk's.
         """
         if isinstance(error, OSError):
-            job.failed(error)
-            if not self._is_failing:
-                log.error("cannot write to disk: %s; retrying", error)
-            self._is_failing = True
+            self._failed(job, error, f"cannot write to disk: {error}")
             return False
         if error is not None:
             raise error
@@ -94,8 +101,8 @@ class GroupFlush:
             return
         try:
             self._caller.start(job.steps, functools.partial(self._ended, job))
-        except (OSError, RuntimeError) as exc:  # no free descriptor or thread: handled like a disk failure
-            self.syncs.ended(job, OSError(str(exc)))
+        except (OSError, RuntimeError) as exc:  # the sends wait for the next try
+            self.syncs.not_started(job, exc)
         else:
             self.is_busy = True
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
-from rmqlab.broker.acl.control import POLL_PERIOD
+from rmqlab.broker.acl.control import POLL_PERIOD, AccessControl
 from rmqlab.broker.flushing import flush_entries_forever, flush_forever, flush_queues_forever
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
@@ -82,7 +82,7 @@ async def run_broker(
     keep("expired files", _clean_forever, broker)
     keep("log samples", sample_log_forever, broker, timer)
     if broker.access is not None:
-        keep("ACL files", _every, timer, POLL_PERIOD, broker.access.poll)
+        keep("ACL files", _poll_acl_forever, broker.access, timer)
     keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
     keep("services of the role", _run_services_forever, broker, timer)
     await broker.registration.all_registered.wait()
@@ -122,6 +122,12 @@ async def _every(timer: AlignedTimer, period: float, fn: Callable[[], None]) -> 
     while True:
         await timer.sleep(period)
         fn()
+
+
+async def _poll_acl_forever(access: AccessControl, timer: AlignedTimer) -> NoReturn:
+    while True:
+        await timer.sleep(POLL_PERIOD)
+        await access.poll()
 
 
 def _sweep_held_pulls(broker: Broker) -> None:

@@ -27,6 +27,7 @@ from rmqlab.remoting.acl import is_signed
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.names import TRACE_TOPIC
+from rmqlab.runtime.worker import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -94,46 +95,68 @@ class AccessControl:
 
     # -- following the files ---------------------------------------------------------------------
 
-    def poll(self) -> None:
+    async def poll(self) -> None:
         """Reload files that have changed on disk.
 
-        An invalid file is logged, and its former content stays in force.
+        A thread parses them: a file of 1 MB takes seconds. An invalid file is logged, and its former content stays in
+        force.
         """
         try:
             modified = self._modified_now()
             if len(modified) != len(self._modified):
-                self._load_all()
+                await self._reload(modified)
                 return
             for path, at in modified.items():
                 if self._modified.get(path) != at:
-                    self._modified[path] = at
-                    self._load(path)
+                    await self._reload_one(path, at)
         except (AclDenied, OSError) as exc:
             log.warning("the changed ACL files are not used: %s", exc)
+
+    async def _reload(self, modified: dict[pathlib.Path, int]) -> None:
+        """Reload all files; at the next poll, if a request changes one meanwhile."""
+        before = dict(self._modified)
+        files = await in_thread(_parsed_all, list(modified), self.now_millis())
+        if self._modified == before:
+            self._use(files, modified)
+
+    async def _reload_one(self, path: pathlib.Path, at: int) -> None:
+        """Reload a file, unless a request changes it meanwhile.
+
+        An invalid one is read once per change.
+        """
+        before = self._modified.get(path)
+        try:
+            file = await in_thread(_parsed, path, self.now_millis())
+        except AclDenied:
+            if self._modified.get(path) == before:
+                self._modified[path] = at
+            raise
+        if self._modified.get(path) == before:
+            self._modified[path] = at
+            self._use_one(path, file)
 
     def _modified_now(self) -> dict[pathlib.Path, int]:
         return {path: path.stat().st_mtime_ns for path in find_acl_files(self.home)}
 
     def _load_all(self) -> None:
         modified = self._modified_now()
-        files: dict[pathlib.Path, AclFile] = {}
+        self._use(_parsed_all(list(modified), self.now_millis()), modified)
+
+    def _use(self, files: dict[pathlib.Path, AclFile], modified: dict[pathlib.Path, int]) -> None:
         path_of: dict[str, pathlib.Path] = {}
-        for path in modified:
-            file = AclFile.of(read_acl_file(path), self.now_millis())
+        for path, file in files.items():
             for key in file.accounts:
                 if key in path_of:
                     log.warning("the access key %s of %s is in %s already", key, path, path_of[key])
                 path_of.setdefault(key, path)
-            files[path] = file
         self.files, self.path_of, self._modified = files, path_of, modified
 
-    def _load(self, path: pathlib.Path) -> None:
-        document = read_acl_file(path)
-        if not document:
+    def _use_one(self, path: pathlib.Path, file: AclFile | None) -> None:
+        if file is None:
             log.warning("%s is empty: its former content stays in force", path)
             return
-        self.files[path] = AclFile.of(document, self.now_millis())
-        for key in self.files[path].accounts:
+        self.files[path] = file
+        for key in file.accounts:
             self.path_of.setdefault(key, path)
 
     # -- changing the files ----------------------------------------------------------------------
@@ -190,7 +213,7 @@ class AccessControl:
 
     def _write(self, path: pathlib.Path, document: Document) -> None:
         write_acl_file(path, document, self.now_millis())
-        self._load(path)
+        self._use_one(path, _parsed(path, self.now_millis()))
         self._modified[path] = path.stat().st_mtime_ns
 
     # -- versions --------------------------------------------------------------------------------
@@ -205,3 +228,20 @@ class AccessControl:
     def versions(self) -> dict[str, DataVersion]:
         """Return the version of each file that has content."""
         return {str(path): file.version for path, file in self.files.items()}
+
+
+def _parsed(path: pathlib.Path, now_millis: int) -> AclFile | None:
+    """Return the content of a file; None if it is empty.
+
+    AclDenied if it is invalid.
+    """
+    document = read_acl_file(path)
+    return AclFile.of(document, now_millis) if document else None
+
+
+def _parsed_all(paths: Sequence[pathlib.Path], now_millis: int) -> dict[pathlib.Path, AclFile]:
+    """Return the content of files, empty ones included.
+
+    AclDenied if one is invalid.
+    """
+    return {path: AclFile.of(read_acl_file(path), now_millis) for path in paths}

@@ -234,7 +234,7 @@ class Channel:
         grown, self._buffered = buffered - self._buffered, buffered
         self._reactor.buffered += grown
         if grown > 0 and self._reactor.buffered > PROCESS_MAX_BUFFERED:
-            self.close(f"{self._reactor.buffered} bytes of incomplete frames are too many for this process")
+            self._evict(f"{self._reactor.buffered} bytes of incomplete frames are too many for this process")
         return not self.is_closed
 
     def _serve_frames(self, frames: list[Frame]) -> None:
@@ -312,6 +312,10 @@ class Channel:
             log.warning("%s sent %s", self.peer, exc)
         self.close(f"protocol error: {exc}")
 
+    def _evict(self, reason: str) -> None:
+        self._reactor.evictions.note("closed", self.peer, reason, self._now())
+        self.close(reason)
+
     def _fail(self, place: str, exc: Exception) -> None:
         """Close after an unexpected exception, which leaves the state undefined."""
         self._reactor.errors.caught(place, exc, self.peer)
@@ -343,7 +347,7 @@ class Channel:
         self._reactor.owed -= self._owed - owed
         self._owed = owed
         if owed > MAX_OWED or (self._reactor.owed > PROCESS_MAX_OWED and self.is_congested):
-            self.close(f"the peer does not read: {owed} bytes owed to it, {self._reactor.owed} to all peers")
+            self._evict(f"the peer does not read: {owed} bytes owed to it, {self._reactor.owed} to all peers")
         else:
             self._follow_up()
 

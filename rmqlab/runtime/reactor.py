@@ -17,6 +17,7 @@ import trio
 from rmqlab.remoting.foreignprotocol import OncePerHost
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.eviction_log import EvictionLog
 from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.network import network
@@ -50,6 +51,7 @@ class Reactor:
     def __init__(self, faults: NodeFaults | None = None, errors: InternalErrors | None = None) -> None:
         self.errors = errors or InternalErrors()
         self.foreign_hosts = OncePerHost()
+        self.evictions = EvictionLog()
         self.timers = Timers(self._run_timer)
         self._network = network()
         self._selector = self._network.open_selector()

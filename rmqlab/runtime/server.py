@@ -15,6 +15,7 @@ from typing import Final, Generic, NoReturn, TypeVar
 
 import trio
 
+from rmqlab.runtime.address import address_text
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.clock import process_time
 from rmqlab.runtime.dispatch import Dispatcher
@@ -237,8 +238,7 @@ class Server(Generic[S]):
 
     def _accept(self, sock: socket.socket) -> None:
         if len(self.channels) >= self._max_connections and not self._evict():
-            log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
-            sock.close()
+            self._reject(sock)
             return
         channel = Channel(self._reactor, sock, self._dispatcher.serve, meter=self._meter, now=process_time())
         self.channels[channel] = None
@@ -253,6 +253,14 @@ class Server(Generic[S]):
         """
         mute = (channel for channel in self.channels if not channel.has_spoken)
         evicted = list(itertools.islice(mute, _EVICTED_AT_ONCE))
+        reason = f"no request, and {self._max_connections} connections are the maximum"
         for channel in evicted:
-            channel.close(f"no request, and {self._max_connections} connections are the maximum")
+            self._reactor.evictions.note("closed for a newer one", channel.peer, reason, trio.current_time())
+            channel.close(reason)
         return bool(evicted)
+
+    def _reject(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the peer may have reset the connection
+            peer, reason = address_text(sock.getpeername()), f"{len(self.channels)} connections, the maximum"
+            self._reactor.evictions.note("rejected", peer, reason, trio.current_time())
+        sock.close()

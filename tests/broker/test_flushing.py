@@ -220,7 +220,8 @@ def test_without_a_thread_or_a_descriptor_a_sync_counts_as_failed(
         group.begin()
         assert (caller.job, group.is_busy, sends.statuses) == (None, False, [])
     assert store.flush_error == "can't start new thread"
-    assert caplog.text.count("cannot write to disk") == 1
+    assert caplog.text.count("cannot start a thread to flush the log: [Errno 24] Too many open files; retrying") == 1
+    assert "cannot write to disk" not in caplog.text
     caller.refusal = None
     group.begin()
     caller.finish()

@@ -124,7 +124,7 @@ async def test_a_taken_address_is_an_error_that_names_it() -> None:
             open_listener("127.0.0.1", running.port)
 
 
-async def test_peers_without_a_request_make_room_for_others() -> None:
+async def test_peers_without_a_request_make_room_for_others(caplog: pytest.LogCaptureFixture) -> None:
     """Peers that send a byte now and then are never idle.
 
     20,000 of them kept all clients out.
@@ -145,6 +145,8 @@ async def test_peers_without_a_request_make_room_for_others() -> None:
         assert await rejected.wait_closed() == b""
         await honest.send(request(34))
         assert (await honest.next()).code == 0
+    assert caplog.text.count("connection closed for a newer one: no request, and 3 connections are the maximum") == 1
+    assert caplog.text.count("connection rejected: 3 connections, the maximum") == 1
 
 
 @pytest.mark.parametrize(

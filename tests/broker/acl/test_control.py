@@ -199,28 +199,28 @@ def test_files_of_the_directory_count_too_and_the_first_to_name_an_account(open_
     assert [pathlib.Path(path).name for path in control.versions] == ["more.yml", "plain_acl.yml"]
 
 
-def test_a_changed_file_is_read_again(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_a_changed_file_is_read_again(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), "accounts: [{accessKey: newcomer, secretKey: 12345678}]")
     asks = RequestCode.GET_BROKER_RUNTIME_INFO
     newcomer = signed(asks, Credentials("newcomer", "12345678"))
     assert denial(control, newcomer) == "No acl config for newcomer"
-    control.poll()
+    await control.poll()
     assert denial(control, newcomer) is None
     assert denial(control, signed(asks)) == "No PlainAccessResource for accessKey=RocketMQ"
     assert denial(control, request(asks), "10.10.103.7:50001") == "No accessKey is configured"
 
 
-def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     extra = tmp_path / "conf" / "acl" / "deep" / "extra.yaml"
     extra.parent.mkdir()
     extra.write_text("accounts: [{accessKey: another, secretKey: 12345678}]")
     another = signed(RequestCode.GET_BROKER_RUNTIME_INFO, Credentials("another", "12345678"))
-    control.poll()
+    await control.poll()
     assert denial(control, another) is None
     extra.unlink()
-    control.poll()
+    await control.poll()
     assert denial(control, another) == "No acl config for another"
 
 
@@ -230,12 +230,12 @@ def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path: path
      "accounts: [{accessKey: RocketMQ, secretKey: 12345678, topicPerms: [topicA]}]", "globalWhiteRemoteAddresses: [ten]",
      ""],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
+async def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
     open_control: Opener, tmp_path: pathlib.Path, broken: str
 ) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), broken)
-    control.poll()
+    await control.poll()
     assert denial(control, signed(RequestCode.GET_BROKER_RUNTIME_INFO)) is None
     assert denial(control, request(RequestCode.GET_BROKER_RUNTIME_INFO), "10.10.103.7:1") is None
 
@@ -346,12 +346,12 @@ def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_through
     "text",
     ["accounts: [{accessKey: RocketMQ, secretKey: geheim}]", "- {accessKey: RocketMQ, secretKey: geheim}", "geheim"],
 )
-def test_no_secret_stands_in_what_is_said_of_a_bad_file(
+async def test_no_secret_stands_in_what_is_said_of_a_bad_file(
     open_control: Opener, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), text)
-    control.poll()
+    await control.poll()
     assert "the changed ACL files are not used" in caplog.text
     assert "geheim" not in caplog.text
 
