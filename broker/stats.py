@@ -113,7 +113,10 @@ class Times:
         return calls
 
     def percentile(self, share: float) -> float:
-        """The time within which this share of the calls ended, interpolated within its class."""
+        """The time within which this share of the calls ended.
+
+        It is interpolated within its class.
+        """
         calls = [0] * len(_LATENCY_BOUNDS)
         for millis, count in self._last_minute.items():
             calls[bisect.bisect_left(_LATENCY_BOUNDS, millis)] += count
@@ -186,17 +189,20 @@ class BrokerStats:
     # -- counting ---------------------------------------------------------------------------------
 
     def count_put(self, topic: str, messages: int, size: int) -> None:
-        """Count a stored send, under the topic that its record has: a delayed one under the schedule topic."""
+        """Count a stored send under the topic of its record.
+
+        That of a delayed message is the schedule topic.
+        """
         self.count_client_put(topic, messages, size)
         self.count_own_put(messages, size)
 
     def count_client_put(self, topic: str, messages: int, size: int) -> None:
-        """Count a record that counts as a client's in request 315, apart from the totals of the store."""
+        """Count a record as a client's in request 315 only."""
         self.count_topic_put(topic, messages, size)
         self.broker_puts.messages += messages
 
     def count_topic_put(self, topic: str, messages: int, size: int) -> None:
-        """Count a record under its topic only, such as a retry that waits for its delay."""
+        """Count a record under its topic only, such as a waiting retry."""
         traffic = self.topic_puts.get(topic)
         if traffic is None:
             traffic = self._begin(self.topic_puts, topic)
@@ -211,7 +217,10 @@ class BrokerStats:
         self.puts.size += size
 
     def count_delivery(self, topic: str, size: int) -> None:
-        """Count a delayed message in its own topic, and for the group of the delay (class ScheduleMessageService)."""
+        """Count a delayed message in its own topic, when it is stored there.
+
+        It counts as a pull, too (class ScheduleMessageService).
+        """
         self.count_client_put(topic, 1, size)
         self._count_group_get(names.SCHEDULE_TOPIC, names.SCHEDULE_GROUP, 1, size)
 

@@ -56,17 +56,6 @@ def test_a_delayed_message_appears_after_its_delay_and_not_before(talk: TalkingB
     assert talk.broker.store.max_queue_offset("orders", 1) == 1
 
 
-def test_a_delivery_counts_as_a_send_to_its_topic_and_a_pull_of_the_delay(talk: TalkingBroker) -> None:
-    """ScheduleMessageService.PutResultProcess.onSuccess."""
-    talk.send("orders", DELAY="1")
-    talk.clock.advance(1)
-    deliver(talk)
-    stats = talk.broker.stats
-    assert {topic: put.messages for topic, put in stats.topic_puts.items()} == {names.SCHEDULE_TOPIC: 1, "orders": 1}
-    assert {key: get.messages for key, get in stats.group_gets.items()} == {"SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER": 1}
-    assert (stats.broker_puts.messages, stats.put_total, stats.gets.messages) == (2, 2, 0)
-
-
 def test_a_level_above_the_last_is_the_last(talk: TalkingBroker) -> None:
     """broker-requests#21, store-ha#74: 99 is 18, in queue 17, in the stored text too."""
     talk.send("orders", DELAY="99")

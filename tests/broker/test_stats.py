@@ -77,7 +77,7 @@ def test_a_statistic_that_nothing_was_counted_for_is_not_there(name: str, key: s
 
 
 def test_the_brokers_own_statistics_count_messages_but_no_calls() -> None:
-    """BrokerStatsManager.incBrokerPutNums and incBrokerGetNums add to the value only."""
+    """BrokerStatsManager.incBrokerPutNums, incBrokerGetNums."""
     stats = BrokerStats(START)
     stats.count_put("orders", 3, 300)
     stats.count_get("orders", "g", 2, 200)
@@ -138,7 +138,10 @@ def test_what_a_slave_copies_counts_as_put_but_for_no_topic() -> None:
 
 
 def test_times_are_those_of_the_last_whole_minute_in_classes_that_begin_at_their_bound() -> None:
-    """StoreStatsService.setPutMessageEntireTimeMax; request 28 shows lastPutMessageDistributeTime."""
+    """StoreStatsService.setPutMessageEntireTimeMax.
+
+    Request 28 shows lastPutMessageDistributeTime.
+    """
     times = Times()
     for _ in range(97):
         times.count(0.0001)

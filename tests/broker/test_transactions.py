@@ -56,7 +56,7 @@ async def test_a_resolved_half_message_is_not_asked_about(producer: Producer) ->
 
 
 async def test_records_of_transactions_count_as_no_sends_and_the_checks_reads_as_pulls(producer: Producer) -> None:
-    """EndTransactionProcessor counts nothing, TransactionalMessageBridge.getMessage counts as for a group."""
+    """Classes EndTransactionProcessor, TransactionalMessageBridge."""
     producer.end(producer.send(), COMMIT)
     producer.send()
     stats = producer.talk.broker.stats
@@ -72,7 +72,7 @@ async def test_records_of_transactions_count_as_no_sends_and_the_checks_reads_as
 
 
 async def test_a_check_without_half_messages_misses_in_both_queues(producer: Producer) -> None:
-    """TransactionalMessageServiceImpl.check pulls from both, whatever they have."""
+    """TransactionalMessageServiceImpl.check pulls from both."""
     await producer.after(60)
     assert producer.talk.broker.stats.misses == 2
 

@@ -300,7 +300,10 @@ def test_a_send_is_counted(talk: TalkingBroker) -> None:
 
 
 def test_a_redirected_send_is_counted_under_the_topic_of_its_record(talk: TalkingBroker) -> None:
-    """SendMessageProcessor.handlePutMessageResult; `mqadmin exportMetrics` shows these two."""
+    """SendMessageProcessor.handlePutMessageResult.
+
+    `mqadmin exportMetrics` shows these two.
+    """
     talk.send("T", DELAY="1")
     talk.send("T", TRAN_MSG="true", PGROUP="P")
     assert list(talk.broker.stats.topic_puts) == [names.SCHEDULE_TOPIC, names.HALF_TOPIC]
