@@ -110,7 +110,7 @@ class Broker:
     """Continues long requests."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(
-            self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.due_alarm, self.skipped
+            self.store, self.sync.delay_offset_path, self.put_due, self.now_millis, self.due_alarm, self.skipped
         ),
         takes_self=True,
     )
@@ -181,14 +181,21 @@ class Broker:
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
 
     def put_own(self, message: NewMessage) -> PutResult:
-        """Store a message without a waiting client.
+        """Store a message without a waiting client, such as a record of a transaction.
 
-        This is a due delayed message, or a record of a transaction.
+        Its caller counts it in the statistics by topic, if it belongs there.
         """
         result = self.store.put(message)
         if result.is_stored:
             self.growth.appended()
-            self.stats.count_put(message.topic, 1, result.end_offset - result.physical_offset)
+            self.stats.count_own_put(1, result.end_offset - result.physical_offset)
+        return result
+
+    def put_due(self, message: NewMessage) -> PutResult:
+        """Store a delayed message that is due."""
+        result = self.put_own(message)
+        if result.is_stored:
+            self.stats.count_delivery(message.topic, result.end_offset - result.physical_offset)
         return result
 
     def run_for_request(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.localtime import local_time
@@ -27,10 +28,16 @@ MAX_KEYS = 20_000
 _WINDOWS = (1, 6, 60)
 """Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
 _TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
+"""Each class begins at its bound; the first has zeros only."""
 _TIME_NAMES = (
     "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]",
     "[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
 )  # fmt: skip
+_LATENCY_BOUNDS = (
+    *range(1, 21), *range(22, 51, 2), *range(55, 101, 5), *range(110, 201, 10), *range(250, 501, 50),
+    *range(600, 1001, 100), *range(2000, 10_001, 1000), 2**63 - 1,
+)  # fmt: skip
+"""Upper ends of the classes between which percentiles are interpolated."""
 
 
 class Sample(NamedTuple):
@@ -74,18 +81,18 @@ class Traffic:
 class Times:
     """Durations of one kind of call, in ms.
 
-    The distribution and the maximum count from the start.
+    The distribution and the percentiles are those of the last whole minute, the maximum counts from the start (class
+    StoreStatsService).
     """
 
     quick: int = 0
-    """Number of calls shorter than a millisecond: nearly all."""
+    """Number of calls of this minute that were shorter than a millisecond: nearly all."""
     longest: int = 0
     recent: collections.deque[tuple[float, int]] = attrs.field(factory=lambda: collections.deque(maxlen=64))
     """The last slow calls: end, by stopwatch.wall, and duration."""
-    _slow: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
     _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
+    """Calls by their milliseconds, without the quick ones."""
     _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
-    _quick_before: int = 0
 
     def count(self, seconds: float) -> None:
         """Count one call."""
@@ -96,30 +103,35 @@ class Times:
         self.recent.append((stopwatch.wall(), millis))
         self._this_minute[millis] += 1
         self.longest = max(self.longest, millis)
-        self._slow[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1
 
     @property
     def distribution(self) -> list[int]:
-        """Calls by class: at most 0, 10, 50 ms, and so on."""
-        return [self.quick, *self._slow[1:]]
+        """Calls by class: 0, below 10, below 50 ms, and so on."""
+        calls = [0] * len(_TIME_NAMES)
+        for millis, count in self._last_minute.items():
+            calls[bisect.bisect_right(_TIME_BOUNDS, millis) if millis else 0] += count
+        return calls
 
-    def percentile(self, share: float) -> int:
-        """The time within which this share of the calls of the last minute or two ended."""
-        calls = self._this_minute + self._last_minute
-        calls[0] += self.quick - self._quick_before
-        wanted = share * calls.total()
-        for millis in sorted(calls):
-            wanted -= calls[millis]
-            if wanted <= 0:
-                return millis
-        return 0
+    def percentile(self, share: float) -> float:
+        """The time within which this share of the calls ended.
+
+        It is interpolated within its class.
+        """
+        calls = [0] * len(_LATENCY_BOUNDS)
+        for millis, count in self._last_minute.items():
+            calls[bisect.bisect_left(_LATENCY_BOUNDS, millis)] += count
+        left, lower = int(share * sum(calls)), 0
+        for upper, count in zip(_LATENCY_BOUNDS, calls, strict=True):
+            if left <= count:
+                return lower + (upper - lower) * left / count if count else lower
+            left -= count
+            lower = upper
+        return 0.0
 
     def turn_minute(self) -> None:
-        """Drop calls older than a minute."""
+        """Begin a minute; the one that ends is the last."""
         self._last_minute, self._this_minute = self._this_minute, collections.Counter()
-        quick = self.quick - self._quick_before
-        self._last_minute[0] += quick
-        self._quick_before += quick
+        self._last_minute[0], self.quick = self.quick, 0
 
     def __str__(self) -> str:
         return "".join(f"{name}:{calls} " for name, calls in zip(_TIME_NAMES, self.distribution, strict=True))
@@ -157,6 +169,9 @@ class BrokerStats:
         """By `topic@group`, like the next."""
         self.send_backs: dict[str, Traffic] = {}
         self.puts = Traffic(began_at)
+        """All that was stored."""
+        self.broker_puts = Traffic(began_at)
+        """What clients sent, and delayed messages once more when they are delivered. Its calls are not counted."""
         self.gets = Traffic(began_at)
         self.replicated_messages = 0
         """Count a slave's dispatched records as puts, as RocketMQ's store does, without topics."""
@@ -174,16 +189,40 @@ class BrokerStats:
     # -- counting ---------------------------------------------------------------------------------
 
     def count_put(self, topic: str, messages: int, size: int) -> None:
-        """Count a stored send."""
+        """Count a stored send under the topic of its record.
+
+        That of a delayed message is the schedule topic.
+        """
+        self.count_client_put(topic, messages, size)
+        self.count_own_put(messages, size)
+
+    def count_client_put(self, topic: str, messages: int, size: int) -> None:
+        """Count a record as a client's in request 315 only."""
+        self.count_topic_put(topic, messages, size)
+        self.broker_puts.messages += messages
+
+    def count_topic_put(self, topic: str, messages: int, size: int) -> None:
+        """Count a record under its topic only, such as a waiting retry."""
         traffic = self.topic_puts.get(topic)
         if traffic is None:
             traffic = self._begin(self.topic_puts, topic)
         traffic.calls += 1
         traffic.messages += messages
         traffic.size += size
+
+    def count_own_put(self, messages: int, size: int) -> None:
+        """Count a record in the totals of the store only."""
         self.puts.calls += 1
         self.puts.messages += messages
         self.puts.size += size
+
+    def count_delivery(self, topic: str, size: int) -> None:
+        """Count a delayed message in its own topic, when it is stored there.
+
+        It counts as a pull, too (class ScheduleMessageService).
+        """
+        self.count_client_put(topic, 1, size)
+        self._count_group_get(names.SCHEDULE_TOPIC, names.SCHEDULE_GROUP, 1, size)
 
     def count_replicated(self, messages: int, size: int) -> None:
         """Count messages of the master that a slave dispatched."""
@@ -196,6 +235,12 @@ class BrokerStats:
 
     def count_get(self, topic: str, group: str, messages: int, size: int) -> None:
         """Count a pull that found messages."""
+        self._count_group_get(topic, group, messages, size)
+        self.gets.calls += 1
+        self.gets.messages += messages
+        self.gets.size += size
+
+    def _count_group_get(self, topic: str, group: str, messages: int, size: int) -> None:
         key = f"{topic}@{group}"
         traffic = self.group_gets.get(key)
         if traffic is None:
@@ -203,9 +248,6 @@ class BrokerStats:
         traffic.calls += 1
         traffic.messages += messages
         traffic.size += size
-        self.gets.calls += 1
-        self.gets.messages += messages
-        self.gets.size += size
 
     def count_miss(self) -> None:
         """Count a pull without messages."""
@@ -259,6 +301,7 @@ class BrokerStats:
 
     def _all(self) -> Iterator[Traffic]:
         yield self.puts
+        yield self.broker_puts
         yield self.gets
         for family in (self.topic_puts, self.group_gets, self.send_backs):
             yield from family.values()
@@ -306,10 +349,11 @@ class BrokerStats:
         traffic = family.get(key)
         if traffic is None:
             return None
+        has_calls = not name.startswith("BROKER_")  # BrokerStatsManager adds messages only there
         return BrokerStatsData(
-            stats_minute=_window(traffic.minute, by_size=by_size),
-            stats_hour=_window(traffic.hour, by_size=by_size),
-            stats_day=_window(traffic.day, by_size=by_size),
+            stats_minute=_window(traffic.minute, by_size=by_size, has_calls=has_calls),
+            stats_hour=_window(traffic.hour, by_size=by_size, has_calls=has_calls),
+            stats_day=_window(traffic.day, by_size=by_size, has_calls=has_calls),
         )
 
     def _family(self, name: str, cluster: str) -> tuple[dict[str, Traffic], bool]:
@@ -321,7 +365,7 @@ class BrokerStats:
             case "SNDBCK_PUT_NUMS":
                 return self.send_backs, False
             case "BROKER_PUT_NUMS":
-                return {cluster: self.puts}, False
+                return {cluster: self.broker_puts}, False
             case "BROKER_GET_NUMS":
                 return {cluster: self.gets}, False
         return {}, False
@@ -336,10 +380,12 @@ class BrokerStats:
         return " ".join(map(str, rates))
 
 
-def _window(samples: collections.deque[Sample], *, by_size: bool) -> BrokerStatsItem:
+def _window(samples: collections.deque[Sample], *, by_size: bool, has_calls: bool = True) -> BrokerStatsItem:
     first, last = samples[0], samples[-1]
     total = last.size - first.size if by_size else last.messages - first.messages
     seconds, calls = (last.at - first.at) / 1000, last.calls - first.calls
     return BrokerStatsItem(
-        sum=total, tps=total / seconds if seconds > 0 else 0.0, avgpt=total / calls if calls else 0.0
+        sum=total,
+        tps=total / seconds if seconds > 0 else 0.0,
+        avgpt=total / calls if calls and has_calls else 0.0,
     )

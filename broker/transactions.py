@@ -8,6 +8,7 @@ stored again at the end of the half queue, so that progress is always one offset
 import collections
 import logging
 import struct
+from collections.abc import Sequence
 from typing import NoReturn
 
 import attrs
@@ -59,6 +60,8 @@ class TransactionCheck:
     """Op records before this offset of their queue were judged: a bad one is reported only once."""
     _unasked: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
     """Half messages of this round without a connected producer, by group."""
+    _is_at_end_of_ops: bool = attrs.field(default=False, init=False)
+    """True if this round found no further op record."""
 
     async def check_forever(self) -> NoReturn:
         """Check once an interval, first after one."""
@@ -76,6 +79,7 @@ class TransactionCheck:
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
         at = self._start(names.HALF_TOPIC)
         ops = OpRecords(self._start(names.OP_HALF_TOPIC))
+        self._is_at_end_of_ops = False
         # Also without a half message left, so that op records of half messages before `at` are used up.
         if self._read_ops(ops, half_progress=at):
             await trio.lowlevel.checkpoint()
@@ -91,6 +95,8 @@ class TransactionCheck:
             if at % PIECE == 0 or stopwatch.wall() > until:
                 await trio.lowlevel.checkpoint()
                 until = stopwatch.wall() + SECONDS_AT_ONCE
+        if at == end:
+            broker.stats.count_miss()
         self._keep(names.HALF_TOPIC, at)
         self._keep(names.OP_HALF_TOPIC, ops.progress)
         self._report_unasked()
@@ -112,12 +118,22 @@ class TransactionCheck:
     def _read_ops(self, ops: OpRecords, half_progress: int) -> bool:
         """Read a piece of the op queue. False if there is no more, for now."""
         entries = self.broker.store.queue_entries(names.OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, PIECE)
+        self._count_read(names.OP_HALF_TOPIC, entries)
+        if not entries and not self._is_at_end_of_ops:
+            self._is_at_end_of_ops = True
+            self.broker.stats.count_miss()
         for physical_offset, size, _ in entries:
             offset = self._resolved_offset(physical_offset, size, ops.next_offset)
             if offset is not None and offset < half_progress and offset not in self._postponed:
                 offset = None  # a copy was stored and counts instead; or it was resolved twice
             ops.add(offset)
         return bool(entries)
+
+    def _count_read(self, topic: str, entries: Sequence[tuple[int, int, int]]) -> None:
+        """Count it as a pull of the group of the check (class TransactionalMessageBridge)."""
+        if entries:
+            size = sum(size for _, size, _ in entries)
+            self.broker.stats.count_get(topic, names.TRANSACTION_GROUP, len(entries), size)
 
     def _resolved_offset(self, physical_offset: int, size: int, op_offset: int) -> int | None:
         """The half message that an op record resolves.
@@ -144,6 +160,7 @@ class TransactionCheck:
         entries = self.broker.store.queue_entries(names.HALF_TOPIC, HALF_QUEUE, at, 1)
         if not entries:
             return True
+        self._count_read(names.HALF_TOPIC, entries)
         physical_offset, size, _ = entries[0]
         try:
             record = self.broker.store.message_at(physical_offset, size)

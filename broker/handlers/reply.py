@@ -119,6 +119,7 @@ def _store(broker: Broker, request: Request, message: NewMessage, min_copies: in
     )
     result = broker.put_own(message) if broker.config.store_reply_message_enable else None
     if result is not None and result.is_stored:
+        broker.stats.count_client_put(message.topic, 1, result.end_offset - result.physical_offset)
         fields["msgId"] = offset_message_id(*broker.store_host, result.physical_offset)
         fields |= {"queueId": str(message.queue_id), "queueOffset": str(result.queue_offset)}
         is_asked = waits_for_store(parse_properties(message.properties))

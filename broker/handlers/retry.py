@@ -62,6 +62,8 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     result = broker.put_own(message)
     if not result.is_stored:
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
+    if message.topic == names.SCHEDULE_TOPIC:  # no dead letter (class SendMessageProcessor)
+        broker.stats.count_topic_put(message.topic, 1, result.end_offset - result.physical_offset)
     broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
     if result.decision is None:
         return Reply()

@@ -179,7 +179,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     began = stopwatch.wall()
     result = broker.store.append(message)
     broker.stats.put_times.count(stopwatch.wall() - began)
-    return finish_send(broker, request, result, header.topic, queue_id, waits=waits, min_copies=min_copies)
+    return finish_send(broker, request, result, message.topic, queue_id, waits=waits, min_copies=min_copies)
 
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
@@ -291,7 +291,7 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
     result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(stopwatch.wall() - began)
     return finish_send(
-        broker, request, result, header.topic, queue_id, waits=batch_properties.waits, min_copies=min_copies
+        broker, request, result, shared.topic, queue_id, waits=batch_properties.waits, min_copies=min_copies
     )
 
 

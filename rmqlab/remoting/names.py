@@ -22,6 +22,8 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
+"""Delivered messages of the schedule topic are counted for it."""
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 """Its consumer offsets record the progress in half messages and op records."""
 

@@ -76,6 +76,16 @@ def test_a_statistic_that_nothing_was_counted_for_is_not_there(name: str, key: s
     assert stats.view(name, key, CLUSTER) is None
 
 
+def test_the_brokers_own_statistics_count_messages_but_no_calls() -> None:
+    """BrokerStatsManager.incBrokerPutNums, incBrokerGetNums."""
+    stats = BrokerStats(START)
+    stats.count_put("orders", 3, 300)
+    stats.count_get("orders", "g", 2, 200)
+    sample(stats, 1)
+    views = [stats.view(name, CLUSTER, CLUSTER) for name in ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")]
+    assert [(view.stats_minute.sum, view.stats_minute.avgpt) for view in views if view] == [(3, 0.0), (2, 0.0)]
+
+
 def test_rates_are_those_of_ten_seconds_a_minute_and_ten_minutes() -> None:
     stats = BrokerStats(START)
     stats.count_put("orders", 600, 1)
@@ -127,17 +137,36 @@ def test_what_a_slave_copies_counts_as_put_but_for_no_topic() -> None:
     assert stats.topic_puts == {}
 
 
-def test_times_fall_into_their_class_and_give_percentiles() -> None:
+def test_times_are_those_of_the_last_whole_minute_in_classes_that_begin_at_their_bound() -> None:
+    """StoreStatsService.setPutMessageEntireTimeMax.
+
+    Request 28 shows lastPutMessageDistributeTime.
+    """
+    times = Times()
+    for _ in range(97):
+        times.count(0.0001)
+    for seconds in (0.009, 0.010, 0.7):
+        times.count(seconds)
+    assert times.longest == 700
+    assert sum(times.distribution) == 0
+    times.turn_minute()
+    assert str(times).startswith("[<=0ms]:97 [0~10ms]:1 [10~50ms]:1 [50~100ms]:0 ")
+    assert "[500ms~1s]:1 " in str(times)
+    times.turn_minute()
+    assert (sum(times.distribution), times.longest) == (0, 700)
+
+
+def test_percentiles_are_interpolated_within_the_classes_of_the_last_minute() -> None:
+    """StoreStatsService.findPutMessageEntireTimePX."""
     times = Times()
     for _ in range(98):
         times.count(0.0001)
-    times.count(0.010)
+    times.count(0.023)
     times.count(0.7)
-    assert times.longest == 700
-    assert str(times).startswith("[<=0ms]:98 [0~10ms]:1 [10~50ms]:0 ")
-    assert "[500ms~1s]:1 " in str(times)
-    assert (times.percentile(0.5), times.percentile(0.99), times.percentile(0.999)) == (0, 10, 700)
+    assert times.percentile(0.999) == 0
     times.turn_minute()
+    assert times.percentile(0.5) == pytest.approx(50 / 98)  # of the class from 0 to 1 ms
+    assert (times.percentile(0.99), times.percentile(1.0)) == (24, 700)
     times.turn_minute()
     assert times.percentile(0.999) == 0
 

@@ -55,6 +55,28 @@ async def test_a_resolved_half_message_is_not_asked_about(producer: Producer) ->
     assert len(producer.stored("orders", 1)) == 1
 
 
+async def test_records_of_transactions_count_as_no_sends_and_the_checks_reads_as_pulls(producer: Producer) -> None:
+    """Classes EndTransactionProcessor, TransactionalMessageBridge."""
+    producer.end(producer.send(), COMMIT)
+    producer.send()
+    stats = producer.talk.broker.stats
+    await producer.after(60)
+    assert {topic: put.messages for topic, put in stats.topic_puts.items()} == {names.HALF_TOPIC: 2}
+    assert (stats.broker_puts.messages, stats.put_total) == (2, 5)
+    pulled = {key: get.messages for key, get in stats.group_gets.items()}
+    assert pulled == {
+        "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": 1,
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC@CID_RMQ_SYS_TRANS": 1,
+    }
+    assert (stats.gets.messages, stats.misses) == (2, 2)
+
+
+async def test_a_check_without_half_messages_misses_in_both_queues(producer: Producer) -> None:
+    """TransactionalMessageServiceImpl.check pulls from both."""
+    await producer.after(60)
+    assert producer.talk.broker.stats.misses == 2
+
+
 async def test_a_half_message_is_left_alone_for_six_seconds_and_so_is_what_follows(producer: Producer) -> None:
     """store-ha#72."""
     producer.send()

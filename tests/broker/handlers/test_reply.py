@@ -70,6 +70,8 @@ def test_a_reply_is_stored_as_it_came(talk: TalkingBroker, asker: ScriptedPeer) 
     talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, fields, b"9.99")
     assert len(asker.asked) == 1
     assert stored(talk) == [(b"9.99", fields["i"])]
+    stats = talk.broker.stats  # as a send (ReplyMessageProcessor.handlePutMessageResult)
+    assert (stats.topic_puts[TOPIC].messages, stats.broker_puts.messages, stats.put_total) == (1, 1, 1)
 
 
 def test_the_first_version_has_long_names(talk: TalkingBroker, asker: ScriptedPeer) -> None:

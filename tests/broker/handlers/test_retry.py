@@ -149,6 +149,18 @@ def test_what_is_handed_back_is_counted_under_its_first_topic(talk: TalkingBroke
     assert stats.put_total == 2
 
 
+def test_a_retry_is_counted_in_the_schedule_topic_and_a_dead_letter_nowhere(talk: TalkingBroker) -> None:
+    """SendMessageProcessor.asyncConsumerSendMsgBack."""
+    stats = talk.broker.stats
+    first, last = tried(talk, 0), tried(talk, 16)
+    before, sent = set(stats.topic_puts), stats.broker_puts.messages
+    send_back(talk, first)
+    send_back(talk, last)
+    assert set(stats.topic_puts) - before == {names.SCHEDULE_TOPIC}
+    assert stats.topic_puts[names.SCHEDULE_TOPIC].messages == 1
+    assert stats.broker_puts.messages == sent
+
+
 def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
     """broker-requests#64, store-ha#76."""
     offset = tried(talk, 0)

@@ -11,6 +11,7 @@ import trio.testing
 
 from rmqlab.broker.loops import _sample_stats_forever
 from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting import names
 from rmqlab.remoting.bodies.runtime import BrokerStatsData, KVTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.alignedtimer import AlignedTimer
@@ -184,3 +185,14 @@ async def test_a_slave_counts_what_it_copies_as_put(
     table = info(slave)
     assert (table["msgPutTotalTodayNow"], table["putTps"].split(" ")[0]) == ("4", "0.4")
     assert table["putMessageSizeTotal"] == str(talk.broker.store.max_commit_log_offset)
+
+
+def test_a_delivery_counts_as_a_send_to_its_topic_and_a_pull_of_the_delay(talk: TalkingBroker) -> None:
+    """ScheduleMessageService.PutResultProcess.onSuccess."""
+    talk.send("orders", DELAY="1")
+    talk.clock.advance(1)
+    talk.broker.delay.deliver_due()
+    stats = talk.broker.stats
+    assert {topic: put.messages for topic, put in stats.topic_puts.items()} == {names.SCHEDULE_TOPIC: 1, "orders": 1}
+    assert {key: get.messages for key, get in stats.group_gets.items()} == {"SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER": 1}
+    assert (stats.broker_puts.messages, stats.put_total, stats.gets.messages) == (2, 2, 0)

@@ -295,7 +295,19 @@ def test_a_send_is_counted(talk: TalkingBroker) -> None:
     assert stats.topic_puts["T"].calls == 2
     talk.send("T", P="x" * 32_768)
     assert stats.put_failures == 1
+    stats.put_times.turn_minute()
     assert sum(stats.put_times.distribution) == 3
+
+
+def test_a_redirected_send_is_counted_under_the_topic_of_its_record(talk: TalkingBroker) -> None:
+    """SendMessageProcessor.handlePutMessageResult.
+
+    `mqadmin exportMetrics` shows these two.
+    """
+    talk.send("T", DELAY="1")
+    talk.send("T", TRAN_MSG="true", PGROUP="P")
+    assert list(talk.broker.stats.topic_puts) == [names.SCHEDULE_TOPIC, names.HALF_TOPIC]
+    assert talk.broker.stats.broker_puts.messages == 2
 
 
 def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
