@@ -1,8 +1,6 @@
 """The command `rmqlab`."""
 
-import errno
 import logging
-import sys
 from typing import Any
 
 import click
@@ -10,13 +8,10 @@ import click
 import rmqlab
 from rmqlab.cluster.cli.commands import CommandTable
 from rmqlab.cluster.cli.completion import completion_script
-from rmqlab.cluster.cli.terms import JSON_VERSION, error_text, misused, print_json
+from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
 from rmqlab.cluster.supervisor.directory import NoPlaceError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.logfile import log_to_stderr
-
-_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-"""Errors of writes and syncs, which name no file."""
 
 
 def _print_version(ctx: click.Context, _option: click.Parameter, is_given: Any) -> None:
@@ -77,26 +72,7 @@ def app() -> None:
 
 def main() -> None:
     log_to_stderr(logging.WARNING, "rmqlab: %(name)s: %(message)s")
-    try:
-        app(prog_name="rmqlab")
-    except (OSError, ExceptionGroup) as exc:
-        if (failure := _disk_failure(exc)) is None:
-            raise
-        print(error_text(f"{failure.filename or 'the disk'}: {failure.strerror}"), file=sys.stderr)
-        sys.exit(1)
-
-
-def _disk_failure(exc: BaseException) -> OSError | None:
-    """Return the failure of a path or a disk; None for a defect.
-
-    A path that was given, or the machine, is its cause: a traceback would not help.
-    """
-    if isinstance(exc, BaseExceptionGroup):
-        failures = [_disk_failure(one) for one in exc.exceptions]
-        return None if None in failures else failures[0]
-    if isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES):
-        return exc
-    return None
+    app(prog_name="rmqlab")
 
 
 if __name__ == "__main__":

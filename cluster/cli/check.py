@@ -9,7 +9,7 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import DEFAULT_NAME, directory_of, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.store.keptstores import no_stores_hint
 from rmqlab.store.oddfiles import odd_files
@@ -23,7 +23,10 @@ from rmqlab.verdict.verdict import Verdict
 
 @click.command()
 @click.argument(
-    "run", metavar="[CLUSTER|DIRECTORY]", default=DEFAULT_NAME, help="A cluster's name, or a run's directory. [default]"
+    "run",
+    metavar="[CLUSTER|SCENARIO|DIRECTORY]",
+    default=DEFAULT_NAME,
+    help="A cluster's name, a scenario's (its newest run), or a run's directory. [default]",
 )
 @click.option("--metric", "-m", multiple=True, help="Show only this metric, with its evidence; repeatable.")
 @click.option("--name", "-n", help="The same as the argument, as other commands take it.")
@@ -46,17 +49,14 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         if run not in (DEFAULT_NAME, name):
             misused(f"{run} and --name {name}: expected one of them")
         run = name
+    directory = run_directory(run)
     try:
         with working(f"judging {run}"):
-            judgement = judge_directory(_directory(run))
-        _report_odd_files(_directory(run))
+            judgement = judge_directory(directory)
+        _report_odd_files(directory)
         chosen = [judgement[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))
-    except FileNotFoundError as exc:
-        misused(
-            f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory"
-        )
     except OSError as exc:  # there is no verdict: the exit status is that of `unknown`
         misused(f"{exc.filename}: {exc.strerror}")
     if as_json:
@@ -64,7 +64,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
         print_json({**judgement.summary(), **shown})
     else:
         _show(judgement, chosen, every=every)
-        if judgement.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(_directory(run))):
+        if judgement.verdict is Verdict.UNKNOWN and (hint := no_stores_hint(directory)):
             console.print(f"hint: {hint}", style="dim")
     raise click.exceptions.Exit(judgement.verdict.exit_status)
 
@@ -91,8 +91,3 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
         if hidden:
             console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
     console.print(render_decision(judgement.decision))
-
-
-def _directory(run: str) -> Path:
-    path = Path(run)
-    return path if (path / "journal").is_dir() or "/" in run else directory_of(run).path

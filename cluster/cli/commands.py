@@ -8,11 +8,14 @@ A new command is one line of the table: where it is, and the first sentence of i
 
 import difflib
 import importlib
+import traceback
 from typing import Any, NamedTuple
 
 import click
 
+from rmqlab.cluster.cli.failures import JUDGING, disk_failure
 from rmqlab.cluster.cli.group import CommandGroup
+from rmqlab.runtime.errorline import print_error
 
 _CLI = "rmqlab.cluster.cli"
 ACTION = f"{_CLI}.act:ACTION_COMMANDS"
@@ -185,7 +188,7 @@ class CommandTable(CommandGroup):
         by the alphabet, such as `restart`, `start` and `status` for `statsu`.
         """
         try:
-            return super().invoke(ctx)
+            return self._invoke(ctx)
         except click.NoSuchCommand as exc:
             _keep_nearest(exc.command_name, exc.possibilities)
             raise
@@ -197,6 +200,28 @@ class CommandTable(CommandGroup):
                 raise
             text = f"No such option '{exc.option_name}'. Did you mean {' or '.join(map(repr, names))}?"
             raise click.NoSuchOption(exc.option_name, text, ctx=at) from None
+
+    def _invoke(self, ctx: click.Context) -> Any:
+        """Run the command; errors of judging commands end with status 2.
+
+        Their status 1 is a result. Others end with 1.
+        """
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            if ctx.invoked_subcommand not in JUDGING:
+                raise
+            print_error("interrupted: no result")
+        except Exception as exc:
+            if (failure := disk_failure(exc)) is not None:
+                print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
+            elif ctx.invoked_subcommand in JUDGING:
+                traceback.print_exc()
+            else:
+                raise
+        raise click.exceptions.Exit(2 if ctx.invoked_subcommand in JUDGING else 1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's form
         """Write a section for each purpose."""

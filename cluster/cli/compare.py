@@ -13,7 +13,7 @@ from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
@@ -53,7 +53,7 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
     try:
         played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]
     except KeyboardInterrupt:
-        fail("interrupted; the run is stopped, and its directory is kept")
+        no_result("interrupted; the run is stopped, and its directory is kept")
     finally:
         output.show_progress(None)
     runs = [document for document, _ in played]
@@ -70,7 +70,7 @@ def _write_page(report: Path, scenario: str, claim: str, runs: list[PlayedVarian
     try:
         report.write_text(render_comparison(scenario, claim, runs), encoding="utf-8")
     except OSError as exc:
-        fail(f"--report {report}: {exc.strerror or exc}")
+        no_result(f"--report {report}: {exc.strerror or exc}")
     output.line(f"page: {report}")
 
 
@@ -88,7 +88,7 @@ def _play(
     done = trio.run(run_subprocess, path, variant.profile, options)
     directory = done.get("directory")
     if directory is None:
-        fail(f"{variant.name}: {'; '.join(done['missing'])}")
+        no_result(f"{variant.name}: {'; '.join(done['missing'])}")
     history, judgement = judge_with_history(Path(directory))
     run = PlayedVariant(name=variant.name, figures=figures_of(history, judgement), history=history, directory=directory)
     output.line(f"played {variant.name}: {directory}")

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from rmqlab.cluster.cli.fault_options import family_command
+from rmqlab.cluster.cli.fault_options import family_command, invalid_options
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.cluster.cli.interruption import sigterm_as_ctrl_c
 from rmqlab.cluster.cli.number import Number
@@ -40,7 +40,10 @@ fault_app = FaultGroup(
 
 
 def _apply(name: str, values: dict[str, Any], *, as_json: bool) -> None:
-    active = command(name, "fault", values={key: value for key, value in values.items() if value is not None})
+    given = {key: value for key, value in values.items() if value is not None}
+    if problem := invalid_options(FAULTS.families[given["type"]], given):
+        misused(problem)
+    active = command(name, "fault", values=given)
     if as_json:
         print_json(active)
     else:

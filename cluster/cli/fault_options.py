@@ -1,6 +1,6 @@
 """The commands `rmqlab fault FAMILY`, made from the options of the fault kinds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, get_args
 
@@ -11,7 +11,7 @@ from rmqlab.cluster.cli.number import Number
 from rmqlab.cluster.cli.terms import json_option, name_option
 from rmqlab.cluster.supervisor.targets import join_targets
 from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
-from rmqlab.faults.table import Family, Field, description_of, summary_of
+from rmqlab.faults.table import Family, Field, description_of, own_fields, summary_of
 
 Apply = Callable[..., None]
 
@@ -49,6 +49,28 @@ def family_command(family: Family, apply: Apply) -> click.Command:
     made = click.command(family.name, cls=FamilyCommand, params=_parameters(family), help=help_of(family))(run)
     made.kinds = tuple(family.kinds) if family.has_kinds else ()
     return made
+
+
+def invalid_options(family: Family, values: Mapping[str, Any]) -> str:
+    """Return which options are missing or not accepted; empty if all are valid.
+
+    They are named as on the command line. The supervisor's error would name the keys of scenarios.
+    """
+    cls = family.kinds.get(values.get("kind", "")) if family.has_kinds else None
+    if cls is None:
+        return ""
+    own, said = own_fields(cls), f"fault {family.name} --kind {cls.kind}"
+    missing = [
+        f"{flag_of(field)}: {_help(field)}" for key, field in own.items() if is_required(field) and key not in values
+    ]
+    if missing:
+        return f"{said} needs {'; '.join(missing)}"
+    accepted = {"type", "kind", *attrs.fields_dict(cls)}
+    others = [flag_of(field) for key, field in family.fields.items() if key in values and key not in accepted]
+    if not others:
+        return ""
+    known = f"its options: {', '.join(map(flag_of, own.values()))}" if own else "it has no options"
+    return f"{said} does not accept {', '.join(others)}; {known}"
 
 
 def help_of(family: Family) -> str:

@@ -17,7 +17,7 @@ from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
@@ -118,7 +118,7 @@ def hunt(
         failures = _hunt(planned, progress, hunt_directory, as_json=as_json)
         replays = {path: _replay(path, profile) for path in failures} if replay else {}
     except OSError as exc:
-        fail(f"{hunt_directory}: {exc.strerror}")
+        no_result(f"{hunt_directory}: {exc.strerror}")
     if as_json:
         print_json(_document(planned, progress, failures, replays))
     else:

@@ -6,16 +6,19 @@ from pathlib import Path
 import click
 
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.terms import directory_of, fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json, run_directory
 from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
 from rmqlab.cluster.plant.planting import plant as plant_violation
+from rmqlab.cluster.supervisor.directory import ClusterDirectory
 
 _KIND_HELP = "What to plant; without it, all kinds are listed."
 
 
 @click.command()
-@click.argument("run", metavar="CLUSTER|DIRECTORY", help="A cluster's name, or a run's directory.")
+@click.argument(
+    "run", metavar="CLUSTER|SCENARIO|DIRECTORY", help="A cluster's name, a scenario's (its newest run), or a directory."
+)
 @click.argument("kind", default=None, help=_KIND_HELP)
 @click.option("--seed", type=click.IntRange(min=1), default=1, help="Decides where it is planted.")
 @click.option(
@@ -31,11 +34,7 @@ def plant(run: str, kind: str | None, seed: int, at: str, out: Path | None, *, a
     if kind is None:
         _list_kinds(as_json=as_json)
         return
-    directory = directory_of(run)
-    if not (directory.path / "journal").is_dir():
-        misused(
-            f"{directory.path} has no journal; expected the name of a cluster that was started, or a run's directory"
-        )
+    directory = ClusterDirectory.at(run_directory(run))
     if directory.is_up():
         fail(f"cluster {run} is up, and a copy would be torn; stop it with rmqlab down")
     chosen = _kind_of(kind)

@@ -17,7 +17,7 @@ from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import PlayAll
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.tables import render_nodes
-from rmqlab.cluster.cli.terms import fail, json_option, misused, print_json
+from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
     Listed,
@@ -252,13 +252,13 @@ def _run_once(
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:
             raise
-        fail(str(_first(known)))
+        no_result(str(_first(known)))
     except (*UP_FAILURES, ChildEndedError) as exc:
-        fail(str(exc))
+        no_result(str(exc))
     finally:
         output.show_progress(None)
     if done is None:
-        fail(f"interrupted; all nodes are stopped. Recorded so far: {directory.path}")
+        no_result(f"interrupted; all nodes are stopped. Recorded so far: {directory.path}")
     if as_json:
         print_json(done.as_json())
     else:
@@ -352,7 +352,7 @@ def _run_all(
     finally:
         output.show_progress(None)
     if interrupted:
-        fail("interrupted; every run is stopped, and its directory is kept")
+        no_result("interrupted; every run is stopped, and its directory is kept")
     verdicts = every.verdicts()
     if as_json:
         print_json(every.rows())

@@ -32,6 +32,7 @@ STATE_STYLES = {
 _NODE_COLUMNS = ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID")
 _SPARE_COLUMNS = ("PID", "HA ADDRESS", "ADDRESS", "ROLE")
 """Columns that are dropped on a narrow terminal, in this order."""
+_HA_STATUS = ("slaveAckOffset", "diff", "inSync", "state", "transferredByteInSecond", "transferFromWhere")
 _ANY_WIDTH = 10_000
 _MOST_ROWS = 100
 """Rows of a table that peers can make long; `--json` has all."""
@@ -262,12 +263,7 @@ def _render_replication(document: Document) -> Text:
         if row["slave"] in members:
             text.append(f"\n    {_entries(members[row['slave']])}\n")
             continue
-        text.append(
-            f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
-            f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"
-            f"    transferredByteInSecond {_known(row['transferredByteInSecond'])}"
-            f"  transferFromWhere {_known(row['transferFromWhere'])}\n"
-        )
+        text.append(_ha_status(row))
         if behind := [kind for kind in ("topics", "groups") if (row.get("metadata") or {}).get(kind) is False]:
             text.append(f"    not copied from its master: {', '.join(behind)}\n", "yellow")
         if row["verdict"]:
@@ -279,6 +275,24 @@ def _render_replication(document: Document) -> Text:
             text.append(f"  {name}: {fault}\n", "red")
     text.rstrip()
     return text
+
+
+def _ha_status(row: Document) -> str:
+    """Return what the master reports about its connection from a slave.
+
+    Without a report, return the reason.
+    """
+    if all(row[name] is None for name in _HA_STATUS):
+        why = "has no connection from it (a slave connects within 5 s)"
+        why = why if row["connected"] is False else "reports nothing about it"
+        says = f"{row['master']} {why}" if row["master"] else "its group has no master"
+        return f"\n    no haStatus: {says}\n"
+    return (
+        f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
+        f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"
+        f"    transferredByteInSecond {_known(row['transferredByteInSecond'])}"
+        f"  transferFromWhere {_known(row['transferFromWhere'])}\n"
+    )
 
 
 def _entries(member: Document) -> str:

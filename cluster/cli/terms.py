@@ -1,10 +1,10 @@
 """Common options, output and errors of all commands.
 
-Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid.
+Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid. Commands whose status 1
+is a result, such as `violated`, end with 2 if they have no result.
 """
 
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,9 +15,11 @@ from rmqlab.cluster.cli.completion import complete_cluster, complete_target
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record, RecordError
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record, RecordError, home
 from rmqlab.cluster.supervisor.topology import ClusterSpec
-from rmqlab.runtime.printable import printable, printable_lines
+from rmqlab.runtime.errorline import print_error
+from rmqlab.runtime.printable import printable
+from rmqlab.verdict.runs import NoRunError, find_run
 
 DEFAULT_NAME = "default"
 
@@ -69,6 +71,18 @@ def directory_of(name: str) -> ClusterDirectory:
     return ClusterDirectory.named(name)
 
 
+def run_directory(run: str) -> Path:
+    """Return the directory with the journals of a run.
+
+    A run is named by its cluster, by its scenario (the newest run), or by a path.
+    End the program with status 2 if there is no such run.
+    """
+    try:
+        return find_run(run, home())
+    except (NoRunError, OSError) as exc:
+        misused(f"{exc.filename}: {exc.strerror}" if isinstance(exc, OSError) else str(exc))
+
+
 def record_of(directory: ClusterDirectory) -> Record | None:
     """Return the record of a cluster; None for a new one.
 
@@ -116,20 +130,19 @@ def print_json(value: Any) -> None:
 
 def fail(text: str) -> NoReturn:
     """Print an error to stderr, and exit with status 1: not done."""
-    print(error_text(text), file=sys.stderr)
+    print_error(text)
     raise click.exceptions.Exit(1)
 
 
 def misused(text: str) -> NoReturn:
     """Print an error to stderr, and exit with status 2: the command line is invalid."""
-    print(error_text(text), file=sys.stderr)
+    print_error(text)
     raise click.exceptions.Exit(2)
 
 
-def error_text(text: str) -> str:
-    """Return an error's text for stderr, with later lines indented.
+def no_result(text: str) -> NoReturn:
+    """Print an error to stderr, and exit with status 2: there is no result.
 
-    Without the indent, a later line would look like another error.
+    For commands whose status 1 is a result, such as `violated`.
     """
-    first, *rest = printable_lines(text).split("\n")
-    return "\n".join([f"rmqlab: {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)])
+    misused(text)

@@ -3,7 +3,6 @@
 import importlib
 import os
 import shutil
-import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,7 +16,6 @@ from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     command,
     directory_of,
-    error_text,
     fail,
     json_option,
     misused,
@@ -40,6 +38,7 @@ from rmqlab.cluster.supervisor.topology import (
     node_names,
     place,
 )
+from rmqlab.runtime.errorline import print_error
 
 DEFAULT_REPLICAS = 3
 _COUNTS = {"groups", "slaves", "replicas", "nameservers"}
@@ -242,7 +241,7 @@ def _try(spec: ClusterSpec) -> None:
     try:
         for settings in sets_to_try(spec):
             for remark in try_settings(settings, spec.group_members):
-                print(error_text(remark), file=sys.stderr)
+                print_error(remark)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")
 

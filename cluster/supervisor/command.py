@@ -4,6 +4,7 @@ Each connection carries one command.
 """
 
 import contextlib
+import shlex
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import attrs
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 from rmqlab.runtime.regularfile import odd_kind
+from rmqlab.verdict.runs import newest_run
 
 
 @attrs.frozen
@@ -116,4 +118,6 @@ def explain_absence(directory: ClusterDirectory) -> str:
         return f"cluster {name} is not running; start it with: rmqlab up --name {name}"
     known = sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json"))
     hint = f"there are: {', '.join(known)}; --name selects one" if known else "start one with: rmqlab up"
+    if (run := newest_run(directory.path.parent / "runs" / name)) is not None:
+        hint = f"the scenario {name} was run: --name {shlex.quote(str(run))}"
     return f"no cluster {name} in {directory.path.parent}; {hint}"

@@ -8,6 +8,7 @@ Their columns, units and keys are declared in `rmqlab.pipeline.audittables`.
 
 import difflib
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import attrs
 from pyspark.sql import DataFrame, SparkSession
 
 from rmqlab.pipeline.audittables import TABLES, AuditTable
-from rmqlab.pipeline.runs import find_run, home
+from rmqlab.verdict.runs import find_run, home
 
 _FOLDER = "audit"
 _BY_NAME = {table.name: table for table in TABLES}
@@ -76,5 +77,7 @@ def audit_frames(spark: SparkSession, run: str | os.PathLike[str]) -> AuditFrame
     directory = find_run(os.fspath(run), home())
     tables = directory / _FOLDER
     if not (tables / "fates").is_dir():
-        raise NotAuditedError(f"{directory} has no tables of an audit; first: rmqlab audit {os.fspath(run)}")
+        raise NotAuditedError(
+            f"{directory} has no tables of an audit; first: rmqlab audit {shlex.quote(os.fspath(run))}"
+        )
     return AuditFrames(spark, tables)

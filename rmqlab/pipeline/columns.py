@@ -20,7 +20,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rmqlab.pipeline.options import OptionError, near_miss
+from rmqlab.pipeline.options import OptionError
+from rmqlab.runtime.nearmiss import near_miss
 
 
 def ddl(columns: Mapping[str, str]) -> str:

@@ -21,15 +21,16 @@ from rich.text import Text
 
 from rmqlab.pipeline.errors import NoSparkError, UserError
 from rmqlab.pipeline.masters import LOCAL, is_local
-from rmqlab.pipeline.runs import NoRunError, find_run, home
 from rmqlab.pipeline.session import check_installed, open_session
 from rmqlab.pipeline.spark_home import Machine
 from rmqlab.pipeline.workers import check_shared_directory
+from rmqlab.runtime.errorline import print_error
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.runtime.printable import printable
 from rmqlab.store.keptstores import no_stores_hint
 from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.rules import is_notable
+from rmqlab.verdict.runs import NoRunError, find_run, home
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ def audit(
         py_files=tuple(part.strip() for part in py_files.split(",") if part.strip()),
         ship=ship,
     )
-    with _progress(is_shown=console.is_terminal and not as_json) as tell:
-        summary, status = _judge(directory, spark, tell)
+    with _progress(is_shown=console.is_terminal and not as_json) as on_progress:
+        summary, status = _judge(directory, spark, on_progress)
     page = _write_page(directory) if with_report else None
     if as_json:
         print(json.dumps(summary.as_json()))
@@ -149,7 +150,7 @@ def _report_odd_files(directory: Path) -> None:
         raise click.exceptions.Exit(Verdict.UNKNOWN.exit_status)
 
 
-def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) -> "tuple[Summary, int]":
+def _judge(directory: Path, choice: SparkChoice, on_progress: Callable[[str], object]) -> "tuple[Summary, int]":
     """Return the summary and its exit status; exits the program if the audit fails."""
     try:
         check_installed()
@@ -174,7 +175,9 @@ def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) 
             ):
                 if not is_local(choice.master) and not is_small:  # a small run is written by this process
                     check_shared_directory(spark, directory / FOLDER)
-                summary = audit_run(spark, directory, scale=scale, files=files, given=settings.keys(), tell=tell)
+                summary = audit_run(
+                    spark, directory, scale=scale, files=files, given=settings.keys(), on_progress=on_progress
+                )
                 return summary, summary.verdict.exit_status
         except (PySparkException, UserError) as exc:
             _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
@@ -251,5 +254,5 @@ def _fail(text: str) -> NoReturn:
 
     Status 1 would say that the verdict is `violated`.
     """
-    print(f"rmqlab: {text}", file=sys.stderr)
+    print_error(text)
     raise click.exceptions.Exit(2)

@@ -3,7 +3,6 @@
 Spark passes options as texts with lower-case names; ours are written like those of its Kafka source. No I/O.
 """
 
-import difflib
 import itertools
 import json
 import re
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 import attrs
 
 from rmqlab.pipeline.errors import UserError
+from rmqlab.runtime.nearmiss import near_miss
 
 T = TypeVar("T")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
@@ -68,16 +68,6 @@ def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T
 
 def _meaning(field: "attrs.Attribute[Any]") -> str:
     return str(field.metadata["meaning"])
-
-
-def near_miss(word: str, known: Collection[str]) -> str:
-    """Return `, did you mean X?`, or an empty text without a similar name.
-
-    Ignores case.
-    """
-    by_folded = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), by_folded, n=1)
-    return f", did you mean {by_folded[near[0]]}?" if near else ""
 
 
 def check_known(what: str, given: Iterable[str], known: Collection[str], *, source: str) -> None:

@@ -19,13 +19,14 @@ from rmqlab.pipeline import queues
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.groupoffsets import Commits, committed_offset, groups_at
-from rmqlab.pipeline.options import near_miss, shortened
+from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
 from rmqlab.pipeline.silence import Silence, silences
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+from rmqlab.runtime.nearmiss import near_miss
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)

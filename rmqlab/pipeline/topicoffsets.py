@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
-from rmqlab.pipeline.options import near_miss
+from rmqlab.runtime.nearmiss import near_miss
 
 VERSION: Final = 1
 EARLIEST: Final = -2

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping
 
 from rmqlab.pipeline.groupoffsets import Commits
-from rmqlab.pipeline.options import near_miss, shortened
+from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.topicbounds import PlanError
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+from rmqlab.runtime.nearmiss import near_miss
 
 
 def start_places(

@@ -33,7 +33,7 @@ from rmqlab.client.message import Message, SendStatus
 from rmqlab.client.producer import Producer
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.errors import UserError, without_traceback
-from rmqlab.pipeline.options import OptionError, near_miss
+from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -41,6 +41,7 @@ from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, java_hash
 from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.nearmiss import near_miss
 
 SPARK_ID: Final = "SPARK_ID"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {

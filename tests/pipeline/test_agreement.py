@@ -14,7 +14,7 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.scenario.catalogue import list_scenarios
 from rmqlab.pipeline.audit.audit import audit_run
-from rmqlab.pipeline.runs import home
+from rmqlab.verdict.runs import home
 from tests.pipeline.violations import differences
 
 if TYPE_CHECKING:

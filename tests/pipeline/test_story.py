@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rmqlab.pipeline.report.data import Facts, RunData
+from rmqlab.pipeline.report.page import _facts
 from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, write_story
 
 READY = {
@@ -104,3 +105,10 @@ def test_a_run_that_kept_no_stores_is_to_be_played_again(tmp_path: pathlib.Path)
     data = run_data(tmp_path, [], {"lost": finding(None, missing="no store was given")})
     data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
     assert text_of(write_story(data)[4]).startswith("What to do: Play the run again with `--keep-stores`")
+
+
+def test_the_beginning_of_a_simulated_run_is_named_as_simulated_time(tmp_path: pathlib.Path) -> None:
+    data = run_data(tmp_path, [], {})
+    simulated = attrs.evolve(data, facts=attrs.evolve(data.facts, is_simulated=True))
+    assert "UTC, simulated time</dd>" in _facts(simulated)
+    assert "simulated" not in _facts(data)

@@ -110,22 +110,22 @@ def audit_run(
     scale: Scale | None = None,
     files: Reading | None = None,
     given: Collection[str] = (),
-    tell: Callable[[str], object] = lambda _: None,
+    on_progress: Callable[[str], object] = lambda _: None,
 ) -> Summary:
     """Audit the run or cluster in a directory. Raises the errors of `read_facts`.
 
-    `tell` is called with progress messages. By default the size of the run decides about `scale`. `files` are the
-    tables of a reading that has begun before the session. `given` contains the settings that the user set: the audit
-    does not override them.
+    `on_progress` is called with the current step as text. By default the size of the run decides about `scale`. `files`
+    are the tables of a reading that has begun before the session. `given` contains the settings that the user set: the
+    audit does not override them.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
     scale = scale or scale_of(byte_count)
     _fit(spark, byte_count, scale, given=given)
-    tell("reading journals and stores")
+    on_progress("reading journals and stores")
     with contextlib.nullcontext(files) if files else reading(directory, out, scale) as begun:
         run = read_facts(Relations(spark, out, scale), directory, begun)
-    findings = _ask(run, tell)
+    findings = _ask(run, on_progress)
     presence, groups, senders, commits = run.batch(
         Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS), Query(storefiles.HIGHEST_COMMITS)
     )
@@ -155,7 +155,7 @@ def audit_run(
     return summary
 
 
-def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
+def _ask(run: Run, on_progress: Callable[[str], object]) -> list[Finding]:
     """Return all findings, in the order of the questions.
 
     Each question has a thread, and queries for which they wait at the same time are executed together.
@@ -163,7 +163,7 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
 
     def execute(batches: Sequence[Sequence[Query]]) -> "list[list[Sequence[Row]]]":
         queries = list(itertools.chain.from_iterable(batches))
-        tell(", ".join(query.name for query in queries if query.name) or "findings")
+        on_progress(", ".join(query.name for query in queries if query.name) or "findings")
         results = iter(run.relations.execute(queries))
         return [list(itertools.islice(results, len(batch))) for batch in batches]
 

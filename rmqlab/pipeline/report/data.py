@@ -2,6 +2,7 @@
 
 import functools
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ class Facts:
     seed: str = ""
     command: str = ""
     """Command that repeats the run."""
+    is_simulated: bool = False
+    """The times are of a virtual clock, which begins in 2023."""
     groups: int = 0
     slaves: int = 0
     nameservers: int = 0
@@ -131,7 +134,9 @@ def read_run(directory: Path) -> RunData:
         summary = json.loads(read_regular_text(path, _MOST_BYTES))
         tables = Path(summary["tables"])
     except FileNotFoundError:
-        raise NoAuditError(f"{directory} was not audited: run `rmqlab audit {directory}` first") from None
+        raise NoAuditError(
+            f"{directory} was not audited: run `rmqlab audit {shlex.quote(str(directory))}` first"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise NoAuditError(f"{path} is damaged: run `rmqlab audit {directory}` again") from None
     verdict_document = _json(directory / "verdict.json")
@@ -159,6 +164,7 @@ def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str
         version=str(run.get("version") or started.get("version") or ""),
         seed=str(run.get("seed") or started.get("seed") or ""),
         command=str(run.get("command") or ""),
+        is_simulated=run.get("simulated") is True,
         groups=_count(spec.get("groups")),
         slaves=_count(spec.get("slaves")),
         nameservers=_count(spec.get("nameservers")),

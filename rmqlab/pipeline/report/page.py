@@ -14,9 +14,9 @@ from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
 from rmqlab.pipeline.report.findings import is_violating, render_findings, value_of
 from rmqlab.pipeline.report.plots import figures
 from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, write_story
-from rmqlab.pipeline.runs import name_of
 from rmqlab.verdict.html.document import render_document, render_figure
 from rmqlab.verdict.outcomes import OUTCOMES
+from rmqlab.verdict.runs import name_of
 
 _SECONDS = re.compile(r"(\d) s\b")
 """A time, which should not be broken between its number and its unit."""
@@ -104,7 +104,7 @@ def _facts(data: RunData) -> str:
     facts = data.facts
     began = datetime.fromtimestamp(data.began_at / 1000, UTC)
     pairs = [
-        ("began", f"{began:%Y-%m-%d %H:%M:%S} UTC"),
+        ("began", f"{began:%Y-%m-%d %H:%M:%S} UTC{', simulated time' if facts.is_simulated else ''}"),
         ("role", " ".join(filter(None, (facts.role, facts.flush)))),
         ("profile", facts.profile),
         ("rate", "" if facts.rate is None else f"{facts.rate:g}"),

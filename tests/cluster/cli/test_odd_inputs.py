@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.cli.commands import LazyCommand
 from tests.cluster.cli.test_damaged_places import CONTENTS, ODD
 from tests.cluster.plant.smallrun import made_up_run, write_run
 
@@ -119,3 +120,50 @@ def test_a_file_of_a_run_to_plant_in(small_run: Path, tmp_path: Path, kind: str,
     done = CliRunner().invoke(app, ["plant", str(run), *words.split(), "--out", str(copy)], prog_name="rmqlab")
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert len(done.stderr.splitlines()) == (1 if done.exit_code else 0)
+
+
+def test_options_of_a_fault_are_named_as_on_the_command_line() -> None:
+    line = error_of("fault", "link", "broker-a", "broker-a-s", "--kind", "latency")
+    assert line.startswith("rmqlab: fault link --kind latency needs --millis: ")
+    line = error_of("fault", "link", "broker-a", "broker-a-s", "--kind", "reset", "--millis", "3")
+    assert line == "rmqlab: fault link --kind reset does not accept --millis; it has no options"
+
+
+def test_a_run_is_named_by_its_scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+    run = write_run(made_up_run(), tmp_path / "runs" / "kill-master" / "20261122T000218Z")
+    by_name, by_path = (CliRunner().invoke(app, ["check", one, "--json"]) for one in ("kill-master", str(run)))
+    assert (by_name.exit_code, by_name.stdout) == (by_path.exit_code, by_path.stdout)
+    assert '"verdict"' in by_name.stdout
+    assert CliRunner().invoke(app, ["plant", "kill-master", "zeroed-one"]).exit_code == 0
+    assert "did you mean kill-master?" in error_of("check", "kil-master")
+    assert f"the scenario kill-master was run: --name {run}" in error_of("events", "--name", "kill-master")
+
+
+@pytest.mark.parametrize("command", ["run", "repro"])
+@pytest.mark.parametrize("more", [[], ["--simulated"]])
+def test_a_run_that_cannot_begin_ends_with_the_status_of_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, more: list[str]
+) -> None:
+    """Status 1 would say that the claim is violated."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
+    named = {"run": "kill-master", "repro": "ali#400"}[command]
+    done = CliRunner().invoke(app, [command, named, *more])
+    assert (done.exit_code, "cannot be created" in done.stderr) == (2, True), done.output
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"), [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk: ")]
+)
+@pytest.mark.parametrize(("command", "status"), [("check", 2), ("status", 1)])
+def test_a_command_that_judges_ends_with_1_only_for_a_result(
+    monkeypatch: pytest.MonkeyPatch, raised: BaseException, says: str, command: str, status: int
+) -> None:
+    def fail(*_args: object, **_more: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(LazyCommand, "make_context", fail)
+    done = CliRunner().invoke(app, [command])
+    assert done.exit_code == status
+    assert (says in done.stderr) is (status == 2 or isinstance(raised, OSError))

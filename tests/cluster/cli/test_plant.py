@@ -47,7 +47,7 @@ def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> N
         ((run, "zeroed"), 2, "unknown kind zeroed; did you mean zeroed-one"),
         ((run, "zeroed-one", "--at", "namesrv-1"), 1, "namesrv-1 is no place for it"),
         ((run, "zeroed-one", "--out", tmp_path), 1, "File exists"),
-        ((tmp_path / "none", "zeroed-one"), 2, "has no journal"),
+        ((tmp_path / "none", "zeroed-one"), 2, "there is no directory"),
     ):
         done = plant(*arguments)
         assert (done.exit_code, done.stdout) == (status, ""), done.output

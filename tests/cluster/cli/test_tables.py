@@ -206,3 +206,25 @@ def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
     for kind in EVENT_TYPES.values():
         assert f"{kind.name}  ({kind.source})" in text
         assert all(f"    {name}: {field.type}" in text for name, field in kind.fields.items())
+
+
+@pytest.mark.parametrize(
+    ("master", "connected", "says"),
+    [
+        ("broker-a", False, "no haStatus: broker-a has no connection from it (a slave connects within 5 s)"),
+        ("broker-a", None, "no haStatus: broker-a reports nothing about it"),
+        (None, None, "no haStatus: its group has no master"),
+    ],
+)
+def test_a_slave_without_connection_has_a_reason(*, master: str | None, connected: bool | None, says: str) -> None:
+    facts = ("slaveAckOffset", "diff", "inSync", "state", "transferredByteInSecond", "transferFromWhere", "trouble")
+    row = {"master": master, "slave": "broker-a-s", "connected": connected, "lag": 0, "verdict": ""}
+    nodes = [
+        dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES
+    ]
+    head = {"name": "default", "namesrv_addr": "127.77.124.1:9876", "rate": 1, "routes": {}, "masters": {}}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_status({**head, "nodes": nodes, "replication": [{**row, **dict.fromkeys(facts)}]}))
+    text = console.export_text()
+    assert says in text
+    assert "slaveAckOffset" not in text

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from rmqlab.pipeline.options import near_miss
+from rmqlab.runtime.nearmiss import near_miss
 
 _RUNS = "runs"
 _TIMES = "[0-9]*T[0-9]*Z*"

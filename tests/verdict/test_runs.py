@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from rmqlab.pipeline.runs import NoRunError, find_run, name_of
+from rmqlab.verdict.runs import NoRunError, find_run, name_of
 
 
 def make(path: pathlib.Path) -> pathlib.Path:

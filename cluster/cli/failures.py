@@ -1,0 +1,21 @@
+"""Failures of disks and paths, and the commands whose exit status is a result."""
+
+import errno
+
+_DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""Errors of writes and syncs, which name no file."""
+JUDGING = frozenset({"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff"})
+"""Commands whose exit status 1 is a result, such as the verdict `violated`: whatever prevents a result ends with 2."""
+
+
+def disk_failure(exc: BaseException) -> OSError | None:
+    """Return the failure of a path or a disk; None for a defect.
+
+    A path that was given, or the machine, is its cause: a traceback would not help.
+    """
+    if isinstance(exc, BaseExceptionGroup):
+        failures = [disk_failure(one) for one in exc.exceptions]
+        return None if None in failures else failures[0]
+    if isinstance(exc, OSError) and (exc.filename is not None or exc.errno in _DISK_FAILURES):
+        return exc
+    return None
