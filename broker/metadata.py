@@ -211,7 +211,7 @@ class MetadataSync:
         table.merge(key, fresh, kept)
 
     async def _hand_back(self, keys: Sequence[str]) -> None:
-        """Commit kept offsets to the master, if one is known, as a consumer does (request 15).
+        """Commit kept offsets to the known master, as a consumer does (request 15).
 
         `keys` are topics and groups. Every master serves that request. Our masters reject offsets that are older than
         their own.

@@ -244,7 +244,10 @@ class ConsumerOffsetTable:
         self._dirty[key] = None
 
     def _check_room(self, key: str, count: int, size: int) -> None:
-        """Raise Refusal if a key may not get `count` more offsets, or its offsets `size` more bytes."""
+        """Raise Refusal if a key has no room for more offsets.
+
+        `count` are the new offsets, `size` the bytes that the key's offsets grow by.
+        """
         if len(key) > MAX_NAME_SIZE:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic and group have more than {MAX_NAME_SIZE} characters")
         if key not in self.offsets:

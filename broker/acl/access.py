@@ -78,7 +78,10 @@ def _resources(command: Command, fields: dict[str, str]) -> Iterator[tuple[str |
 
 
 def _sent_to(topic: str | None, group: str | None) -> tuple[str | None, int]:
-    """Return SUB for a retry topic, to which consumers send messages back."""
+    """Return the resource of a send and the permission it needs.
+
+    The group and SUB for a retry topic, else the topic and PUB.
+    """
     return (_group(group), SUB) if topic is not None and topic.startswith(RETRY_PREFIX) else (topic, PUB)
 
 

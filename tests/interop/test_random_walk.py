@@ -1,4 +1,4 @@
-"""Random sequences of requests to a real cluster and ours: their replies are equal."""
+"""A real cluster and ours reply equally to random sequences of requests."""
 
 import random
 from pathlib import Path

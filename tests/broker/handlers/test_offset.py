@@ -78,7 +78,7 @@ def test_an_offset_may_go_back_and_that_is_made_known(talk: TalkingBroker) -> No
 
 @pytest.mark.parametrize("code", [RequestCode.GET_CONSUME_STATS, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET])
 def test_a_commit_of_an_operator_s_connection_is_recorded_as_a_reset(talk: TalkingBroker, code: RequestCode) -> None:
-    """For a group without members, mqadmin and `rmqlab offsets reset` commit offsets themselves."""
+    """Without members online, mqadmin and `rmqlab offsets reset` commit offsets."""
     commit(talk, 7)
     assert talk.events == []
     talk.ask(code, {"consumerGroup": "g", "group": "g", "topic": "T", "timestamp": "0", "isForce": "true"})

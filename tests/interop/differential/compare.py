@@ -54,7 +54,10 @@ def main() -> None:
 
 
 def compare(cases: Sequence[Case], java: Java, directory: Path, settings: Mapping[str, object]) -> dict[str, list[str]]:
-    """Play cases at both systems, side by side; return the differences by case name, without listed departures."""
+    """Play cases at both systems, side by side; return the differences by case name.
+
+    Listed departures are left out.
+    """
     outcomes = dict[str, dict[str, Outcome]]()
     threads = [
         threading.Thread(target=_play, args=(system, cases, java, directory / system, settings, outcomes))

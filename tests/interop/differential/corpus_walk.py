@@ -36,9 +36,10 @@ _SEND_FIELDS = (
 
 
 def cases(seed: int = 1, steps: int = 600, steps_at_slave: int = 200) -> Corpus:
-    """A walk at the master, and, if it deletes no topics, its end at the slave, whose master is dead by then.
+    """Return a walk at the master, and its end at the slave of the dead master.
 
-    A slave keeps the queues of deleted topics, and departs in what it enters there later (docs/departures.md).
+    The end is only there if no topics are deleted: a slave keeps the queues of deleted topics, and departs in what it
+    enters there later (docs/departures.md).
     """
     walk = _Walk(seed)
     at_master = list(walk.cases(steps))
@@ -363,7 +364,10 @@ class _AtSend:
 
 @attrs.frozen
 class _AtHalf(_AtSend):
-    """Fields with the places of a half message in the commit log and in its queue; 0 if its send failed."""
+    """Fields with the offsets of a half message in the commit log and in its queue.
+
+    They are 0 if its send failed.
+    """
 
     def __call__(self, site: Site) -> Fields:
         place = super().__call__(site) or {}
