@@ -85,7 +85,7 @@ def test_an_answer_does_not_outgrow_a_frame() -> None:
     parts = Parts()
     for _ in range(16):
         parts.add(b"x" * 2**20)
-    with pytest.raises(Refusal, match="larger than a frame"):
+    with pytest.raises(Refusal, match="exceed the frame limit"):
         parts.add(b"x")
 
 

@@ -72,7 +72,7 @@ def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
     assert (
         change(talk, "sendThreadPoolQueueCapacity=20000\nuseTLS=true\nserverWorkerThreads=8\n") == ResponseCode.SUCCESS
     )
-    assert "no effect here: send_thread_pool_queue_capacity, use_tls" in caplog.text
+    assert "without effect here: send_thread_pool_queue_capacity, use_tls" in caplog.text
     assert (shown(talk)["sendThreadPoolQueueCapacity"], shown(talk)["useTLS"]) == ("20000", "true")
     caplog.clear()
     saved = load_config(talk.broker.settings.source.source)
