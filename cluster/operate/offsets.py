@@ -168,9 +168,9 @@ async def _before(operator: Operator, group: str, topic: str) -> dict[MessageQue
         raise ConflictError(f"{', '.join(without)} has no master now, and only masters keep a reset offset")
     before: dict[MessageQueue, int] = {}
     for data in route.broker_datas:
-        stats = await operator.groups.consume_stats_at(data.broker_addrs[MASTER_ID], group, topic)
-        before |= {queue: progress.consumer_offset for queue, progress in stats.offset_table.items()}
-    return before
+        stats = await operator.groups.consume_stats_at(data.broker_addrs[MASTER_ID], group)  # with a topic: also queues
+        before |= {queue: progress.consumer_offset for queue, progress in stats.offset_table.items()}  # without offset
+    return {queue: offset for queue, offset in before.items() if queue.topic == topic}
 
 
 async def _report(

@@ -104,6 +104,7 @@ def test_status_tells_offsets_lag_and_routes(shared: dict[str, Any], rmqlab: Run
     assert document["nodes"][1]["commit_log"]["min"] == 0
     assert document["replication"][0]["slave"] == "broker-a-s"
     assert document["routes"]["namesrv-1"]["broker-a"]["0"] == shared["nodes"][1]["address"]
+    assert rmqlab("wait", "-n", "shared", "slave-in-sync", "broker-a").returncode == 0
     shown = rmqlab("status", "-n", "shared").stdout
     assert "slaveAckOffset" in shown
     assert "time runs 4 times as fast" in shown

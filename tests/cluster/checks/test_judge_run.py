@@ -169,8 +169,8 @@ def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -
     directory = write(eventful_run())
     for arguments, status, says in (
         ((directory, "-m", "losst"), 2, "did you mean lost"),
-        ((tmp_path / "none",), 2, "no journal"),
-        (("no-such-cluster",), 2, "no journal"),
+        ((tmp_path / "none",), 2, "there is no directory"),
+        (("no-such-cluster",), 2, "no cluster and no scenario"),
     ):
         done = check(*arguments)
         assert (done.exit_code, done.stdout) == (status, "")

@@ -143,7 +143,7 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
                 break
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=60)
-    assert run.returncode == 1
+    assert run.returncode == 2
     assert errors.startswith("rmqlab: interrupted; all nodes are stopped. Recorded so far: ")
     latest = tmp_path / "runs" / "small" / "latest"
     verdict = json.loads((latest / "verdict.json").read_text())

@@ -90,7 +90,7 @@ def test_a_directory_that_cannot_be_written_is_an_error(
     (tmp_path / "file").touch()
     monkeypatch.setenv("RMQLAB_HOME", os.fspath(tmp_path / "file"))
     status, _, err = run(small, *options)
-    assert status == 1
+    assert status == 2
     assert err == f"rmqlab: {tmp_path}/file/runs/small cannot be created: Not a directory (see RMQLAB_HOME)\n"
 
 
@@ -110,7 +110,7 @@ def test_a_simulation_that_is_killed_is_an_error(small: str, monkeypatch: pytest
 
     monkeypatch.setattr(scenario, "play_simulated", play)
     status, _, err = run(small, "--simulated")
-    assert (status, err) == (1, "rmqlab: the simulation ended with signal 9 and without a result\n")
+    assert (status, err) == (2, "rmqlab: the simulation ended with signal 9 and without a result\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -129,7 +129,7 @@ def test_a_signal_ends_it_with_one_line(home: pathlib.Path, number: signal.Signa
         assert process.poll() is None
     os.killpg(process.pid, number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1
+    assert process.returncode == 2
     (line,) = err.splitlines()
     assert line.startswith(f"rmqlab: interrupted; all nodes are stopped. Recorded so far: {home}/runs/restless/")
 
