@@ -173,6 +173,10 @@ class ConsumerTable:
             return False
         return True
 
+    def has_member(self, group_name: str, channel: Channel) -> bool:
+        """Return True if a connection is a member of a group."""
+        return group_name in self._groups_of.get(channel, ())
+
     def leave_all(self, channel: Channel) -> list[str]:
         """Drop a closed connection; return the groups whose other members must rebalance."""
         return [name for name in list(self._groups_of.get(channel, ())) if self.leave(name, channel)]

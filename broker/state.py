@@ -90,7 +90,7 @@ class Broker:
     notices: RebalanceNotices = attrs.Factory(lambda self: RebalanceNotices(self.later), takes_self=True)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     operators: weakref.WeakSet[Channel] = attrs.field(factory=weakref.WeakSet)
-    """Connections of operators' tools, such as mqadmin: they asked for consume stats or a reset. Their commits are resets."""
+    """Connections that sent an operator's request: for consume stats, or for a reset of offsets."""
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(

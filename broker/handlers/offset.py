@@ -49,10 +49,18 @@ def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHe
     known = broker.offsets.query(*place) if header.only_forward else None
     if known is not None and known > header.commit_offset:
         return Reply(header={})
-    if request.channel in broker.operators:  # mqadmin resets a group without members so
+    if _is_reset(broker, header.consumer_group, request):
         broker.emit("offset_reset", group=header.consumer_group, topic=header.topic)
     commit_offset(broker, place, header.commit_offset, request.channel.peer)
     return Reply(header={})
+
+
+def _is_reset(broker: Broker, group: str, request: Request) -> bool:
+    """Return True for a commit by an operator's tool.
+
+    mqadmin resets a group without members by commits. An application may consume over its operator's connection.
+    """
+    return request.channel in broker.operators and not broker.consumers.has_member(group, request.channel)
 
 
 def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer: str) -> None:

@@ -36,7 +36,7 @@ from rmqlab.verdict.verdict import Verdict
 def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, metrics: bool, as_json: bool) -> None:
     """Judge a run by journals and stores: loss, duplicates, order, outages, detection.
 
-    Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with a list of the missing evidence.
+    Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with what is missing.
     Exit status 0: the verdict is `holds`. 1: `violated`. 2: `unknown`. It is the same whatever `--metric` shows.
     """
     if metrics:

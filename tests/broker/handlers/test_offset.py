@@ -87,6 +87,14 @@ def test_a_commit_of_an_operator_s_connection_is_recorded_as_a_reset(talk: Talki
     assert talk.events[1][0] == "offset_moved_back"
 
 
+def test_a_member_that_asked_for_consume_stats_still_commits(talk: TalkingBroker) -> None:
+    """An application can consume and look at its lag over one connection."""
+    talk.heartbeat("g", "T")
+    talk.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g", "topic": "T"})
+    commit(talk, 7)
+    assert [kind for kind, _ in talk.events if kind == "offset_reset"] == []
+
+
 def test_a_pull_that_moves_an_offset_back_makes_that_known_too(talk: TalkingBroker) -> None:
     talk.send("T")
     commit(talk, 7)
