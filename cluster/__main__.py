@@ -9,7 +9,7 @@ import rmqlab
 from rmqlab.cluster.cli.commands import CommandTable
 from rmqlab.cluster.cli.completion import completion_script
 from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
-from rmqlab.cluster.supervisor.directory import NoPlaceError
+from rmqlab.cluster.supervisor.directory import SetupError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.logfile import log_to_stderr
 
@@ -66,7 +66,7 @@ def _print_completion(ctx: click.Context, _option: click.Parameter, shell: str |
 def app() -> None:
     try:
         loopback_network()
-    except NoPlaceError as exc:
+    except SetupError as exc:
         misused(str(exc))
 
 

@@ -279,7 +279,7 @@ async def open_cluster(
             if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
                 await scaling.check_settings(spec, host.try_settings)
             record = place.read_record()
-            with host.placed(spec, place, record) as found:
+            with host.allocate_addresses(spec, place, record) as found:
                 clock = host.clock(spec.rate, last_time(place, record))
                 place.begin_journal()
                 fresh = Record(

@@ -84,7 +84,7 @@ def unexplained(findings: Iterator[Finding]) -> Iterator[str]:
         if name not in ZERO:
             continue
         if finding.value:
-            first = finding.evidence[0].says if finding.evidence else ""
+            first = finding.evidence[0].text if finding.evidence else ""
             yield f"{finding.metric}: {finding.value:g} {finding.unit}. {first}"
         elif not finding.is_known and name not in MAY_BE_UNKNOWN:
             yield f"{finding.metric}: unknown: {finding.missing}"

@@ -192,7 +192,7 @@ def test_the_reference_of_scenarios_has_every_action_condition_and_metric() -> N
     assert table_below(page, "Actions") == set(VERBS)
     conditions = {code.split()[0] for code in table_below(page, "Conditions")}
     assert conditions == {*conditions_of_clusters(), *conditions_of_journals()}
-    rows = [f"| `{metric.title}` | {metric.unit} | {metric.says} |" for metric in METRICS]
+    rows = [f"| `{metric.title}` | {metric.unit} | {metric.text} |" for metric in METRICS]
     assert "\n\n| metric | unit | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n\n" in text_of(page)
 
 

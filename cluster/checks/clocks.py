@@ -38,7 +38,7 @@ class Bound:
     behind: str
     ahead: str
     millis: int
-    says: str
+    text: str
     at: int
     message_id: str = ""
 
@@ -95,13 +95,13 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
             first = min((copy.stored_at for copy, _ in copies), default=0)
             for copy, node in copies:
                 at = copy.stored_at
-                says = f"{node} stored a message before its send began at {send.node}"
-                yield Bound(node, send.node, send.began_at - at, says, at, message_id)
+                text = f"{node} stored a message before its send began at {send.node}"
+                yield Bound(node, send.node, send.began_at - at, text, at, message_id)
                 # Delayed and retried messages are stored again later.
                 is_this = (copy.queue, copy.offset) == send.place and at == first
                 if send.is_acknowledged and is_this:
-                    says = f"{send.node} had its send acknowledged before {node} stored the message"
-                    yield Bound(send.node, node, at - send.ended_at, says, at, message_id)
+                    text = f"{send.node} had its send acknowledged before {node} stored the message"
+                    yield Bound(send.node, node, at - send.ended_at, text, at, message_id)
 
 
 def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
@@ -116,12 +116,12 @@ def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
     for delivery in history.deliveries:
         node, at, message_id = delivery.node, delivery.at, delivery.message_id
         if (send := senders.get(message_id)) is not None:
-            says = f"{node} got a message before its send began at {send.node}"
-            yield Bound(node, send.node, send.began_at - at, says, at, message_id)
+            text = f"{node} got a message before its send began at {send.node}"
+            yield Bound(node, send.node, send.began_at - at, text, at, message_id)
         for copy, master in _with_masters(history, stores, message_id):
             if (copy.queue, copy.offset) == (delivery.queue, delivery.offset):
-                says = f"{node} got a message before {master} stored it"
-                yield Bound(node, master, copy.stored_at - at, says, at, message_id)
+                text = f"{node} got a message before {master} stored it"
+                yield Bound(node, master, copy.stored_at - at, text, at, message_id)
 
 
 def _of_ends(history: History) -> Iterator[Bound]:
@@ -136,8 +136,8 @@ def _of_ends(history: History) -> Iterator[Bound]:
         elif _is_own(entry):
             last[entry.node] = max(entry.at_millis, last.get(entry.node, 0))
     for node in ended.keys() & last.keys():
-        says = f"{node} wrote an event after its end"
-        yield Bound(_SUPERVISOR, node, last[node] - ended[node], says, ended[node])
+        text = f"{node} wrote an event after its end"
+        yield Bound(_SUPERVISOR, node, last[node] - ended[node], text, ended[node])
 
 
 def _of_starts(history: History) -> Iterator[Bound]:
@@ -150,8 +150,8 @@ def _of_starts(history: History) -> Iterator[Bound]:
         if _is_own(entry):
             first.setdefault(entry.node, entry.at_millis)
     for node, at in first.items():
-        says = f"{node} wrote an event before the cluster started"
-        yield Bound(node, _SUPERVISOR, starting.at_millis - at, says, at)
+        text = f"{node} wrote an event before the cluster started"
+        yield Bound(node, _SUPERVISOR, starting.at_millis - at, text, at)
 
 
 def _is_own(entry: JournalEntry) -> bool:
@@ -162,7 +162,7 @@ def _is_own(entry: JournalEntry) -> bool:
 
 def _evidence(bound: Bound, history: History) -> Evidence:
     return Evidence(
-        says=f"{bound.says}, by {bound.millis / 1000:.2f} s",
+        text=f"{bound.text}, by {bound.millis / 1000:.2f} s",
         at_millis=bound.at,
         message_ids=(bound.message_id,) if bound.message_id else (),
         entries=history.around(bound.at, *([bound.message_id] if bound.message_id else [])),

@@ -49,9 +49,9 @@ class Copy:
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
 
-    def as_evidence(self, says: str) -> Evidence:
+    def as_evidence(self, text: str) -> Evidence:
         """Return evidence about this record, at the time when it was stored."""
-        return Evidence(says=says, at_millis=self.stored_at, message_ids=(self.message_id,))
+        return Evidence(text=text, at_millis=self.stored_at, message_ids=(self.message_id,))
 
 
 @attrs.frozen(kw_only=True)

@@ -68,7 +68,7 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
         unit="s",
         value=noticed[0].seconds,
         is_at_least=not noticed[0].is_over,
-        says="; ".join(why_not),
+        text="; ".join(why_not),
         evidence=tuple(_evidence(found, history) for found in noticed[:EVIDENCE_LIMIT]),
     )
 
@@ -107,7 +107,7 @@ def _evidence(found: _Noticed, history: History) -> Evidence:
     else:
         how = f"was dropped by {belief.watcher}: {belief.dropped_by.fields.get('reason') or belief.dropped_by.kind}"
     return Evidence(
-        says=f"{absence.node} ({absence.how}) {how}",
+        text=f"{absence.node} ({absence.how}) {how}",
         at_millis=absence.at,
         until_millis=belief.span.until,
         entries=(*history.around(absence.at), *([belief.dropped_by] if belief.dropped_by else [])),

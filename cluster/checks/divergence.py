@@ -51,7 +51,7 @@ def _judge_divergence(slave: str, comparison: Comparison) -> Finding:
         metric=f"divergence {slave}",
         unit="bytes",
         value=comparison.differing_bytes,
-        says=comparison.reason,
+        text=comparison.reason,
         message_ids=tuple(dict.fromkeys(_name(record) for pair in pairs for record in pair.values())),
         evidence=tuple(_evidence(tuple(records), pair) for pair in pairs[:EVIDENCE_LIMIT]),
     )
@@ -70,7 +70,7 @@ def _evidence(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
     some = next(iter(pair.values()))
     there = ", ".join(f"{who} has {_name(pair[who]) if who in pair else 'no such record'}" for who in logs)
     return Evidence(
-        says=f"commit log offset {some.offset}: {there}",
+        text=f"commit log offset {some.offset}: {there}",
         at_millis=some.stored_millis,
         message_ids=tuple(dict.fromkeys(map(_name, pair.values()))),
     )

@@ -45,7 +45,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             _DELIVERIES,
             found,
             lambda repeat: _evidence(repeat, history),
-            says=f"of {len(history.deliveries)} deliveries",
+            text=f"of {len(history.deliveries)} deliveries",
             message_ids=[repeat.delivery.message_id for repeat in found],
         )
 
@@ -70,7 +70,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         times = [copy.stored_at for copies in places.values() for copy in copies]
         where = ", ".join(f"{queue} offset {offset}" for queue, offset in places)
         return Evidence(
-            says=f"{send.outcome} for its producer, and stored {len(places)} times: {where}",
+            text=f"{send.outcome} for its producer, and stored {len(places)} times: {where}",
             at_millis=min(times),
             until_millis=max(times),
             message_ids=(message_id,),
@@ -157,7 +157,7 @@ class _Causes:
         key = (delivery.group, delivery.queue)
         for rollback in self._rollbacks[key]:
             if before.at <= rollback.at <= delivery.at and rollback.after <= delivery.offset < rollback.before:
-                return f"{rollback.says} from {rollback.before} to {rollback.after}"
+                return f"{rollback.text} from {rollback.before} to {rollback.after}"
         # A new owner asks for the group's offset once: a commit of the last owner may arrive too late for it.
         asked_at = self._taken_on(delivery)
         if before.node == delivery.node and asked_at <= before.at:
@@ -187,7 +187,7 @@ def _is_same_entry(one: JournalEntry, other: JournalEntry) -> bool:
 def _evidence(repeat: Repeat, history: History) -> Evidence:
     delivery, before = repeat.delivery, repeat.before
     return Evidence(
-        says=f"{delivery.group} got {delivery.queue} offset {delivery.offset} again ({repeat.cause}): {repeat.why}",
+        text=f"{delivery.group} got {delivery.queue} offset {delivery.offset} again ({repeat.cause}): {repeat.why}",
         at_millis=before.at,
         until_millis=delivery.at,
         message_ids=(delivery.message_id,),

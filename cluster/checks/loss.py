@@ -47,7 +47,7 @@ def _span(history: History, sends: Sequence[Send]) -> Evidence:
     """Return when sends of an outcome began and ended, with events around the first."""
     first, last = sends[0], sends[-1]
     return Evidence(
-        says=f"{len(sends)} sends, the first at {first.node}",
+        text=f"{len(sends)} sends, the first at {first.node}",
         at_millis=first.ended_at,
         until_millis=last.ended_at,
         message_ids=first.ids,
@@ -148,7 +148,7 @@ def _count(
         _MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
+        text=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
         message_ids=[message_id for message_id, _ in found],
     )
 
@@ -156,7 +156,7 @@ def _count(
 def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
     where = f"{send.queue} offset {send.offset}" if send.queue else "an unknown queue"
     return Evidence(
-        says=f"answered {send.outcome} by {where}",
+        text=f"answered {send.outcome} by {where}",
         at_millis=send.ended_at,
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),
@@ -165,8 +165,8 @@ def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
 
 def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
     """Add the places of a message's damaged records."""
-    where = [f"{one.node}, commit log offset {one.log_offset}: {one.says}" for one in absent.damages]
-    return attrs.evolve(piece, says="; ".join([piece.says, *where]))
+    where = [f"{one.node}, commit log offset {one.log_offset}: {one.text}" for one in absent.damages]
+    return attrs.evolve(piece, text="; ".join([piece.text, *where]))
 
 
 def _judge_missing(history: History, store: NodeStore) -> Finding:
@@ -195,8 +195,8 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
     removals = [entry for entry in history.of_node(node, *REMOVING_KINDS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
     if not removals:
         return piece
-    says = ", ".join(dict.fromkeys(entry.kind for entry in removals))
-    return attrs.evolve(piece, says=f"{piece.says}; then {node}: {says}", entries=(*piece.entries, *removals))
+    text = ", ".join(dict.fromkeys(entry.kind for entry in removals))
+    return attrs.evolve(piece, text=f"{piece.text}; then {node}: {text}", entries=(*piece.entries, *removals))
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
@@ -214,7 +214,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
     def as_evidence(named: tuple[str, Send]) -> Evidence:
         message_id, send = named
         return Evidence(
-            says=f"{outcome} for its producer, and stored: {_places(stores, message_id)}",
+            text=f"{outcome} for its producer, and stored: {_places(stores, message_id)}",
             at_millis=send.ended_at,
             message_ids=(message_id,),
             entries=history.around(send.ended_at, message_id),
@@ -225,7 +225,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
         _MESSAGES,
         found,
         as_evidence,
-        says=f"of {len(sends)} such sends",
+        text=f"of {len(sends)} such sends",
         is_at_least=bool(stores.unread),
         message_ids=[key for key, _ in found],
     )
@@ -247,7 +247,7 @@ def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) ->
         return unknown("unclaimed", _MESSAGES, "no store was given")
     topics = {send.topic for send in history.sends}
     claimed = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
-    strangers = {
+    unclaimed = {
         copy.message_id: copy
         for store in stores.nodes.values()
         for copy in store.copies
@@ -259,7 +259,7 @@ def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) ->
     return count_of(
         "unclaimed",
         _MESSAGES,
-        list(strangers.values()),
+        list(unclaimed.values()),
         lambda copy: copy.as_evidence(f"{copy.queue} offset {copy.offset} at {copy.node}"),
-        message_ids=strangers,
+        message_ids=unclaimed,
     )

@@ -25,7 +25,7 @@ SLACK = 1000
 STALL = 500
 """Real milliseconds by which a busy machine may delay a save."""
 
-Place = tuple[str, Queue]
+GroupQueue = tuple[str, Queue]
 """A consumer group and a queue."""
 
 
@@ -122,12 +122,12 @@ def _faults(history: History) -> Iterator[Span]:
     yield from (Span(at, None) for at in open_since.values())
 
 
-def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollback]) -> Iterator[tuple[Place, int]]:
+def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollback]) -> Iterator[tuple[GroupQueue, int]]:
     """Yield the minimum of each offset in the file.
 
     It is the last offset that was surely saved, or a lower later commit.
     """
-    by_place: dict[Place, list[Commit]] = {}
+    by_place: dict[GroupQueue, list[Commit]] = {}
     for commit in AfterDeletions.of(history).commits():
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (incarnation.member.broker, incarnation.member.broker_id or 0)
@@ -150,11 +150,11 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
 
 
-def _evidence(incarnation: _Incarnation, place: Place, floor: int, behind: int, history: History) -> Evidence:
+def _evidence(incarnation: _Incarnation, place: GroupQueue, floor: int, behind: int, history: History) -> Evidence:
     group, queue = place
     last = [commit for commit in history.commits if (commit.group, commit.queue) == place and commit.offset >= floor]
     return Evidence(
-        says=f"{group}, {queue}: {incarnation.member.name} has offset {floor - behind} in its file,"
+        text=f"{group}, {queue}: {incarnation.member.name} has offset {floor - behind} in its file,"
         f" and must have {floor}",
         at_millis=last[-1].at if last else None,
         entries=tuple(commit.entry for commit in last[-1:]),

@@ -35,7 +35,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             _MESSAGES,
             found,
             lambda late: _describe_delivery(late, history),
-            says=f"of {len(deliveries)} deliveries",
+            text=f"of {len(deliveries)} deliveries",
             message_ids=[late.delivery.message_id for late in found],
         )
 
@@ -139,7 +139,7 @@ def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) 
 def _describe_inversion(queue: Queue, inversion: Inversion, history: History) -> Evidence:
     late, ahead = inversion.placed, inversion.ahead
     return Evidence(
-        says=f"{queue}: {late.message_id} at offset {late.offset} is behind {ahead.message_id} at {ahead.offset}, sent"
+        text=f"{queue}: {late.message_id} at offset {late.offset} is behind {ahead.message_id} at {ahead.offset}, sent"
         f" {ahead.began_at - late.ended_at:.0f} ms after it had been acknowledged",
         at_millis=int(ahead.began_at),
         message_ids=(late.message_id, ahead.message_id),
@@ -176,7 +176,7 @@ def find_late_deliveries(deliveries: Iterable[Delivery]) -> list[LateDelivery]:
 def _describe_delivery(late: LateDelivery, history: History) -> Evidence:
     delivery, after = late.delivery, late.after
     return Evidence(
-        says=f"{delivery.queue}: {delivery.node} got offset {delivery.offset} after {after.node} had got {after.offset}",
+        text=f"{delivery.queue}: {delivery.node} got offset {delivery.offset} after {after.node} had got {after.offset}",
         at_millis=after.at,
         until_millis=delivery.at,
         message_ids=(delivery.message_id, after.message_id),

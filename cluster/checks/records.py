@@ -20,7 +20,7 @@ from rmqlab.store.tagscodes import is_code_of
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
-Place = tuple[Queue, int]
+QueuePosition = tuple[Queue, int]
 """A queue and a queue offset."""
 
 
@@ -31,9 +31,9 @@ class Damage:
     node: str
     message_id: str
     """Empty if no send was acknowledged with this place."""
-    place: Place
+    place: QueuePosition
     log_offset: int
-    says: str
+    text: str
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         yield _judge_records(store, history)
 
 
-def acknowledged_places(history: History) -> Mapping[Place, str]:
+def acknowledged_places(history: History) -> Mapping[QueuePosition, str]:
     """Return the messages of acknowledged sends, by place."""
     return {
         (send.place[0], send.place[1] + number): message_id
@@ -66,7 +66,7 @@ def acknowledged_places(history: History) -> Mapping[Place, str]:
     }
 
 
-def find_damages(store: NodeStore, names: Mapping[Place, str]) -> list[Damage]:
+def find_damages(store: NodeStore, names: Mapping[QueuePosition, str]) -> list[Damage]:
     """Return the unreadable records of one log, in the order of the log."""
     damages = [
         Damage(store.node, copy.message_id, (copy.queue, copy.offset), copy.log_offset, "its body fails its CRC")
@@ -77,30 +77,30 @@ def find_damages(store: NodeStore, names: Mapping[Place, str]) -> list[Damage]:
     return sorted(damages, key=lambda damage: damage.log_offset)
 
 
-def _in_holes(store: NodeStore, names: Mapping[Place, str]) -> Iterator[Damage]:
+def _in_holes(store: NodeStore, names: Mapping[QueuePosition, str]) -> Iterator[Damage]:
     for entry in store.entries:
         if (hole := _hole_at(store.holes, entry.log_offset)) is not None:
             behind = sum(copy.log_offset >= hole.end for copy in store.copies)
-            says = (
+            text = (
                 f"bytes {hole.offset} to {hole.end} are no record; {behind} records behind them are readable, and a"
                 " broker that starts after a crash cuts them off"
             )
             place = _place(store, entry)
-            yield Damage(store.node, names.get(place, ""), place, entry.log_offset, says)
+            yield Damage(store.node, names.get(place, ""), place, entry.log_offset, text)
 
 
 def _hole_at(holes: Sequence[Hole], log_offset: int) -> Hole | None:
     return next((hole for hole in holes if hole.offset <= log_offset < hole.end), None)
 
 
-def _place(store: NodeStore, entry: QueueEntry) -> Place:
+def _place(store: NodeStore, entry: QueueEntry) -> QueuePosition:
     return Queue(entry.topic, store.broker, entry.queue_id), entry.offset
 
 
 def _describe_damage(damage: Damage, history: History) -> Evidence:
     queue, offset = damage.place
     return Evidence(
-        says=f"{damage.node}, commit log offset {damage.log_offset}, {queue} offset {offset}: {damage.says}",
+        text=f"{damage.node}, commit log offset {damage.log_offset}, {queue} offset {offset}: {damage.text}",
         message_ids=(damage.message_id,) if damage.message_id else (),
         entries=history.by_message.get(damage.message_id, ()),
     )
@@ -109,7 +109,7 @@ def _describe_damage(damage: Damage, history: History) -> Evidence:
 # ---- consume queues --------------------------------------------------------------------------------------
 
 
-def _judge_entries(store: NodeStore, names: Mapping[Place, str], history: History) -> Finding:
+def _judge_entries(store: NodeStore, names: Mapping[QueuePosition, str], history: History) -> Finding:
     metric = f"dangling {store.node}"
     if missing := _why_unknown(store, history):
         return unknown(metric, ENTRIES, missing)
@@ -125,7 +125,7 @@ def _judge_entries(store: NodeStore, names: Mapping[Place, str], history: Histor
         ENTRIES,
         dangling,
         lambda entry: _describe_entry(entry, there.get(entry.log_offset), name(entry), store),
-        says=f"of {len(store.entries)} entries",
+        text=f"of {len(store.entries)} entries",
         message_ids=[found for entry in dangling if (found := name(entry))],
     )
 
@@ -173,12 +173,12 @@ def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
 def _describe_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:
     queue, offset = _place(store, entry)
     there = f"{copy.message_id} of {copy.queue} offset {copy.offset}" if copy else "no record"
-    says = f"the entry points at commit log offset {entry.log_offset}, where {there} is"
+    text = f"the entry points at commit log offset {entry.log_offset}, where {there} is"
     if copy is not None and _is_at_place(entry, copy):
         expected = "the time that it was stored, or later" if copy.tags_code is None else copy.tags_code
-        says = f"the entry of {copy.message_id} has tags code {entry.tags_code}, expected {expected}"
+        text = f"the entry of {copy.message_id} has tags code {entry.tags_code}, expected {expected}"
     return Evidence(
-        says=f"{store.node}, {queue} offset {offset}: {says}",
+        text=f"{store.node}, {queue} offset {offset}: {text}",
         message_ids=(message_id,) if message_id else (),
     )
 
@@ -205,7 +205,7 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
         lambda copy: copy.as_evidence(
             f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry"
         ),
-        says=f"of {len(store.copies)} records",
+        text=f"of {len(store.copies)} records",
         message_ids=[copy.message_id for copy in found],
     )
 

@@ -91,7 +91,7 @@ def _longest(slave: str, each: Iterable[tuple[Pair, Sequence[Lag]]], history: Hi
         unit="s",
         value=(_end((at, until), history) - at) / 1000,
         is_at_least=until is None,
-        evidence=tuple(Evidence(says=f"{slave} fell behind", at_millis=at, until_millis=until) for at, until in spans),
+        evidence=tuple(Evidence(text=f"{slave} fell behind", at_millis=at, until_millis=until) for at, until in spans),
     )
 
 
@@ -114,7 +114,7 @@ def _end(span: tuple[int, int | None], history: History) -> int:
 
 def _lag_finding(metric: str, slave: str, lag: Lag, history: History) -> Finding:
     evidence = Evidence(
-        says=f"{slave} was {lag.byte_count} bytes behind", at_millis=lag.at, entries=history.around(lag.at)
+        text=f"{slave} was {lag.byte_count} bytes behind", at_millis=lag.at, entries=history.around(lag.at)
     )
     return Finding(
         metric=f"{metric} {slave}",

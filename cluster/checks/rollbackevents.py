@@ -26,7 +26,7 @@ class Rollback:
     at: int
     node: str
     """The broker with the offset, or the consumer that continued from an older one."""
-    says: str
+    text: str
     entry: JournalEntry
 
     @property
@@ -82,9 +82,9 @@ def _commits_seen_by_brokers(history: History) -> Iterator[Rollback]:
     for entry in history.of_kind("offset_moved_back"):
         fields = entry.fields
         queue = Queue(str(fields["topic"]), broker_of(entry.node, history), int(fields["queue_id"]))
-        says = f"a commit to {entry.node} moved it"
+        text = f"a commit to {entry.node} moved it"
         yield Rollback(
-            str(fields["group"]), queue, fields["before"], fields["after"], entry.at_millis, entry.node, says, entry
+            str(fields["group"]), queue, fields["before"], fields["after"], entry.at_millis, entry.node, text, entry
         )
 
 
@@ -95,8 +95,8 @@ def _overwritten(history: History) -> Iterator[Rollback]:
         queues: Mapping[int | str, tuple[int, int]] = entry.fields["queues"]
         for queue_id, (before, after) in queues.items():
             queue = Queue(topic, broker_of(entry.node, history), int(queue_id))
-            says = f"the metadata sync of {entry.node} moved it"
-            yield Rollback(group, queue, before, after, entry.at_millis, entry.node, says, entry)
+            text = f"the metadata sync of {entry.node} moved it"
+            yield Rollback(group, queue, before, after, entry.at_millis, entry.node, text, entry)
 
 
 def _corrected(history: History) -> Iterator[Rollback]:
@@ -106,8 +106,8 @@ def _corrected(history: History) -> Iterator[Rollback]:
         queue = parse_queue(str(entry.fields.get("queue")))
         if queue and asked is not None and offered is not None and offered < asked:
             group = history.group_of.get(entry.node, entry.node)
-            says = f"the offset of {entry.node} was out of bounds, and it moved it"
-            yield Rollback(group, queue, asked, offered, entry.at_millis, entry.node, says, entry)
+            text = f"the offset of {entry.node} was out of bounds, and it moved it"
+            yield Rollback(group, queue, asked, offered, entry.at_millis, entry.node, text, entry)
 
 
 def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Rollback]:
@@ -116,9 +116,9 @@ def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Rollback]:
     for commit in commits:
         before = latest.get((commit.group, commit.queue))
         if before is not None and commit.offset < before:
-            says = f"{commit.node} commits less than was committed before: it went"
+            text = f"{commit.node} commits less than was committed before: it went"
             yield Rollback(
-                commit.group, commit.queue, before, commit.offset, commit.at, commit.node, says, commit.entry
+                commit.group, commit.queue, before, commit.offset, commit.at, commit.node, text, commit.entry
             )
         latest[commit.group, commit.queue] = commit.offset
 

@@ -34,7 +34,7 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 def _evidence(rollback: Rollback, history: History) -> Evidence:
     return Evidence(
-        says=f"{rollback.group}, {rollback.queue}: {rollback.says} from {rollback.before} to {rollback.after}",
+        text=f"{rollback.group}, {rollback.queue}: {rollback.text} from {rollback.before} to {rollback.after}",
         at_millis=rollback.at,
         entries=(rollback.entry, *history.around(rollback.at)),
     )

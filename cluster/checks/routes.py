@@ -30,7 +30,7 @@ class _Wrong:
     """An interval in which a route contradicted the truth or another route."""
 
     span: Span
-    says: str
+    text: str
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def _longest(metric: str, wrongs: Iterable[_Wrong], history: History) -> Finding
         is_at_least=bool(found) and found[0].span.until is None,
         evidence=tuple(
             Evidence(
-                says=f"{wrong.says}, for {seconds(wrong):.2f} s",
+                text=f"{wrong.text}, for {seconds(wrong):.2f} s",
                 at_millis=wrong.span.at,
                 until_millis=wrong.span.until,
                 entries=history.around(wrong.span.at),

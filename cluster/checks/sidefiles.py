@@ -11,7 +11,7 @@ from rmqlab.store.stopmarks import stop_remarks
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.judgement import Conditions
-from rmqlab.verdict.setoffsets import Place, judged_groups, set_offsets
+from rmqlab.verdict.setoffsets import GroupQueueKey, judged_groups, set_offsets
 
 
 def remarks(history: History, stores: Stores) -> Iterator[str]:
@@ -30,7 +30,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
 def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
     """Yield a line for each offset of a master that its group did not commit."""
     groups = judged_groups(conditions, history.group_of)
-    highest: dict[Place, int] = {}
+    highest: dict[GroupQueueKey, int] = {}
     for commit in history.commits:
         queue = commit.queue
         if (queue.broker, queue.topic) not in history.deleted_topics:

@@ -96,7 +96,7 @@ def _judge_topics(store: NodeStore, history: History) -> Finding:
         and not topic.startswith("RMQ_SYS_")
         and stored_at <= history.ended_at - _SETTLED
     )
-    return count_of(metric, TOPICS, missing, lambda topic: Evidence(says=f"{store.node}: topics.json lacks {topic}"))
+    return count_of(metric, TOPICS, missing, lambda topic: Evidence(text=f"{store.node}: topics.json lacks {topic}"))
 
 
 def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Finding:
@@ -120,7 +120,7 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
         unit=MESSAGES,
         value=ahead[0][0] if ahead else 0,
         evidence=tuple(
-            Evidence(says=f"{group}, {queue}: offset {offset} in the file, and the queue ends at {ends[queue]}")
+            Evidence(text=f"{group}, {queue}: offset {offset} in the file, and the queue ends at {ends[queue]}")
             for _, group, queue, offset in ahead
         ),
     )
@@ -150,7 +150,7 @@ def _judge_delays(store: NodeStore, history: History, stores: Stores) -> Finding
         value=ahead[0][0] if ahead else 0,
         evidence=tuple(
             Evidence(
-                says=f"{store.node}, level {level}: offset {offset} in delayOffset.json, and its queue ends at {end}"
+                text=f"{store.node}, level {level}: offset {offset} in delayOffset.json, and its queue ends at {end}"
             )
             for _, level, offset, end in ahead
         ),

@@ -199,7 +199,7 @@ def _evidence(window: Window, history: History) -> Evidence:
     ids = dict.fromkeys(failure.message_id for failure in failures if failure.message_id)
     first_and_last = (*failures[:1], *failures[1:][-1:])
     return Evidence(
-        says=failed_attempts(len(failures), window.seconds)
+        text=failed_attempts(len(failures), window.seconds)
         + (", and none succeeded afterwards" if window.is_open else ""),
         at_millis=window.began_at,
         until_millis=None if window.is_open else window.ended_at,

@@ -37,7 +37,7 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
         MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=_of_all(sum(len(send.ids) for send in sends), explained),
+        text=_of_all(sum(len(send.ids) for send in sends), explained),
         message_ids=[key for key, _ in found],
     )
 
@@ -74,7 +74,7 @@ def _last_removal(history: History, node: str) -> int:
 
 def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
     return Evidence(
-        says=f"answered SEND_OK by {send.queue} offset {send.offset}, and in no slave's store",
+        text=f"answered SEND_OK by {send.queue} offset {send.offset}, and in no slave's store",
         at_millis=send.ended_at,
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),

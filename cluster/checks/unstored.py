@@ -51,7 +51,7 @@ def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> b
 
 def _evidence(delivery: Delivery, history: History) -> Evidence:
     return Evidence(
-        says=f"{delivery.group} got it from {delivery.queue} offset {delivery.offset} at {delivery.node}; no store has it",
+        text=f"{delivery.group} got it from {delivery.queue} offset {delivery.offset} at {delivery.node}; no store has it",
         at_millis=delivery.at,
         message_ids=(delivery.message_id,),
         entries=history.around(delivery.at, delivery.message_id),

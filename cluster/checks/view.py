@@ -27,8 +27,8 @@ def render_findings(findings: Iterable[Finding]) -> Table:
     table.add_column("VALUE", justify="right", no_wrap=True)
     table.add_column("")
     for finding in findings:
-        says, missing = printable(str(finding.says)), printable(f"unknown: {finding.missing}")
-        note = Text(says, "dim") if finding.is_known else Text(missing, "yellow")
+        text, missing = printable(str(finding.text)), printable(f"unknown: {finding.missing}")
+        note = Text(text, "dim") if finding.is_known else Text(missing, "yellow")
         table.add_row(Text(printable(finding.metric)), _value(finding), note)
     return table
 
@@ -36,10 +36,10 @@ def render_findings(findings: Iterable[Finding]) -> Table:
 def render_evidence(finding: Finding) -> RenderableType:
     """Return one finding with its first pieces of evidence and the events around each."""
     head = Text(printable(f"{finding.metric}  "), "bold").append(_value(finding))
-    head.append(printable(f"  {finding.says or finding.missing}"), "dim")
+    head.append(printable(f"  {finding.text or finding.missing}"), "dim")
     parts: list[RenderableType] = [head]
     for piece in finding.evidence[:_EVIDENCE_SHOWN]:
-        parts += ["", Text(printable(f"  {piece.says}"), "cyan"), *_ids(piece)]
+        parts += ["", Text(printable(f"  {piece.text}"), "cyan"), *_ids(piece)]
         parts += [Padding(event_line(entry.as_json()), (0, 0, 0, 4)) for entry in piece.entries]
     more = len(finding.evidence) - _EVIDENCE_SHOWN
     if more > 0:
@@ -62,7 +62,7 @@ def render_metrics(metrics: Iterable[Metric]) -> Table:
     table.add_column("UNIT", no_wrap=True)
     table.add_column("MEANING")
     for metric in metrics:
-        table.add_row(metric.title, metric.unit, metric.says)
+        table.add_row(metric.title, metric.unit, metric.text)
     return table
 
 

@@ -41,7 +41,7 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     """
     if metrics:
         if as_json:
-            print_json([{"metric": one.title, "unit": one.unit, "says": one.says} for one in METRICS])
+            print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])
         else:
             console.print(render_metrics(METRICS))
         return

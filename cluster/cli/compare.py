@@ -107,8 +107,8 @@ def _render(runs: list[dict[str, Any]]) -> Table:
     table.add_column("")
     for run in runs:
         table.add_column(run["name"], justify="right")
-    for says, values in as_rows([run["figures"] for run in runs]):
-        table.add_row(says, *values)
+    for text, values in as_rows([run["figures"] for run in runs]):
+        table.add_row(text, *values)
     for run in runs:
         for text in run["missing"]:
             table.add_row(Text(f"{run['name']}: {text}", "yellow"))

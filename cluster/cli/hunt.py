@@ -21,8 +21,8 @@ from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
 from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.faults import KINDS, kinds_for
 from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Failure, Hunt
-from rmqlab.cluster.hunt.moves import KINDS, kinds_for
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.supervisor.directory import home
@@ -146,13 +146,13 @@ def _hunt(planned: Hunt, progress: hunting.Progress, hunt_directory: Path, *, as
         for failure in planned.run(progress, show):
             found[_write(failure, hunt_directory, planned)] = failure
             if not as_json:
-                console.print(Text.assemble((failure.claim, "bold red"), f": {_moves(failure)}: {failure.found}"))
+                console.print(Text.assemble((failure.claim, "bold red"), f": {_faults_of(failure)}: {failure.found}"))
                 console.print(Text(f"  {_command(failure, planned)}"), soft_wrap=True)
     return found
 
 
-def _moves(failure: Failure) -> str:
-    return ", ".join(map(str, failure.case.moves))
+def _faults_of(failure: Failure) -> str:
+    return ", ".join(map(str, failure.case.faults))
 
 
 def _circumstances(failure: Failure) -> str:
@@ -168,12 +168,12 @@ def _write(failure: Failure, hunt_directory: Path, planned: Hunt) -> Path:
     claim = CLAIMS[failure.claim]
     path = hunt_directory / f"{failure.claim}-{failure.case.seed}.toml"
     comments = (
-        f"Breaks the claim {failure.claim}: {claim.says}. Found: {failure.found}.",
+        f"Breaks the claim {failure.claim}: {claim.text}. Found: {failure.found}.",
         f"Each alone fixes it: {', '.join(failure.fixed_by)}." if failure.fixed_by else "No switch alone fixes it.",
         f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {failure.case.seed} --profile {planned.profile}",
         f"drawn by: {_command(failure, planned)}",
     )
-    scenario = scenario_of(failure.case, claim.expectations_for(failure.case), name=path.stem, claim=claim.says)
+    scenario = scenario_of(failure.case, claim.expectations_for(failure.case), name=path.stem, claim=claim.text)
     path.write_text(scenario_text(scenario, comments))
     return path
 
@@ -216,7 +216,7 @@ def _document(
                 "seed": failure.case.seed,
                 "role": failure.case.role,
                 "flush": failure.case.flush,
-                "moves": [attrs.asdict(move) for move in failure.case.moves],
+                "moves": [attrs.asdict(fault) for fault in failure.case.faults],
                 "cut_at": failure.case.cut_at,
                 "switches": list(failure.case.switches),
                 "fixed_by": list(failure.fixed_by),
@@ -235,8 +235,8 @@ def _render(progress: hunting.Progress, failures: dict[Path, Failure], replays: 
     for path, failure in failures.items():
         real = said[replays[path]] if path in replays else "not played"
         lines += [
-            Text.assemble((failure.claim, "bold red"), f": {CLAIMS[failure.claim].says}"),
-            Text(f"  broken by: {_moves(failure)} ({_circumstances(failure)})"),
+            Text.assemble((failure.claim, "bold red"), f": {CLAIMS[failure.claim].text}"),
+            Text(f"  broken by: {_faults_of(failure)} ({_circumstances(failure)})"),
             Text(f"  found: {failure.found}"),
             Text(f"  fixed by: {' or '.join(failure.fixed_by) or 'no switch alone'}"),
             Text(f"  on real processes: {real}"),
@@ -251,15 +251,15 @@ def _print_list(*, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "claims": {claim.name: claim.says for claim in CLAIMS.values()},
-                "faults": {name: kind.says for name, kind in KINDS.items()},
+                "claims": {claim.name: claim.text for claim in CLAIMS.values()},
+                "faults": {name: kind.text for name, kind in KINDS.items()},
             }
         )
         return
     for title, rows in (
-        ("claims", {name: claim.says for name, claim in CLAIMS.items()}),
-        ("kinds of faults", {name: kind.says for name, kind in KINDS.items()}),
+        ("claims", {name: claim.text for name, claim in CLAIMS.items()}),
+        ("kinds of faults", {name: kind.text for name, kind in KINDS.items()}),
     ):
         console.print(Text(title, "bold"))
-        for name, says in rows.items():
-            console.print(f"  {name:16} {says}")
+        for name, text in rows.items():
+            console.print(f"  {name:16} {text}")

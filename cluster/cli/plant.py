@@ -74,7 +74,7 @@ def _show(planted: Planted) -> None:
     console.print(f"copy: {planted.directory}")
     for edit in planted.change.edits:
         place = edit.file if edit.offset is None else f"{edit.file} at byte {edit.offset}"
-        console.print(f"{edit.node}: {place}: {edit.says}")
+        console.print(f"{edit.node}: {place}: {edit.text}")
     for report in planted.reports:
         ids = f": {', '.join(report.message_ids)}" if report.message_ids else ""
         unknown = " unknown" if report.is_unknown else ""

@@ -285,8 +285,8 @@ def _ha_status(row: Document) -> str:
     if all(row[name] is None for name in _HA_STATUS):
         why = "has no connection from it (a slave connects within 5 s)"
         why = why if row["connected"] is False else "reports nothing about it"
-        says = f"{row['master']} {why}" if row["master"] else "its group has no master"
-        return f"\n    no haStatus: {says}\n"
+        text = f"{row['master']} {why}" if row["master"] else "its group has no master"
+        return f"\n    no haStatus: {text}\n"
     return (
         f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
         f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"

@@ -25,7 +25,7 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record, home
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, Record, SetupError, home
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.specs import check_spec, without_absent
 from rmqlab.cluster.supervisor.status import Document
@@ -139,7 +139,7 @@ def up(
             from rmqlab.cluster.cli.foreground import run_here  # noqa: PLC0415 -- a detached cluster needs none of it
 
             run_here(spec, directory, plain=plain, as_json=as_json, control=control)
-    except (UpFailedError, NoPlaceError) as exc:
+    except (UpFailedError, SetupError) as exc:
         fail(str(exc))
 
 

@@ -6,8 +6,8 @@ It can be read, changed and played by `rmqlab run`.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_MOVE, HALVES, ORDERLY, Case
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move, StepTable
+from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_FAULT, HALVES, ORDERLY, Case
+from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, SLAVE, Fault, StepTable
 
 LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
@@ -41,20 +41,20 @@ HEALED, WRITES_ARE_BACK, SLAVE_HAS_ALL, ALL_IS_CONSUMED, DELAYS_ARE_OVER, HALVES
 """Labels of steps, which claims refer to."""
 
 
-def label_of(number: int, move: Move) -> str:
-    """Return the label of a move's first step; the first move has number 1."""
-    return f"{number}: {move.kind}"
+def label_of(number: int, fault: Fault) -> str:
+    """Return the label of a fault's first step; the first fault has number 1."""
+    return f"{number}: {fault.kind}"
 
 
-def end_label_of(number: int, move: Move) -> str:
-    """Return the label of the step that ends a move."""
-    return f"{label_of(number, move)} ends"
+def end_label_of(number: int, fault: Fault) -> str:
+    """Return the label of the step that ends a fault."""
+    return f"{label_of(number, fault)} ends"
 
 
 def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:
     """Return the case as a scenario file has it, before it is written."""
     in_force = case.in_force_at_end()
-    consumers = 1 + sum(move.kind == "consumer" and move not in in_force for move in case.moves)
+    consumers = 1 + sum(fault.kind == "consumer" and fault not in in_force for fault in case.faults)
     consumer = {
         "kind": "consume",
         "topic": "orders",
@@ -123,20 +123,20 @@ def _beginning(case: Case) -> Iterator[StepTable]:
 
 
 def _steps(case: Case) -> Iterator[StepTable]:
-    """Yield the steps of all moves, by time."""
+    """Yield the steps of all faults, by time."""
     in_force = case.in_force_at_end()
     timed: list[tuple[float, int, StepTable]] = []
     consumers = 0
-    for number, move in enumerate(case.moves, 1):
-        kind, label, first = KINDS[move.kind], label_of(number, move), move.target
+    for number, fault in enumerate(case.faults, 1):
+        kind, label, first = KINDS[fault.kind], label_of(number, fault), fault.target
         second = first
-        if move.target == CONSUMER:
+        if fault.target == CONSUMER:
             consumers += 1
             first, second = f"{CONSUMER}-{consumers}", f"{CONSUMER}-{consumers + 1}"
-        timed.append((move.at, 2 * number, kind.begin(first, label)))
-        if kind.end is not None and move not in in_force:
-            ending = {**kind.end(second, label), "label": end_label_of(number, move)}
-            timed.append((move.ends_at, 2 * number + 1, ending))
+        timed.append((fault.at, 2 * number, kind.begin(first, label)))
+        if kind.end is not None and fault not in in_force:
+            ending = {**kind.end(second, label), "label": end_label_of(number, fault)}
+            timed.append((fault.ends_at, 2 * number + 1, ending))
     for at, _, step in sorted(timed, key=lambda one: one[:2]):
         yield {"at": f"{at:g} s", **step}
 
@@ -146,10 +146,10 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
         yield {"at": f"{case.cut_at:g} s", "stop-workload": "orders", "label": CUT}
         yield {"after": f"{SEND_SECONDS:g} s", "mark": "over"}
         # What the end of a run heals would hide what was wrong.
-        gone = [move.target for move in case.in_force_at_end() if KINDS[move.kind].ends_process]
+        gone = [fault.target for fault in case.in_force_at_end() if KINDS[fault.kind].ends_process]
         yield from ({"kill": broker} for broker in (MASTER, SLAVE) if broker not in gone)
         return
-    last = max([FIRST_MOVE, *(move.ends_at for move in case.moves)])
+    last = max([FIRST_FAULT, *(fault.ends_at for fault in case.faults)])
     yield {"at": f"{last + 1:g} s", "mark": HEALED}
     yield {"wait": "sent.SEND_OK orders 20", "within": "60 s", "mark": WRITES_ARE_BACK}
     yield {"after": "5 s", "stop-workload": "orders"}

@@ -20,7 +20,7 @@ from rmqlab.cluster.hunt.casefile import (
     end_label_of,
     label_of,
 )
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, SLAVE, Move
+from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, SLAVE, Fault
 from rmqlab.cluster.hunt.preconditions import (
     begins_with_old_offsets,
     can_consume_all,
@@ -61,11 +61,11 @@ class Claim:
     """One claim."""
 
     name: str
-    says: str
+    text: str
     expectations: tuple[Mapping[str, Any], ...]
     """As in a scenario file: one that is violated breaks the claim."""
-    while_lasting: Callable[[Case, Move], bool] | None = None
-    """Returns for which moves the expectations are to hold, each as long as it lasts; None: once, for the whole run."""
+    while_lasting: Callable[[Case, Fault], bool] | None = None
+    """Returns for which faults the expectations are to hold, each as long as it lasts; None: once, for the whole run."""
     applies: Callable[[Case], bool] = lambda _: True
     """True for cases in which it is promised."""
     empty_reason: str = ""
@@ -83,14 +83,16 @@ class Claim:
             span = {"after": self.begin(case), "before": self.until(case)}
             spans: list[dict[str, Any]] = [{key: label for key, label in span.items() if label is not None}]
         else:
-            spans = [_span(case, number) for number, move in enumerate(case.moves, 1) if self.while_lasting(case, move)]
+            spans = [
+                _span(case, number) for number, fault in enumerate(case.faults, 1) if self.while_lasting(case, fault)
+            ]
         return [{**expectation, **span} for span in spans for expectation in self.expectations]
 
 
 def _span(case: Case, number: int) -> dict[str, Any]:
-    move = case.moves[number - 1]
-    end = CUT if move in case.in_force_at_end() else end_label_of(number, move)
-    return {"after": label_of(number, move), "before": end}
+    fault = case.faults[number - 1]
+    end = CUT if fault in case.in_force_at_end() else end_label_of(number, fault)
+    return {"after": label_of(number, fault), "before": end}
 
 
 def _reaches(label: str) -> Mapping[str, Any]:
@@ -106,19 +108,19 @@ CLAIMS: Mapping[str, Claim] = {
     for claim in (
         Claim(
             name="nothing-lost",
-            says="every message acknowledged with SEND_OK is in a store",
+            text="every message acknowledged with SEND_OK is in a store",
             expectations=(_is_metric("lost.SEND_OK", "messages"),),
             applies=keeps_disks,
         ),
         Claim(
             name="replicated",
-            says="every message that a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
+            text="every message that a SYNC_MASTER acknowledged with SEND_OK is in its slave's store",
             expectations=(_is_metric(f"unreplicated {MASTER}", "messages"),),
             applies=lambda case: case.role == "SYNC_MASTER" and keeps_slave(case),
         ),
         Claim(
             name="not-alone",
-            says="while its slave is dead, a SYNC_MASTER acknowledges no send with SEND_OK",
+            text="while its slave is dead, a SYNC_MASTER acknowledges no send with SEND_OK",
             expectations=(
                 {
                     "name": "SEND_OK without a slave",
@@ -127,12 +129,12 @@ CLAIMS: Mapping[str, Claim] = {
                     "at_most": f"{UNDER_WAY} events",
                 },
             ),
-            while_lasting=lambda _, move: move.target == SLAVE and KINDS[move.kind].ends_process,
+            while_lasting=lambda _, fault: fault.target == SLAVE and KINDS[fault.kind].ends_process,
             applies=replies_at_once,
         ),
         Claim(
             name="same-log",
-            says="the slave's log is byte for byte its master's",
+            text="the slave's log is byte for byte its master's",
             expectations=(_is_metric(f"divergence {SLAVE}", "bytes"),),
             applies=lambda case: (
                 can_find_the_common_part(case) and has_bytes_in_common(case) and has_time_to_follow(case)
@@ -140,32 +142,32 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="slave-complete",
-            says="a slave that has caught up has every acknowledged message",
+            text="a slave that has caught up has every acknowledged message",
             expectations=(_is_metric(f"missing {SLAVE}", "messages"),),
             applies=keeps_files,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
             name="queues-match",
-            says="entries of consume queues point at their records",
+            text="entries of consume queues point at their records",
             expectations=tuple(_is_metric(f"dangling {node}", "entries") for node in (MASTER, SLAVE)),
             applies=is_started_again,
         ),
         Claim(
             name="all-queued",
-            says="each record of a broker that stopped in order has its queue entry",
+            text="each record of a broker that stopped in order has its queue entry",
             expectations=tuple(_is_metric(f"unqueued {node}", "records") for node in (MASTER, SLAVE)),
             applies=is_undone,
         ),
         Claim(
             name="offsets-advance",
-            says="no consumer offset goes back",
+            text="no consumer offset goes back",
             expectations=(_is_metric("offset_rollbacks", "times"),),
             applies=lambda case: commits_in_time(case) and not loses_last_commits(case),
         ),
         Claim(
             name="progress-kept",
-            says="nothing is consumed again because an offset went back",
+            text="nothing is consumed again because an offset went back",
             expectations=(_is_metric("duplicates.offset_rollback", "deliveries"),),
             applies=lambda case: (
                 commits_in_time(case) and not loses_last_commits(case) and not begins_with_old_offsets(case)
@@ -173,7 +175,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="offsets-saved",
-            says="the master's file has the consumer offsets that were committed to it",
+            text="the master's file has the consumer offsets that were committed to it",
             expectations=(_is_metric(f"offset_file_behind {MASTER}", "messages"),),
             applies=is_undone,
             empty_reason=NO_COMMIT_DUE,
@@ -181,13 +183,13 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="offsets-copied",
-            says="a consumer that starts with the slave's offsets receives at most the messages of 20 s again",
+            text="a consumer that starts with the slave's offsets receives at most the messages of 20 s again",
             expectations=({"metric": "duplicates.offset_rollback", "at_most": f"{COPIED_DELIVERIES} deliveries"},),
             applies=lambda case: commits_in_time(case) and copies_offsets(case),
         ),
         Claim(
             name="slave-notices",
-            says="a slave that receives nothing from its master for 45 s closes the connection",
+            text="a slave that receives nothing from its master for 45 s closes the connection",
             expectations=(
                 {
                     "name": "connections that the slave closed",
@@ -201,7 +203,7 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="quick-sends",
-            says="a send ends within 2.5 s while the master has a correct view of its slave",
+            text="a send ends within 2.5 s while the master has a correct view of its slave",
             expectations=(
                 {
                     "name": "longest send",
@@ -215,46 +217,46 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="writes-return",
-            says="after the last undo, sends are acknowledged by the slave within a minute",
+            text="after the last undo, sends are acknowledged by the slave within a minute",
             expectations=(_reaches(WRITES_ARE_BACK),),
             applies=lambda case: is_undone(case) and can_find_the_common_part(case),
         ),
         Claim(
             name="slave-returns",
-            says="after the last undo, the slave catches up",
+            text="after the last undo, the slave catches up",
             expectations=(_reaches(SLAVE_HAS_ALL),),
             since=WRITES_ARE_BACK,
         ),
         Claim(
             name="all-consumed",
-            says="every stored message is consumed in the end",
+            text="every stored message is consumed in the end",
             expectations=(_reaches(ALL_IS_CONSUMED),),
             applies=can_consume_all,
             since=SLAVE_HAS_ALL,
         ),
         Claim(
             name="in-order",
-            says="an orderly consumer receives each queue in its order",
+            text="an orderly consumer receives each queue in its order",
             expectations=(_is_metric(f"order.delivered {CONSUMER}", "messages"),),
             applies=lambda case: case.load == ORDERLY and keeps_what_was_read(case),
         ),
         Claim(
             name="delays-end",
-            says="every delayed message is consumed in the end",
+            text="every delayed message is consumed in the end",
             expectations=(_reaches(DELAYS_ARE_OVER),),
             applies=lambda case: case.load == DELAYED and can_consume_all(case),
             since=ALL_IS_CONSUMED,
         ),
         Claim(
             name="halves-decided",
-            says="every half message with SEND_OK is committed in the end, if necessary by a check with its producer",
+            text="every half message with SEND_OK is committed in the end, if necessary by a check with its producer",
             expectations=(_reaches(HALVES_ARE_DECIDED),),
             applies=lambda case: case.load in HALVES and can_consume_all(case),
             since=ALL_IS_CONSUMED,
         ),
         Claim(
             name="routes-return",
-            says="a nameserver that was restarted has both brokers in its routes after 35 s",
+            text="a nameserver that was restarted has both brokers in its routes after 35 s",
             expectations=tuple(
                 {
                     "name": f"registrations of broker id {number}",
@@ -270,18 +272,18 @@ CLAIMS: Mapping[str, Claim] = {
         ),
         Claim(
             name="reads-survive",
-            says="while the slave lives, a consumer waits for reads at most 45 s after the master's end",
+            text="while the slave lives, a consumer waits for reads at most 45 s after the master's end",
             expectations=({"metric": f"read_unavailable {MASTER}", "at_most": f"{READ_SECONDS:g} s"},),
             applies=leaves_the_slave_to_read,
         ),
         Claim(
             name="pulls-wake",
-            says="a pull that a broker holds ends when a message for it arrives",
+            text="a pull that a broker holds ends when a message for it arrives",
             expectations=({"name": "pulls held too long", "event": "held_pulls_overdue", "equals": "0 events"},),
         ),
         Claim(
             name="no-crash",
-            says="no process crashes or loops forever",
+            text="no process crashes or loops forever",
             expectations=({"name": "crashes", "event": "node_crashed", "equals": "0 events"},),
         ),
     )

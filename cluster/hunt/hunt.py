@@ -57,7 +57,7 @@ class Failure:
 
     @property
     def kinds(self) -> frozenset[tuple[str, str]]:
-        """Kind and target of the smallest case's moves."""
+        """Kind and target of the smallest case's faults."""
         return kinds_of(self.case)
 
 
@@ -185,7 +185,7 @@ class Hunt:
     def _is_new(self, claim: str, case: Case, drawn: Case, known: Sequence[Failure]) -> bool:
         """True if no failure explains the case.
 
-        One that nothing fixes explains all cases with its moves. The others are fixed in the case, which may have
+        One that nothing fixes explains all cases with its faults. The others are fixed in the case, which may have
         been drawn before they were found: then it is played again.
         """
         unfixed = [failure for failure in known if failure.claim == claim and not failure.fixed_by]
@@ -245,5 +245,5 @@ class SeedHunt:
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:
-    """Return kind and target of each move: they distinguish ways to break a claim."""
-    return frozenset((move.kind, move.target) for move in case.moves)
+    """Return kind and target of each fault: they distinguish ways to break a claim."""
+    return frozenset((fault.kind, fault.target) for fault in case.faults)

@@ -2,12 +2,12 @@
 
 from rmqlab.cluster.hunt.case import DELAYED, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import end_label_of, label_of
-from rmqlab.cluster.hunt.moves import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Move
+from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, NAMESERVER, SLAVE, Fault
 
 _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
-"""Kinds of moves in which the slave closes its connection."""
+"""Kinds of faults in which the slave closes its connection."""
 _AWAY = ("kill", "restart", "power-loss", "pause", "isolate")
-"""Kinds of moves in which clients do not reach their broker."""
+"""Kinds of faults in which clients do not reach their broker."""
 HANDED_BACK_SECONDS = 10.0
 """In which a slave finds a master that was started again, and hands offsets back."""
 SAVED_SECONDS = 5.0
@@ -17,7 +17,7 @@ RECONNECT_SECONDS = 25.0
 REGISTERED_SECONDS = 35.0
 """In which each broker registers again: it does so every 30 s."""
 REST_SECONDS = 25.0
-"""What a case lasts after its last move, at least."""
+"""What a case lasts after its last fault, at least."""
 SILENT_SECONDS = 45.0
 """Silence of a master that a slave can notice: its housekeeping takes 20 s."""
 
@@ -34,7 +34,7 @@ def keeps_files(case: Case) -> bool:
 
 def keeps_slave(case: Case) -> bool:
     """False if the run may end before the slave has again what its disk lost."""
-    return is_undone(case) or not any(KINDS[move.kind].loses_data and move.target == SLAVE for move in case.moves)
+    return is_undone(case) or not any(KINDS[fault.kind].loses_data and fault.target == SLAVE for fault in case.faults)
 
 
 def has_bytes_in_common(case: Case) -> bool:
@@ -43,7 +43,7 @@ def has_bytes_in_common(case: Case) -> bool:
     Its store is wiped, or the master deleted what it has because of a full disk.
     """
     return is_undone(case) or not any(
-        move.kind == "wipe" or (move.kind == "disk-full" and move.target == MASTER) for move in case.moves
+        fault.kind == "wipe" or (fault.kind == "disk-full" and fault.target == MASTER) for fault in case.faults
     )
 
 
@@ -56,7 +56,7 @@ def is_started_again(case: Case) -> bool:
 
     Its queues may point at lost parts of its log.
     """
-    return not any(move.kind == "power-loss" for move in case.in_force_at_end())
+    return not any(fault.kind == "power-loss" for fault in case.in_force_at_end())
 
 
 def keeps_what_was_read(case: Case) -> bool:
@@ -67,7 +67,7 @@ def keeps_what_was_read(case: Case) -> bool:
     """
     is_late = case.uses("slow-sync") or case.uses("failing-sync")
     has_unsynced_copies = case.load == DELAYED and any(
-        KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves
+        KINDS[fault.kind].loses_data and fault.target == MASTER for fault in case.faults
     )
     return keeps_disks(case) and not (case.uses("power-loss") and is_late) and not has_unsynced_copies
 
@@ -92,8 +92,8 @@ def loses_last_commits(case: Case) -> bool:
         and away.kind in ("kill", "power-loss")
         and away.at - SAVED_SECONDS <= end.at <= away.ends_at
         and (end.at >= away.at or end.ends_at >= away.ends_at or case.load == ORDERLY)
-        for end in case.moves
-        for away in case.moves
+        for end in case.faults
+        for away in case.faults
     )
 
 
@@ -107,14 +107,14 @@ def begins_with_old_offsets(case: Case) -> bool:
         and away.target == MASTER
         and away.kind in _AWAY
         and away.at <= begin.ends_at <= away.ends_at + HANDED_BACK_SECONDS
-        for begin in case.moves
-        for away in case.moves
+        for begin in case.faults
+        for away in case.faults
     )
 
 
 def copies_offsets(case: Case) -> bool:
     """True if the slave gets the offsets of its master, as long as that lives."""
-    return all(move.kind == "consumer" or (move.target == MASTER and move.kind in _AWAY) for move in case.moves)
+    return all(fault.kind == "consumer" or (fault.target == MASTER and fault.kind in _AWAY) for fault in case.faults)
 
 
 def can_consume_all(case: Case) -> bool:
@@ -127,8 +127,8 @@ def can_find_the_common_part(case: Case) -> bool:
     The master lost the end of its log, and the slave deleted the files that both had.
     """
     return not (
-        any(KINDS[move.kind].loses_data and move.target == MASTER for move in case.moves)
-        and any(move.kind == "disk-full" and move.target == SLAVE for move in case.moves)
+        any(KINDS[fault.kind].loses_data and fault.target == MASTER for fault in case.faults)
+        and any(fault.kind == "disk-full" and fault.target == SLAVE for fault in case.faults)
     )
 
 
@@ -140,10 +140,10 @@ def has_time_to_follow(case: Case) -> bool:
     """
     if case.cut_at is None:
         return True
-    returns = [move.ends_at for move in case.moves if move.target == MASTER and KINDS[move.kind].loses_data]
+    returns = [fault.ends_at for fault in case.faults if fault.target == MASTER and KINDS[fault.kind].loses_data]
     return not any(
         returned_at < case.cut_at
-        and (case.cut_at - returned_at < RECONNECT_SECONDS or any(move.ends_at > returned_at for move in case.moves))
+        and (case.cut_at - returned_at < RECONNECT_SECONDS or any(fault.ends_at > returned_at for fault in case.faults))
         for returned_at in returns
     )
 
@@ -156,7 +156,7 @@ def leaves_the_slave_to_read(case: Case) -> bool:
     return (
         is_undone(case)
         and case.load != ORDERLY
-        and all(move.target == MASTER and move.kind in ("kill", "restart", "power-loss") for move in case.moves)
+        and all(fault.target == MASTER and fault.kind in ("kill", "restart", "power-loss") for fault in case.faults)
     )
 
 
@@ -166,35 +166,35 @@ def silences_the_master(case: Case) -> bool:
     And if nothing else happens to its connection.
     """
     return is_undone(case) and any(
-        move.kind in ("pause", "isolate")
-        and move.target == MASTER
-        and move.seconds >= SILENT_SECONDS
-        and not any(_is_near(other, move) for other in case.moves if other is not move)
-        for move in case.moves
+        fault.kind in ("pause", "isolate")
+        and fault.target == MASTER
+        and fault.seconds >= SILENT_SECONDS
+        and not any(_is_near(other, fault) for other in case.faults if other is not fault)
+        for fault in case.faults
     )
 
 
 _HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
-"""Kinds of moves during which a slave stays connected, or connects."""
+"""Kinds of faults during which a slave stays connected, or connects."""
 
 
-def _is_near(other: Move, move: Move) -> bool:
+def _is_near(other: Fault, fault: Fault) -> bool:
     """True if it may keep the slave from being connected.
 
-    When the move begins, or until it ends.
+    When the fault begins, or until it ends.
     """
     if other.kind in _HARMLESS:
         return False
-    return other.ends_at > move.at - RECONNECT_SECONDS and other.at < move.ends_at
+    return other.ends_at > fault.at - RECONNECT_SECONDS and other.at < fault.ends_at
 
 
 def replies_at_once(case: Case) -> bool:
     """True if nothing delays the replies that a slave releases before its death."""
     return case.role == "SYNC_MASTER" and all(
-        move.target in (CONSUMER, NAMESERVER)
-        or (move.target == MASTER and move.kind in ("forged-report", "disk-full"))
-        or (move.target == SLAVE and KINDS[move.kind].ends_process)
-        for move in case.moves
+        fault.target in (CONSUMER, NAMESERVER)
+        or (fault.target == MASTER and fault.kind in ("forged-report", "disk-full"))
+        or (fault.target == SLAVE and KINDS[fault.kind].ends_process)
+        for fault in case.faults
     )
 
 
@@ -202,27 +202,27 @@ def when_the_nameserver_is_back(case: Case) -> str | None:
     """Return the last step that starts a nameserver again.
 
     Both brokers can reach it until the end. None without one, or if the case may end before they have registered: it
-    lasts 25 s after the last move.
+    lasts 25 s after the last fault.
     """
-    last = max((move.ends_at for move in case.moves), default=0.0)
+    last = max((fault.ends_at for fault in case.faults), default=0.0)
     starts = [
-        (move.ends_at, end_label_of(number, move))
-        for number, move in enumerate(case.moves, 1)
-        if move.target == NAMESERVER and move.kind == "kill"
+        (fault.ends_at, end_label_of(number, fault))
+        for number, fault in enumerate(case.faults, 1)
+        if fault.target == NAMESERVER and fault.kind == "kill"
     ]
-    if not is_undone(case) or not starts or any(move.target in (MASTER, SLAVE) for move in case.moves):
+    if not is_undone(case) or not starts or any(fault.target in (MASTER, SLAVE) for fault in case.faults):
         return None
     at, label = max(starts)
-    is_last = all(move.target != NAMESERVER or move.at < at for move in case.moves)
+    is_last = all(fault.target != NAMESERVER or fault.at < at for fault in case.faults)
     return label if is_last and last - at >= REGISTERED_SECONDS - REST_SECONDS else None
 
 
 def until_the_master_cannot_know(case: Case) -> str | None:
-    """Return the first move that may hide the slave's state from its master.
+    """Return the first fault that may hide the slave's state from its master.
 
     From then on the master may not have detected that its slave is silent.
     """
-    for number, move in enumerate(case.moves, 1):
-        if move.kind not in ("slow-link", "consumer") and not (move.target == SLAVE and move.kind in _CLOSING):
-            return label_of(number, move)
+    for number, fault in enumerate(case.faults, 1):
+        if fault.kind not in ("slow-link", "consumer") and not (fault.target == SLAVE and fault.kind in _CLOSING):
+            return label_of(number, fault)
     return None

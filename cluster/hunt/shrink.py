@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, PLAIN, Case
-from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.case import FIRST_FAULT, PLAIN, Case
+from rmqlab.cluster.hunt.faults import KINDS, Fault
 from rmqlab.cluster.hunt.possible import is_possible
 
 Breaks = Callable[[Sequence[Case]], Iterator[bool]]
@@ -17,19 +17,19 @@ Breaks = Callable[[Sequence[Case]], Iterator[bool]]
 _MOST_SUCCESSES = 40
 """Reductions of one case, at most."""
 _LATER = 10.0
-"""Seconds by which the moves of a similar case are later."""
+"""Seconds by which the faults of a similar case are later."""
 
 
 def shrink(case: Case, breaks: Breaks) -> Case:
     """Return a smaller case that breaks the claim, too.
 
-    It has fewer moves first, then earlier, shorter and rounder ones.
+    It has fewer faults first, then earlier, shorter and rounder ones.
     """
     tried = {case}
     for _ in range(_MOST_SUCCESSES):
-        smaller = _first_that_breaks(_with_fewer_moves(case), breaks, tried)
+        smaller = _first_that_breaks(_with_fewer_faults(case), breaks, tried)
         if smaller is None:
-            smaller = _first_that_breaks(_with_simpler_moves(case), breaks, tried)
+            smaller = _first_that_breaks(_with_simpler_faults(case), breaks, tried)
         if smaller is None:
             return case
         case = smaller
@@ -46,21 +46,21 @@ def _first_that_breaks(cases: Iterator[Case], breaks: Breaks, tried: set[Case]) 
     return None
 
 
-def _with_fewer_moves(case: Case) -> Iterator[Case]:
-    """Yield the case with half of its moves, and without each of them."""
-    count = len(case.moves)
+def _with_fewer_faults(case: Case) -> Iterator[Case]:
+    """Yield the case with half of its faults, and without each of them."""
+    count = len(case.faults)
     if count > 3:
-        yield attrs.evolve(case, moves=case.moves[: count // 2])
-        yield attrs.evolve(case, moves=case.moves[count // 2 :])
+        yield attrs.evolve(case, faults=case.faults[: count // 2])
+        yield attrs.evolve(case, faults=case.faults[count // 2 :])
     if count > 1:
         for number in range(count):
-            yield attrs.evolve(case, moves=case.moves[:number] + case.moves[number + 1 :])
+            yield attrs.evolve(case, faults=case.faults[:number] + case.faults[number + 1 :])
 
 
-def _with_simpler_moves(case: Case) -> Iterator[Case]:
+def _with_simpler_faults(case: Case) -> Iterator[Case]:
     """Yield the case with one thing simpler.
 
-    Undone at its end, with a simpler load, with earlier moves, or with shorter ones. The first has all of it.
+    Undone at its end, with a simpler load, with earlier faults, or with shorter ones. The first has all of it.
     """
     yield from _simplest(case)
     if case.cut_at is not None:
@@ -72,36 +72,38 @@ def _with_simpler_moves(case: Case) -> Iterator[Case]:
     early = _early(case)
     if early != case:
         yield early
-    for number, move in enumerate(case.moves):
-        for seconds in _shorter(move):
-            moves = (*case.moves[:number], attrs.evolve(move, seconds=seconds), *case.moves[number + 1 :])
-            if is_possible(moves):
-                yield attrs.evolve(case, moves=moves)
+    for number, fault in enumerate(case.faults):
+        for seconds in _shorter(fault):
+            faults = (*case.faults[:number], attrs.evolve(fault, seconds=seconds), *case.faults[number + 1 :])
+            if is_possible(faults):
+                yield attrs.evolve(case, faults=faults)
 
 
 def _simplest(case: Case) -> Iterator[Case]:
-    moves = [attrs.evolve(move, seconds=KINDS[move.kind].least) if move.is_timed else move for move in case.moves]
-    if is_possible(moves):
-        yield _early(attrs.evolve(case, moves=tuple(moves), cut_at=None, work=0.0, load=PLAIN))
+    faults = [
+        attrs.evolve(fault, seconds=KINDS[fault.kind].least) if fault.is_timed else fault for fault in case.faults
+    ]
+    if is_possible(faults):
+        yield _early(attrs.evolve(case, faults=tuple(faults), cut_at=None, work=0.0, load=PLAIN))
 
 
 def _early(case: Case) -> Case:
-    """Return the case with moves rounded to seconds, from the first possible time on."""
-    shift = min((move.at for move in case.moves), default=FIRST_MOVE) - FIRST_MOVE
-    moves = tuple(attrs.evolve(move, at=float(round(move.at - shift))) for move in case.moves)
+    """Return the case with faults rounded to seconds, from the first possible time on."""
+    shift = min((fault.at for fault in case.faults), default=FIRST_FAULT) - FIRST_FAULT
+    faults = tuple(attrs.evolve(fault, at=float(round(fault.at - shift))) for fault in case.faults)
     cut_at = None if case.cut_at is None else float(math.ceil(case.cut_at - shift))
-    return attrs.evolve(case, moves=moves, cut_at=cut_at) if is_possible(moves) else case
+    return attrs.evolve(case, faults=faults, cut_at=cut_at) if is_possible(faults) else case
 
 
-def _shorter(move: Move) -> Iterator[float]:
-    if not move.is_timed:
+def _shorter(fault: Fault) -> Iterator[float]:
+    if not fault.is_timed:
         return
-    least = KINDS[move.kind].least
-    for seconds in (least, float(max(least, move.seconds // 2))):
-        if seconds < move.seconds:
+    least = KINDS[fault.kind].least
+    for seconds in (least, float(max(least, fault.seconds // 2))):
+        if seconds < fault.seconds:
             yield seconds
-    if move.seconds != round(move.seconds) >= least:
-        yield float(round(move.seconds))
+    if fault.seconds != round(fault.seconds) >= least:
+        yield float(round(fault.seconds))
 
 
 def fixed_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
@@ -130,9 +132,9 @@ def _with(case: Case, switch: str) -> Case:
 
 
 def _alike(case: Case) -> Iterator[Case]:
-    """Yield the case with its moves later, and with longer ones."""
-    later = tuple(attrs.evolve(move, at=move.at + _LATER) for move in case.moves)
-    yield attrs.evolve(case, moves=later, cut_at=None if case.cut_at is None else case.cut_at + _LATER)
-    longer = tuple(attrs.evolve(move, seconds=2 * move.seconds) for move in case.moves)
+    """Yield the case with its faults later, and with longer ones."""
+    later = tuple(attrs.evolve(fault, at=fault.at + _LATER) for fault in case.faults)
+    yield attrs.evolve(case, faults=later, cut_at=None if case.cut_at is None else case.cut_at + _LATER)
+    longer = tuple(attrs.evolve(fault, seconds=2 * fault.seconds) for fault in case.faults)
     if is_possible(longer):
-        yield attrs.evolve(case, moves=longer)
+        yield attrs.evolve(case, faults=longer)

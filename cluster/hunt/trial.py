@@ -84,9 +84,9 @@ def claims_for(case: Case, names: Iterable[str]) -> list[Claim]:
 
 def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
     """Return the case as a scenario that expects these claims."""
-    says = "; ".join(claim.says for claim in claims) or "the steps can be played"
+    text = "; ".join(claim.text for claim in claims) or "the steps can be played"
     expectations = [expectation for claim in claims for expectation in claim.expectations_for(case)]
-    return bind_scenario(scenario_of(case, expectations, name=NAME, claim=says))
+    return bind_scenario(scenario_of(case, expectations, name=NAME, claim=text))
 
 
 def try_case(case: Case, names: Iterable[str]) -> Trial:

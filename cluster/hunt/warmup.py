@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from rmqlab.cluster.hunt.case import Case
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import MASTER, Move
+from rmqlab.cluster.hunt.faults import MASTER, Fault
 from rmqlab.cluster.hunt.trial import try_case
 from rmqlab.cluster.simulation.play import preload
 from rmqlab.runtime import stopwatch
 from rmqlab.store.machine import set_machine, this_machine
 
-REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", moves=(Move("restart", MASTER, 10.0, 0.0),))
+REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", faults=(Fault("restart", MASTER, 10.0, 0.0),))
 """Runs most of the code of a case. All its processes end in good order, so nothing of it is left in this process."""
 
 

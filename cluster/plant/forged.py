@@ -42,17 +42,17 @@ def forge_acknowledgement(copy: RunCopy, nodes: Nodes) -> Change:
     """Write an acknowledged send of a message that was never stored."""
     path, like = copy.journal(nodes[0]), copy.choose(_acknowledged_entries(copy, nodes[0]), "acknowledged send")
     last, fields = _last(copy, nodes[0], "sent"), like.fields
-    stranger = copy.foreign_id(str(fields["message_id"]))
+    made_up_id = copy.foreign_id(str(fields["message_id"]))
     forged = {
         "number": int(last.fields.get("number") or 0) + 1,
-        "message_id": stranger,
+        "message_id": made_up_id,
         "offset": _acknowledged_end(copy, Queue(fields["topic"], fields["broker"], fields["queue"])),
         "began_at": last.at_millis - 1,
         "took": 1,
     }
     insert(path, last, last.changed({**fields, **forged}))
-    edit = copy.edit(nodes[0], path, last.end, f"forged: {stranger} acknowledged with {fields['outcome']}")
-    return Change(edits=(edit,), victims=(stranger,), broker=str(fields["broker"]))
+    edit = copy.edit(nodes[0], path, last.end, f"forged: {made_up_id} acknowledged with {fields['outcome']}")
+    return Change(edits=(edit,), victims=(made_up_id,), broker=str(fields["broker"]))
 
 
 def _acknowledged_end(copy: RunCopy, queue: Queue) -> int:
@@ -73,11 +73,15 @@ def forge_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     """Write the delivery of a message that was never stored."""
     path, last = copy.journal(nodes[0]), _last(copy, nodes[0], "delivered")
     fields = last.fields
-    stranger = copy.foreign_id(str(fields["message_id"]))
-    forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
+    made_up_id = copy.foreign_id(str(fields["message_id"]))
+    forged = {
+        "message_id": made_up_id,
+        "offset": int(fields["offset"]) + 1,
+        "number": int(fields.get("number") or 0) + 1,
+    }
     insert(path, last, last.changed(forged))
-    edit = copy.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")
-    return Change(edits=(edit,), victims=(stranger,), consumer_group=str(fields["group"]))
+    edit = copy.edit(nodes[0], path, last.end, f"forged: {made_up_id} delivered")
+    return Change(edits=(edit,), victims=(made_up_id,), consumer_group=str(fields["group"]))
 
 
 def repeat_delivery(copy: RunCopy, nodes: Nodes) -> Change:

@@ -89,8 +89,10 @@ def replace_sends(copy: RunCopy, nodes: Nodes) -> Change:
     other = [{} if one.kind == OPENED else _of_another_run(copy, one) for one in own]
     rewrite(path, [placed.changed(changes) for placed, changes in zip(own, other, strict=True)])
     ids = tuple(key for one in own if one.kind == "sent" for key in str(one.fields.get("message_id")).split(","))
-    strangers = tuple(key for one in other for key in one.get("message_id", "").split(",") if key)
-    return Change(edits=(copy.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, strangers=strangers)
+    made_up_ids = tuple(key for one in other for key in one.get("message_id", "").split(",") if key)
+    return Change(
+        edits=(copy.edit(nodes[0], path, 0, "other messages were sent"),), victims=ids, made_up_ids=made_up_ids
+    )
 
 
 def repeat_send(copy: RunCopy, nodes: Nodes) -> Change:
@@ -167,7 +169,7 @@ JOURNALS = (
         does="a producer's journal is that of another cluster with the same id of the run",
         where=any_producer,
         change=replace_sends,
-        expects=(Expected(metric="lost", names_strangers=True), Expected(metric="unclaimed", names_victims=True)),
+        expects=(Expected(metric="lost", names_made_up=True), Expected(metric="unclaimed", names_victims=True)),
         consequences=("lost.*", "missing", "unreplicated", "gap"),
     ),
 )

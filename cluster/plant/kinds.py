@@ -6,13 +6,13 @@ from typing import Final
 from rmqlab.cluster.plant.files import FILES
 from rmqlab.cluster.plant.forged import FORGED
 from rmqlab.cluster.plant.journals import JOURNALS
+from rmqlab.cluster.plant.misplaced import MISPLACED_RECORDS
 from rmqlab.cluster.plant.model import Kind
-from rmqlab.cluster.plant.places import PLACES
 from rmqlab.cluster.plant.queues import QUEUES
 from rmqlab.cluster.plant.records import RECORDS
 from rmqlab.cluster.plant.tables import TABLES
 
 KINDS: Final[Mapping[str, Kind]] = {
-    kind.name: kind for kind in (*RECORDS, *PLACES, *QUEUES, *FILES, *JOURNALS, *FORGED, *TABLES)
+    kind.name: kind for kind in (*RECORDS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *TABLES)
 }
 """By name, in the order of reports."""

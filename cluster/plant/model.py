@@ -25,10 +25,10 @@ class Edit:
     """Relative to the run's directory."""
     offset: int | None = None
     """Byte offset in the file; None where the whole file is concerned."""
-    says: str
+    text: str
 
     def as_json(self) -> dict[str, Any]:
-        return attrs.asdict(self)
+        return {"node": self.node, "file": self.file, "offset": self.offset, "says": self.text}
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +38,7 @@ class Change:
     edits: tuple[Edit, ...]
     victims: tuple[str, ...] = ()
     """Unique ids of the messages that suffered."""
-    strangers: tuple[str, ...] = ()
+    made_up_ids: tuple[str, ...] = ()
     """Unique ids that were made up."""
     others: tuple[str, ...] = ()
     """Unique ids of messages that are concerned as well, and that a judge may name or not."""
@@ -62,7 +62,7 @@ class Expected:
 
     metric: str
     names_victims: bool = False
-    names_strangers: bool = False
+    names_made_up: bool = False
     is_unknown: bool = False
     """The metric must become unknown; else it must rise."""
 
@@ -73,7 +73,7 @@ class Expected:
             word
             for word, is_named in (
                 ("the messages", self.names_victims),
-                ("the invented messages", self.names_strangers),
+                ("the invented messages", self.names_made_up),
             )
             if is_named
         )
@@ -140,7 +140,7 @@ class Planted:
             "directory": self.directory,
             "edits": [edit.as_json() for edit in self.change.edits],
             "message_ids": list(self.change.victims),
-            "made_up_ids": list(self.change.strangers),
+            "made_up_ids": list(self.change.made_up_ids),
             "must_report": [report.as_json() for report in self.reports],
             "consequences": list(self.kind.consequences),
         }
@@ -157,13 +157,13 @@ def reports_of(kind: Kind, change: Change, slaves: Sequence[str]) -> tuple[Repor
         name, _, target = expected.metric.partition(" ")
         ids = (
             *(change.victims if expected.names_victims else ()),
-            *(change.strangers if expected.names_strangers else ()),
+            *(change.made_up_ids if expected.names_made_up else ()),
         )
         for filled in targets[target]:
             report = Report(
                 metric=f"{name} {filled}".rstrip(),
                 message_ids=ids,
-                also_allowed=(*change.victims, *change.strangers, *change.others),
+                also_allowed=(*change.victims, *change.made_up_ids, *change.others),
                 is_unknown=expected.is_unknown,
             )
             reports.append(report)

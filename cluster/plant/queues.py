@@ -74,11 +74,11 @@ class QueueEntries:
         return (int(last.name) + len(written) + QUEUE_ENTRY_SIZE - 1) // QUEUE_ENTRY_SIZE
 
 
-def _change_entry(copy: RunCopy, nodes: Nodes, record: StoredMessage, entry: tuple[int, int, int], says: str) -> Change:
+def _change_entry(copy: RunCopy, nodes: Nodes, record: StoredMessage, entry: tuple[int, int, int], text: str) -> Change:
     queue = QueueEntries(copy.store(nodes[0]), record.topic, record.queue_id)
     path, at = queue.place(record.queue_offset)
     queue.write(record.queue_offset, *entry)
-    return copy.change(nodes, [record], [copy.edit(nodes[0], path, at, says)])
+    return copy.change(nodes, [record], [copy.edit(nodes[0], path, at, text)])
 
 
 def _entry(copy: RunCopy, node: str, record: StoredMessage) -> tuple[int, int, int]:
@@ -89,8 +89,8 @@ def misdirect_entry(copy: RunCopy, nodes: Nodes) -> Change:
     """Let an entry point beyond the end of the log."""
     victim = copy.victim(nodes)
     offset, size, tags_code = _entry(copy, nodes[0], victim)
-    says = f"the entry of {unique_id(victim)} points to {offset + _NOWHERE}, beyond the log"
-    return _change_entry(copy, nodes, victim, (offset + _NOWHERE, size, tags_code), says)
+    text = f"the entry of {unique_id(victim)} points to {offset + _NOWHERE}, beyond the log"
+    return _change_entry(copy, nodes, victim, (offset + _NOWHERE, size, tags_code), text)
 
 
 def point_to_neighbour(copy: RunCopy, nodes: Nodes) -> Change:
@@ -98,8 +98,8 @@ def point_to_neighbour(copy: RunCopy, nodes: Nodes) -> Change:
     records = copy.acknowledged(nodes)
     victim, other = copy.choose(list(itertools.pairwise(records)), "two messages")
     entry = _entry(copy, nodes[0], victim)
-    says = f"the entry of {unique_id(victim)} points to {unique_id(other)}"
-    return _change_entry(copy, nodes, victim, (other.physical_offset, other.store_size, entry[2]), says)
+    text = f"the entry of {unique_id(victim)} points to {unique_id(other)}"
+    return _change_entry(copy, nodes, victim, (other.physical_offset, other.store_size, entry[2]), text)
 
 
 def point_inside(copy: RunCopy, nodes: Nodes) -> Change:
@@ -107,8 +107,8 @@ def point_inside(copy: RunCopy, nodes: Nodes) -> Change:
     victim = copy.victim(nodes)
     offset, size, tags_code = _entry(copy, nodes[0], victim)
     by = size // 2
-    says = f"the entry of {unique_id(victim)} points {by} bytes behind the begin of its record"
-    return _change_entry(copy, nodes, victim, (offset + by, size - by, tags_code), says)
+    text = f"the entry of {unique_id(victim)} points {by} bytes behind the begin of its record"
+    return _change_entry(copy, nodes, victim, (offset + by, size - by, tags_code), text)
 
 
 def change_tags_code(copy: RunCopy, nodes: Nodes) -> Change:
@@ -116,8 +116,8 @@ def change_tags_code(copy: RunCopy, nodes: Nodes) -> Change:
     victim = copy.victim(nodes)
     offset, size, tags_code = _entry(copy, nodes[0], victim)
     other = java_hash(copy.foreign_id("FORGED"))
-    says = f"the entry of {unique_id(victim)} has tags code {other} instead of {tags_code}"
-    return _change_entry(copy, nodes, victim, (offset, size, other), says)
+    text = f"the entry of {unique_id(victim)} has tags code {other} instead of {tags_code}"
+    return _change_entry(copy, nodes, victim, (offset, size, other), text)
 
 
 def zero_entry(copy: RunCopy, nodes: Nodes) -> Change:

@@ -10,7 +10,7 @@ from rmqlab.remoting.message import StoredMessage, encode_message
 _MISSING = Expected(metric="missing NODE", names_victims=True)
 _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
-_UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
+_UNCLAIMED = Expected(metric="unclaimed", names_made_up=True)
 _CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
 _OF_LOSS = (
     "lost.SEND_OK",
@@ -21,7 +21,7 @@ _OF_LOSS = (
     "delay_offset_ahead",
     "replication_lag_left",
 )
-_OF_STRANGERS = ("gap", *_OF_LOSS)
+_OF_MADE_UP = ("gap", *_OF_LOSS)
 """Messages without a send in the journals are also a gap in the evidence."""
 _STRAY = 200
 """Bytes behind the end of a log, and as many zeros before them."""
@@ -62,14 +62,14 @@ def replace_record(copy: RunCopy, nodes: Nodes) -> Change:
     The log still parses.
     """
     victim = copy.victim(nodes)
-    stranger = copy.foreign_id(unique_id(victim))
+    made_up_id = copy.foreign_id(unique_id(victim))
     return _rewrite(
         copy,
         nodes,
         victim,
-        with_foreign_id(victim, stranger),
-        f"{unique_id(victim)} replaced by {stranger}",
-        (stranger,),
+        with_foreign_id(victim, made_up_id),
+        f"{unique_id(victim)} replaced by {made_up_id}",
+        (made_up_id,),
     )
 
 
@@ -83,8 +83,8 @@ def break_crc(copy: RunCopy, nodes: Nodes) -> Change:
 def forge_body(copy: RunCopy, nodes: Nodes) -> Change:
     """Change a byte of a body, and the CRC with it."""
     victim = copy.victim(nodes)
-    says = f"the last byte of the body of {unique_id(victim)} changed, and its CRC"
-    return _rewrite(copy, nodes, victim, with_body(victim, _altered(victim.body)), says)
+    text = f"the last byte of the body of {unique_id(victim)} changed, and its CRC"
+    return _rewrite(copy, nodes, victim, with_body(victim, _altered(victim.body)), text)
 
 
 def zero_record(copy: RunCopy, nodes: Nodes) -> Change:
@@ -121,13 +121,13 @@ def _altered(body: bytes) -> bytes:
 
 
 def _rewrite(
-    copy: RunCopy, nodes: Nodes, victim: StoredMessage, record: StoredMessage, says: str, strangers: Nodes = ()
+    copy: RunCopy, nodes: Nodes, victim: StoredMessage, record: StoredMessage, text: str, made_up_ids: Nodes = ()
 ) -> Change:
     assert len(encode_message(record)) == victim.store_size
     logs = copy.logs(nodes)
-    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
+    edits = [copy.edit_log(log, victim.physical_offset, text) for log in logs]
     write_record(logs, record)
-    return copy.change(nodes, [victim], edits, strangers=strangers)
+    return copy.change(nodes, [victim], edits, made_up_ids=made_up_ids)
 
 
 RECORDS = (
@@ -153,7 +153,7 @@ RECORDS = (
         where=one_of_pair,
         change=replace_record,
         expects=(_MISSING, _UNCLAIMED, _DIVERGENCE),
-        consequences=_OF_STRANGERS,
+        consequences=_OF_MADE_UP,
     ),
     Kind(
         name="replaced-both",
@@ -161,7 +161,7 @@ RECORDS = (
         where=whole_broker_name,
         change=replace_record,
         expects=(_LOST, _MISSING, _UNCLAIMED),
-        consequences=_OF_STRANGERS,
+        consequences=_OF_MADE_UP,
     ),
     Kind(
         name="crc-wrong-one",

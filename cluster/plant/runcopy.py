@@ -100,14 +100,14 @@ class RunCopy:
     def journal(self, node: str) -> Path:
         return journal_path(self.root / "journal", node)
 
-    def edit(self, node: str, path: Path, offset: int | None, says: str) -> Edit:
+    def edit(self, node: str, path: Path, offset: int | None, text: str) -> Edit:
         """Describe one change."""
-        return Edit(node=node, file=str(path.relative_to(self.root)), offset=offset, says=says)
+        return Edit(node=node, file=str(path.relative_to(self.root)), offset=offset, text=text)
 
-    def edit_log(self, log: NodeLog, offset: int, says: str) -> Edit:
+    def edit_log(self, log: NodeLog, offset: int, text: str) -> Edit:
         """Describe a change at a commit log offset."""
         path, at = log.place(offset)
-        return self.edit(log.node, path, at, says)
+        return self.edit(log.node, path, at, text)
 
     # ---- messages --------------------------------------------------------------------------------
 
@@ -140,11 +140,11 @@ class RunCopy:
         victims: Iterable[StoredMessage],
         edits: Iterable[Edit],
         *,
-        strangers: Sequence[str] = (),
+        made_up_ids: Sequence[str] = (),
     ) -> Change:
         """Sum up a change of the stores of one broker name."""
         ids = tuple(unique_id(record) for record in victims)
-        return Change(edits=tuple(edits), victims=ids, strangers=tuple(strangers), broker=self.broker_of(nodes[0]))
+        return Change(edits=tuple(edits), victims=ids, made_up_ids=tuple(made_up_ids), broker=self.broker_of(nodes[0]))
 
 
 def _is_where_sent(record: StoredMessage, send: Send) -> bool:

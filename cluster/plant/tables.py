@@ -33,10 +33,10 @@ def _read(path: Path, kind: type[B]) -> B:
         raise NothingToPlantError(f"no table to change: {exc}") from exc
 
 
-def _write(copy: RunCopy, node: str, path: Path, table: Body, says: str, *, group: str = "") -> Change:
+def _write(copy: RunCopy, node: str, path: Path, table: Body, text: str, *, group: str = "") -> Change:
     """Save a changed table; its `.bak` stays as it was."""
     path.write_bytes(table.encode_pretty())
-    return Change(edits=(copy.edit(node, path, None, says),), broker=copy.broker_of(node), consumer_group=group)
+    return Change(edits=(copy.edit(node, path, None, text),), broker=copy.broker_of(node), consumer_group=group)
 
 
 def _committed(copy: RunCopy, node: str) -> dict[tuple[str, Queue], int]:
@@ -54,8 +54,8 @@ def _set_offset(copy: RunCopy, node: str, group: str, queue: Queue, offset: int)
     table, key = _read(path, ConsumerOffsets), f"{queue.topic}@{group}"
     before = table.offset_table.get(key, {}).get(queue.queue_id)
     changed = table.offset_table | {key: table.offset_table.get(key, {}) | {queue.queue_id: offset}}
-    says = f"{key} queue {queue.queue_id}: {before} set to {offset}"
-    return _write(copy, node, path, msgspec.structs.replace(table, offset_table=changed), says, group=group)
+    text = f"{key} queue {queue.queue_id}: {before} set to {offset}"
+    return _write(copy, node, path, msgspec.structs.replace(table, offset_table=changed), text, group=group)
 
 
 def set_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
@@ -126,8 +126,8 @@ def set_delay_offset_back(copy: RunCopy, nodes: Nodes) -> Change:
     levels = sorted(level for level, offset in table.offset_table.items() if offset > 0)
     level = copy.choose(levels, f"delay level with deliveries at {nodes[0]}")
     changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: 0})
-    says = f"level {level}: {table.offset_table[level]} set to 0"
-    return _write(copy, nodes[0], path, changed, says)
+    text = f"level {level}: {table.offset_table[level]} set to 0"
+    return _write(copy, nodes[0], path, changed, text)
 
 
 def set_delay_offset_forward(copy: RunCopy, nodes: Nodes) -> Change:

@@ -44,7 +44,7 @@ class Figure:
     """A figure of a run."""
 
     name: str
-    says: str
+    text: str
     unit: str
     of: Callable[[History, Judgement], Number | None]
 
@@ -142,21 +142,21 @@ def _disks(history: History, _judgement: Judgement) -> int:
 
 
 FIGURES = (
-    Figure(name="without_writes", says="longest write outage", unit="s", of=_longest("write_unavailable")),
-    Figure(name="without_reads", says="longest read outage", unit="s", of=_longest("read_unavailable")),
-    Figure(name="refused", says="refused", unit="messages", of=_value("sent.refused")),
-    Figure(name="indeterminate", says="indeterminate", unit="messages", of=_value("sent.indeterminate")),
-    Figure(name="missing", says="acknowledged, not at the master", unit="messages", of=_missing_at_masters),
-    Figure(name="lost", says="acknowledged, on no disk", unit="messages", of=_value("lost")),
-    Figure(name="duplicates", says="repeated", unit="deliveries", of=_value("duplicates")),
-    Figure(name="rate_before", says="stored before the failure", unit="messages/s", of=_rate_before),
-    Figure(name="rate_after", says="stored after the failure", unit="messages/s", of=_rate_after),
-    Figure(name="log_bytes", says="log per stored message", unit="bytes on all disks", of=_log_bytes),
-    Figure(name="replicated", says="replication, per stored message", unit="bytes sent", of=_traffic("replicated")),
-    Figure(name="exchanged", says="clients and other, per stored message", unit="bytes", of=_traffic("exchanged")),
-    Figure(name="network", says="network, per stored message", unit="bytes", of=_traffic("replicated", "exchanged")),
-    Figure(name="processes", says="servers", unit="processes", of=_processes),
-    Figure(name="disks", says="stores", unit="stores", of=_disks),
+    Figure(name="without_writes", text="longest write outage", unit="s", of=_longest("write_unavailable")),
+    Figure(name="without_reads", text="longest read outage", unit="s", of=_longest("read_unavailable")),
+    Figure(name="refused", text="refused", unit="messages", of=_value("sent.refused")),
+    Figure(name="indeterminate", text="indeterminate", unit="messages", of=_value("sent.indeterminate")),
+    Figure(name="missing", text="acknowledged, not at the master", unit="messages", of=_missing_at_masters),
+    Figure(name="lost", text="acknowledged, on no disk", unit="messages", of=_value("lost")),
+    Figure(name="duplicates", text="repeated", unit="deliveries", of=_value("duplicates")),
+    Figure(name="rate_before", text="stored before the failure", unit="messages/s", of=_rate_before),
+    Figure(name="rate_after", text="stored after the failure", unit="messages/s", of=_rate_after),
+    Figure(name="log_bytes", text="log per stored message", unit="bytes on all disks", of=_log_bytes),
+    Figure(name="replicated", text="replication, per stored message", unit="bytes sent", of=_traffic("replicated")),
+    Figure(name="exchanged", text="clients and other, per stored message", unit="bytes", of=_traffic("exchanged")),
+    Figure(name="network", text="network, per stored message", unit="bytes", of=_traffic("replicated", "exchanged")),
+    Figure(name="processes", text="servers", unit="processes", of=_processes),
+    Figure(name="disks", text="stores", unit="stores", of=_disks),
 )
 
 
@@ -169,7 +169,7 @@ def as_rows(figures: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """Return the lines of a table: the name of a figure, and its value in each run."""
     return [
         (
-            f"{figure.says}, {figure.unit}" if figure.unit != figure.says else figure.says,
+            f"{figure.text}, {figure.unit}" if figure.unit != figure.text else figure.text,
             [_text(one[figure.name]) for one in figures],
         )
         for figure in FIGURES

@@ -34,9 +34,9 @@ class PlayedVariant:
 def render_comparison(scenario: str, claim: str, runs: Sequence[PlayedVariant]) -> str:
     """Return the page as text. All timelines have one scale of time."""
     seconds = max((run.history.ended_at - run.history.began_at) / 1000 for run in runs)
-    says = "The same scenario with the same clients on real processes, once for each remedy."
+    text = "The same scenario with the same clients on real processes, once for each remedy."
     parts = [
-        f'<header><h1>{escape(scenario)}</h1><p class="claim">{escape(claim)}</p><p>{says}</p></header>',
+        f'<header><h1>{escape(scenario)}</h1><p class="claim">{escape(claim)}</p><p>{text}</p></header>',
         _table(runs),
         *(render_figure(_timeline(run, seconds)) for run in runs),
         _footer(runs),
@@ -47,8 +47,8 @@ def render_comparison(scenario: str, claim: str, runs: Sequence[PlayedVariant]) 
 def _table(runs: Sequence[PlayedVariant]) -> str:
     head = "".join(f"<th>{escape(run.name)}</th>" for run in runs)
     body = "".join(
-        f"<tr><th>{escape(says)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
-        for says, values in as_rows([run.figures for run in runs])
+        f"<tr><th>{escape(text)}</th>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
+        for text, values in as_rows([run.figures for run in runs])
     )
     return (
         '<section id="figures"><h2>Costs of each remedy</h2><div class="scroll"><table class="numbers">'
@@ -75,11 +75,11 @@ def _timeline(run: PlayedVariant, seconds: float) -> Figure:
         plot.note(at(millis), TOP + 14 * (1 + number % _NOTE_ROWS), node, "note mark")
     seen = {send.outcome for send in history.sends}
     legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
-    says = (
+    text = (
         "Completed sends per second, by outcome. Shaded: a server was down; darker: several, as after the run's end."
         " Dashed: a node becomes master."
     )
-    return Figure(run.name, says, plot.text(), legend)
+    return Figure(run.name, text, plot.text(), legend)
 
 
 def _masters(history: History) -> Iterator[tuple[int, str]]:

@@ -58,7 +58,7 @@ class Judged:
         if finding.value is None:
             return f"unknown: {finding.missing}"
         if isinstance(self.expectation.equals, str):
-            return finding.says or f"{finding.value:g}"
+            return finding.text or f"{finding.value:g}"
         least = "at least " if finding.is_at_least else ""
         return f"{least}{finding.value:g} {finding.unit}".rstrip()
 
@@ -112,7 +112,7 @@ def _judge(expectation: Expectation, finding: Finding, late: float, early: float
     if finding.value is None:
         return Verdict.UNKNOWN
     if isinstance(expectation.equals, str):
-        return Verdict.HOLDS if finding.says == expectation.equals else Verdict.VIOLATED
+        return Verdict.HOLDS if finding.text == expectation.equals else Verdict.VIOLATED
     verdicts = []
     if (most := _value(expectation.at_most)) is not None:
         verdicts.append(_not_above(finding, most + late))

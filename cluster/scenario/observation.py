@@ -102,12 +102,12 @@ def _finding(
         unit=observation_unit(expectation),
         value=value if is_number or value is None else 0,
         missing=missing,
-        says="" if is_number or value is None else str(value),
+        text="" if is_number or value is None else str(value),
         message_ids=tuple(str(entry.fields["message_id"]) for entry in entries if entry.fields.get("message_id"))[
             :1000
         ],
         evidence=tuple(
-            Evidence(says=f"{entry.kind} of {entry.node or 'the cluster'}", at_millis=entry.at_millis, entries=(entry,))
+            Evidence(text=f"{entry.kind} of {entry.node or 'the cluster'}", at_millis=entry.at_millis, entries=(entry,))
             for entry in entries[:EVIDENCE]
         ),
     )

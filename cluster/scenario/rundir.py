@@ -21,7 +21,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError, home
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError, home
 from rmqlab.runtime.clock import wall_millis
 
 LATEST = "latest"
@@ -35,7 +35,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, scenario: str, root: Path | None = None) -> "RunDirectory":
-        """Create a directory and point `latest` to it. NoPlaceError if that fails."""
+        """Create a directory and point `latest` to it. SetupError if that fails."""
         parent = (root or home() / "runs") / scenario
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_millis() / 1000))
         try:
@@ -49,7 +49,7 @@ class RunDirectory:
             fresh.symlink_to(path.name)
             fresh.replace(parent / LATEST)
         except OSError as exc:
-            raise NoPlaceError(f"{parent} cannot be created: {exc.strerror} (see RMQLAB_HOME)") from None
+            raise SetupError(f"{parent} cannot be created: {exc.strerror} (see RMQLAB_HOME)") from None
         return cls(path)
 
     @property

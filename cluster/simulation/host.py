@@ -14,9 +14,9 @@ import trio
 
 from rmqlab.cluster.simulation.forks import SimulatedForks
 from rmqlab.cluster.simulation.nodelogs import NodeLogs
+from rmqlab.cluster.supervisor.address_allocation import AddressAllocation
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.host import Forks, Host
-from rmqlab.cluster.supervisor.placing import Place
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.clock import RatedClock
@@ -83,9 +83,11 @@ class SimulatedHost:
         return self._forks
 
     @contextmanager
-    def placed(self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
+    def allocate_addresses(
+        self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
+    ) -> Iterator[AddressAllocation]:
         self.surroundings.root = directory.path
-        yield Place(
+        yield AddressAllocation(
             place(
                 spec,
                 record.placement if record else Placement(network=NETWORK, subnet=SUBNET, more_subnets=MORE_SUBNETS),

@@ -10,7 +10,7 @@ from typing import Any
 import cattrs
 
 from rmqlab.cluster.supervisor.detachedprocess import started_process
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 
@@ -32,7 +32,7 @@ def run_detached(
     """
     try:
         directory.create()
-    except NoPlaceError as exc:
+    except SetupError as exc:
         raise UpFailedError(str(exc)) from None
     process = started_process()
     process.send(json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control}))

@@ -38,7 +38,7 @@ class AlreadyUpError(Exception):
     """Another supervisor runs this cluster."""
 
 
-class NoPlaceError(Exception):
+class SetupError(Exception):
     """The cluster's directory cannot be created, or the configured network is invalid."""
 
 
@@ -141,18 +141,18 @@ class ClusterDirectory:
         return self.data_dir(node) / "node.log"
 
     def create(self) -> None:
-        """Create the directory if it is missing. NoPlaceError if that fails.
+        """Create the directory if it is missing. SetupError if that fails.
 
-        NoPlaceError also for a log that is a pipe: the process that opens it would wait for a reader.
+        SetupError also for a log that is a pipe: the process that opens it would wait for a reader.
         """
         try:
             for path in (self.path.parent, self.path):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
-            raise NoPlaceError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
+            raise SetupError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
         for path in (self.supervisor_log, self.path / "forkserver.log"):
             if path.is_fifo():
-                raise NoPlaceError(f"{path}: a pipe, not a file")
+                raise SetupError(f"{path}: a pipe, not a file")
 
     def read_record(self) -> Record | None:
         """Return the record of the last start; None for a new cluster.

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import attrs
 import trio
 
+from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, allocate_addresses
 from rmqlab.cluster.supervisor.check_settings import try_settings
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.forkserver import Report
-from rmqlab.cluster.supervisor.placing import Place, placed
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.worker import in_thread
@@ -50,9 +50,9 @@ class Host(Protocol):
     def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:
         """Return the starter of processes that need these modules."""
 
-    def placed(
+    def allocate_addresses(
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
-    ) -> AbstractContextManager[Place]:
+    ) -> AbstractContextManager[AddressAllocation]:
         """Hold addresses for the cluster. PortTakenError if none is free."""
 
     def clock(self, rate: float, not_before: float) -> RatedClock:
@@ -84,10 +84,10 @@ class ThisMachine:
     def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:
         return self.forks or ForkServer.start(modules, log, spawn_method)
 
-    def placed(
+    def allocate_addresses(
         self, spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
-    ) -> AbstractContextManager[Place]:
-        return placed(spec, directory, record)
+    ) -> AbstractContextManager[AddressAllocation]:
+        return allocate_addresses(spec, directory, record)
 
     def clock(self, rate: float, not_before: float) -> RatedClock:
         return RatedClock(ClockSettings.starting_now(rate, not_before=not_before))

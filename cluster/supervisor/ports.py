@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from rmqlab.cluster.supervisor.directory import NoPlaceError
+from rmqlab.cluster.supervisor.directory import SetupError
 from rmqlab.cluster.supervisor.topology import CLAIM_SLOT, NETWORK, Node
 
 CLAIM_PORT = 9876
@@ -26,11 +26,11 @@ class PortTakenError(Exception):
 def loopback_network() -> str:
     """Return the network of new clusters: `$RMQLAB_NETWORK` or 127.77.
 
-    NoPlaceError if it is invalid.
+    SetupError if it is invalid.
     """
     network = os.environ.get("RMQLAB_NETWORK") or NETWORK
     if not _NETWORK.fullmatch(network) or int(network.partition(".")[2]) > 254:
-        raise NoPlaceError(f"RMQLAB_NETWORK is {network!r}: expected 127.1 to 127.254")
+        raise SetupError(f"RMQLAB_NETWORK is {network!r}: expected 127.1 to 127.254")
     return network
 
 

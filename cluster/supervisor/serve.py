@@ -13,7 +13,7 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.detach import UpFailedError
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, RecordError
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, RecordError, SetupError
 from rmqlab.cluster.supervisor.host import ThisMachine
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
@@ -34,7 +34,7 @@ UP_FAILURES = (
     PortTakenError,
     AlreadyUpError,
     ForkServerGoneError,
-    NoPlaceError,
+    SetupError,
     RecordError,
     BadSettingsError,
 )

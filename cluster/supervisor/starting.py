@@ -8,11 +8,11 @@ import attrs
 import trio
 
 import rmqlab
+from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, addresses_of
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
-from rmqlab.cluster.supervisor.placing import Place, addresses_of
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.supervisor import Supervisor
@@ -101,7 +101,7 @@ def record_start(supervisor: Supervisor) -> None:
     )
 
 
-def record_move(supervisor: Supervisor, found: Place) -> None:
+def record_move(supervisor: Supervisor, found: AddressAllocation) -> None:
     """Record that the cluster is not at the addresses of its last start, if so."""
     if found.note:
         supervisor.moved = found.note

@@ -62,9 +62,9 @@ class AuditFrames(Mapping[str, DataFrame]):
         width = max(len(one.name) for one in table.columns)
         return "\n".join(
             [
-                f"{table.name}: {table.says}",
+                f"{table.name}: {table.text}",
                 f"key: {', '.join(table.key) or 'none'}",
-                *(f"  {one.name:{width}}  {one.type}: {one.says}" for one in table.columns),
+                *(f"  {one.name:{width}}  {one.type}: {one.text}" for one in table.columns),
             ]
         )
 

@@ -13,7 +13,7 @@ class Column:
 
     name: str
     type: str
-    says: str
+    text: str
 
 
 @attrs.frozen
@@ -21,7 +21,7 @@ class AuditTable:
     """A table: parquet files in `RUN/audit/<name>`."""
 
     name: str
-    says: str
+    text: str
     key: tuple[str, ...]
     """Columns that identify a row; empty for a list of observations."""
     columns: tuple[Column, ...]
@@ -254,7 +254,7 @@ TABLES = (
             QUEUE,
             OFFSET,
             LOG_OFFSET,
-            attrs.evolve(MESSAGE, says="record there; null without one"),
+            attrs.evolve(MESSAGE, text="record there; null without one"),
             Column("tags_code", "bigint", "tags code of the record there; null for a delayed message"),
             Column("wrong_code", "bigint", "the entry's tags code, if all else is right; null otherwise"),
         ),

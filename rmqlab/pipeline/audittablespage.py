@@ -29,12 +29,12 @@ def render_page() -> str:
         lines += [
             f"## {table.name}",
             "",
-            f"{table.says} Key: {key}.",
+            f"{table.text} Key: {key}.",
             "",
             "| column | type | content |",
             "|---|---|---|",
         ]
-        lines += [f"| `{one.name}` | `{one.type}` | {one.says} |" for one in table.columns]
+        lines += [f"| `{one.name}` | `{one.type}` | {one.text} |" for one in table.columns]
         lines += [""]
     return "\n".join(lines)
 

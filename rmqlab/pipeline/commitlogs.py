@@ -16,13 +16,13 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
-from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size
 from rmqlab.pipeline.recordlayout import Walk, walk
 from rmqlab.pipeline.remotepaths import RemotePath
+from rmqlab.pipeline.sourcepaths import AnyPath, SourcePath, address_of, range_size
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
 from rmqlab.store.logplaces import is_unused, lead_at
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=SourcePath)
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
 _HEAD: Final = struct.Struct(">ii")
 _PHYSICAL_OFFSET: Final = struct.Struct(">q")
@@ -109,11 +109,11 @@ def store_of(log_directory: P) -> P:
     return log_directory.parent.parent if log_directory.name == "data" else log_directory.parent
 
 
-def _node_name(store: Place) -> str:
+def _node_name(store: SourcePath) -> str:
     return (store.absolute().parent if store.name == "store" else store.absolute()).name
 
 
-def _is_log_file(path: Place) -> bool:
+def _is_log_file(path: SourcePath) -> bool:
     return len(path.name) == _NAME_DIGITS and path.name.isdigit()
 
 

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 
 import attrs
 
-from rmqlab.pipeline.places import AnyPath, Place, address_of, range_size, size_of
+from rmqlab.pipeline.sourcepaths import AnyPath, SourcePath, address_of, range_size, size_of
 from rmqlab.runtime.journal import SUFFIX, JournalEntry, Torn, scan_journal
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=SourcePath)
 OLD: Final = ".old"
 """Suffix of the journal of an earlier start of the same cluster."""
 
@@ -52,7 +52,7 @@ def journal_files(path: P, *, with_old: bool = False) -> list[P]:
     return files
 
 
-def _can_be_read(path: Place) -> bool:
+def _can_be_read(path: SourcePath) -> bool:
     """False for a pipe, a directory or a device: to open it could wait forever.
 
     Also for a file without permission.

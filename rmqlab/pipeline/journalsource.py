@@ -35,7 +35,7 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
-from rmqlab.pipeline.places import AnyPath, find_all, local_file
+from rmqlab.pipeline.sourcepaths import AnyPath, find_all, local_file
 from rmqlab.runtime.journal import JournalEntry, Torn
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.journalsurvey import JournalSurvey

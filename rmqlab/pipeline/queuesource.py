@@ -22,7 +22,7 @@ from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs, store_of
 from rmqlab.pipeline.errors import NoPathError, without_traceback
 from rmqlab.pipeline.options import OptionError, bind_options, option, text
-from rmqlab.pipeline.places import AnyPath, address_of, find_all, local_file
+from rmqlab.pipeline.sourcepaths import AnyPath, address_of, find_all, local_file
 
 NAME = "rocketmq-queues"
 COLUMNS = {

@@ -51,10 +51,10 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
-from rmqlab.pipeline.places import AnyPath, find_all, local_file
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.remotepaths import shown
+from rmqlab.pipeline.sourcepaths import AnyPath, find_all, local_file
 from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"

@@ -22,7 +22,7 @@ from rmqlab.pipeline.groupoffsets import Commits, committed_offset, groups_at
 from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
 from rmqlab.pipeline.silence import Silence, silences
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName, near_queue
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
@@ -221,7 +221,7 @@ class Bounds:
         """Return a bound of each of these queues, or the reason why it is missing."""
         return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=_BOUNDS_SECONDS)
 
-    def resolve(self, places: Mapping[QueueName, Place]) -> dict[QueueName, int]:
+    def resolve(self, places: Mapping[QueueName, QueuePosition]) -> dict[QueueName, int]:
         """Return the offsets of places in these queues.
 
         Raises PlanError for an offset beyond a queue's end.
@@ -307,7 +307,7 @@ async def _topics_of(client: Client) -> list[str]:
     return sorted(client.unnamed(name) for name in topics if client.named(name) == name)
 
 
-async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: Place) -> int:
+async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: QueuePosition) -> int:
     """Return the offset of a place.
 
     Raises PlanError for a place beyond the end, and UnreachableError.

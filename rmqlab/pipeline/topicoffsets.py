@@ -57,7 +57,7 @@ class AtTime:
     """Whether a queue without such a message is an error."""
 
 
-Place = int | AtTime
+QueuePosition = int | AtTime
 """Where to begin or end a queue: an offset, EARLIEST, LATEST, or a time."""
 
 

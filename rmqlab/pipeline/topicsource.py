@@ -21,7 +21,7 @@ from rmqlab.pipeline.options import bind_options
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
 from rmqlab.pipeline.topicoffsets import EARLIEST, QueueName, QueueRange
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
-from rmqlab.pipeline.topicplaces import end_places, start_places
+from rmqlab.pipeline.topicpositions import end_positions, start_positions
 from rmqlab.pipeline.topicreader import COLUMNS, plan_work, read_work
 from rmqlab.pipeline.topicstream import StreamReader
 from rmqlab.pipeline.topicwriter import BatchWriter, StreamWriter, check_name_server, check_written
@@ -77,8 +77,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options, bounds = self.options, Bounds(self.options, may_skip=not self.options.fail_on_data_loss)
         bounds.look()
-        starts = bounds.resolve(start_places(options, bounds.queues, bounds.commits(), unset=EARLIEST))
-        ends = bounds.resolve(end_places(options, bounds.queues))
+        starts = bounds.resolve(start_positions(options, bounds.queues, bounds.commits(), unset=EARLIEST))
+        ends = bounds.resolve(end_positions(options, bounds.queues))
         if isinstance(options.ending_offsets, dict):
             _check_order(starts, ends)
         bounds.try_reading(starts)

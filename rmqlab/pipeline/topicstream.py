@@ -43,7 +43,7 @@ from rmqlab.pipeline.topicoffsets import (
     read_document,
 )
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
-from rmqlab.pipeline.topicplaces import start_places
+from rmqlab.pipeline.topicpositions import start_positions
 from rmqlab.pipeline.topicreader import plan_work, read_work
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _kept(path)
         self.bounds.look()
         commits = self.bounds.commits()
-        offsets = self.bounds.resolve(start_places(self.options, self.bounds.queues, commits, unset=LATEST))
+        offsets = self.bounds.resolve(start_positions(self.options, self.bounds.queues, commits, unset=LATEST))
         self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:

@@ -42,10 +42,10 @@ def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) 
 
 def _with_step(finding: Finding, millis: int) -> Finding:
     node = finding.metric.partition(" ")[2]
-    says = f"the journal of {node} goes back by {millis / 1000:.2f} s from one entry to the next ones"
+    text = f"the journal of {node} goes back by {millis / 1000:.2f} s from one entry to the next ones"
     return attrs.evolve(
         finding,
         value=max(finding.value or 0.0, millis / 1000),
         is_at_least=True,
-        evidence=(*finding.evidence, Evidence(says=says)),
+        evidence=(*finding.evidence, Evidence(text=text)),
     )

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Evidence:
     """One observation that supports a finding, for a person to investigate."""
 
-    says: str
+    text: str
     at_millis: int | None = None
     """When it began, in milliseconds of the cluster's clock."""
     until_millis: int | None = None
@@ -35,7 +35,7 @@ class Evidence:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values, without unknown members."""
-        document: dict[str, Any] = {"says": self.says}
+        document: dict[str, Any] = {"says": self.text}
         if self.at_millis is not None:
             document["at"] = self.at_millis
         if self.until_millis is not None:
@@ -59,7 +59,7 @@ class Finding:
     """True if `value` is a lower bound: the run or its records ended before the measurement was complete."""
     missing: str = ""
     """The missing evidence, if the value is unknown."""
-    says: str = ""
+    text: str = ""
     """The value in words, where the number alone could mislead."""
     message_ids: tuple[str, ...] = ()
     """Unique ids of all the messages that it counts, where it counts messages or deliveries."""
@@ -81,7 +81,7 @@ class Finding:
             "unit": self.unit,
             "at_least": self.is_at_least,
             "missing": self.missing,
-            "says": self.says,
+            "says": self.text,
             "message_ids": list(self.message_ids),
             "evidence": [piece.as_json() for piece in self.evidence],
         }
@@ -128,7 +128,7 @@ def count_of(
     found: Sequence[T],
     as_evidence: Callable[[T], Evidence],
     *,
-    says: str = "",
+    text: str = "",
     is_at_least: bool = False,
     message_ids: Iterable[str] = (),
 ) -> Finding:
@@ -138,7 +138,7 @@ def count_of(
         unit=unit,
         value=len(found),
         is_at_least=is_at_least,
-        says=says,
+        text=text,
         message_ids=tuple(message_ids),
         evidence=tuple(map(as_evidence, found[:EVIDENCE_LIMIT])),
     )
@@ -146,7 +146,7 @@ def count_of(
 
 def line_evidence(lines: Iterable[str]) -> tuple[Evidence, ...]:
     """Return evidence of one line each; at most EVIDENCE_LIMIT of them."""
-    return tuple(Evidence(says=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
+    return tuple(Evidence(text=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 
 def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:

@@ -46,7 +46,7 @@ class Gap:
     process: str
     sources: frozenset[Source]
     """The kinds of journals that the process wrote, as far as they are known."""
-    says: str
+    text: str
     """The missing evidence, with file and bytes."""
     may_exceed: bool = False
     """True if the journal has foreign or repeated entries: they can increase values, so these are no lower bounds."""
@@ -79,10 +79,10 @@ def find_gaps(
         survey = known.get(process)
         foreign = "" if survey is None else _foreign(survey, run, is_outside=process in outside)
         incomplete = [] if survey is None else list(_incomplete(survey, lifetime, lifetimes, known))
-        says = _missing(process, lifetime) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
-        if says:
+        text = _missing(process, lifetime) if survey is None else "; ".join([foreign] * bool(foreign) + incomplete)
+        if text:
             sources = frozenset(Source) if foreign else _sources(process, survey, lifetime)
-            gaps.append(Gap(process=process, sources=sources, says=says, may_exceed=bool(foreign) or _repeats(survey)))
+            gaps.append(Gap(process=process, sources=sources, text=text, may_exceed=bool(foreign) or _repeats(survey)))
     return tuple(gaps)
 
 
@@ -280,5 +280,5 @@ def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding
 
 
 def _withdrawn(finding: Finding, holes: Sequence[Gap]) -> Finding:
-    missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
+    missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.text for gap in holes])
     return finding.withdrawn(missing)

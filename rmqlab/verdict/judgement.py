@@ -235,7 +235,7 @@ def _decide(
         findings,
         role=conditions.role or ASYNC_MASTER,
         profile=conditions.profile or PROFILES[0],
-        gaps=[gap.says for gap in gaps],
+        gaps=[gap.text for gap in gaps],
         orderly=conditions.orderly,
         reset_groups=conditions.reset_groups,
         expected=expected,
@@ -250,7 +250,7 @@ def _unclaimed_gap(unclaimed: Finding) -> Gap:
     return Gap(
         process="",
         sources=frozenset({Source.PRODUCERS}),
-        says=f"{unclaimed.value} messages in the stores were sent by no process of the journal: a journal is missing,"
+        text=f"{unclaimed.value} messages in the stores were sent by no process of the journal: a journal is missing,"
         " or a client that keeps none took part",
     )
 

@@ -33,7 +33,7 @@ class Metric:
     target: str = ""
     """The placeholder of the target in `NAME TARGET`, such as BROKER; empty for a metric of the whole run."""
     unit: str
-    says: str
+    text: str
     """Definition in one line."""
     definition: str = ""
     """The exact events that are counted or timed."""

@@ -187,7 +187,7 @@ def _any_of(chosen: tuple[str, ...], every: tuple[str, ...]) -> str:
 
 def _metric_rows(metrics: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
     for metric in metrics:
-        what = f"{metric.says[0].upper()}{metric.says[1:]}. {metric.definition}".strip()
+        what = f"{metric.text[0].upper()}{metric.text[1:]}. {metric.definition}".strip()
         yield (
             f"`{metric.title}`",
             metric.unit,

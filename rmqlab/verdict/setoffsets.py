@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.metrics import Source
 
-Place = tuple[str, str, str, int]
+GroupQueueKey = tuple[str, str, str, int]
 """Consumer group, topic, broker name and queue id."""
 
 
@@ -30,7 +30,7 @@ def set_offsets(
     node: str,
     broker: str,
     table: Mapping[str, Mapping[int, int]],
-    highest: Mapping[Place, int],
+    highest: Mapping[GroupQueueKey, int],
     groups: Collection[str],
 ) -> Iterator[str]:
     """Yield a line for each group with an offset that it did not commit.
@@ -43,7 +43,7 @@ def set_offsets(
         for queue, offset in queues.items() if group in groups else ():
             known = highest.get((group, topic, broker, queue))
             if known is not None and offset > known:
-                says = f"{group} has offset {offset} in {topic}@{broker}:{queue}, and no client of a journal committed more than {known}"
-                worst[group] = max(worst.get(group, (0, "")), (offset - known, says))
-    for _, (by, says) in sorted(worst.items()):
-        yield f"{node}: config/consumerOffset.json: {says}: it skips up to {by} messages when it continues"
+                text = f"{group} has offset {offset} in {topic}@{broker}:{queue}, and no client of a journal committed more than {known}"
+                worst[group] = max(worst.get(group, (0, "")), (offset - known, text))
+    for _, (by, text) in sorted(worst.items()):
+        yield f"{node}: config/consumerOffset.json: {text}: it skips up to {by} messages when it continues"

@@ -190,7 +190,7 @@ def test_op_records_that_resolve_nothing_more_are_used_up_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "tag", "says"),
+    ("body", "tag", "text"),
     [
         (b"5", "d", ""),
         (b"9", "d", ""),
@@ -201,10 +201,10 @@ def test_op_records_that_resolve_nothing_more_are_used_up_at_once() -> None:
         (b"9" * 20, "d", "expected an offset"),
     ],
 )
-def test_an_op_record_names_a_half_message_that_there_is(body: bytes, tag: str, says: str) -> None:
+def test_an_op_record_names_a_half_message_that_there_is(body: bytes, tag: str, text: str) -> None:
     record = attrs.evolve(half_message(TAGS=tag), body=body)
-    if says:
-        with pytest.raises(RecordError, match=says):
+    if text:
+        with pytest.raises(RecordError, match=text):
             resolved_offset(record, 10)
     else:
         assert resolved_offset(record, 10) == int(body)

@@ -160,7 +160,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
-    ("arguments", "status", "says"),
+    ("arguments", "status", "text"),
     [
         (["kill", "-n", "shared", "broker-x"], 2, "nodes: namesrv-1, broker-a, broker-a-s"),
         (["logs", "-n", "shared", "broker-x"], 2, "broker-a:slave"),
@@ -198,10 +198,10 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         (["explode"], 2, "explode"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_line(rmqlab: Run, arguments: list[str], status: int, says: str) -> None:
+def test_what_makes_no_sense_is_told_in_one_line(rmqlab: Run, arguments: list[str], status: int, text: str) -> None:
     done = rmqlab(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
-    assert says in done.stderr
+    assert text in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -305,13 +305,13 @@ def test_events_are_filtered_by_kind_and_node(rmqlab: Run, shared: dict[str, Any
     (home / "stopped").mkdir()
     shutil.copytree(home / "shared" / "journal", home / "stopped" / "journal")
     for name in ("shared", "stopped"):
-        for option, says in (
+        for option, text in (
             (("--kind", "node_redy"), "no kind of event 'node_redy'; did you mean node_ready?"),
             (("--node", "brokr-a"), "no node 'brokr-a'; did you mean broker-a?"),
         ):
             done = rmqlab("events", "-n", name, *option)
             assert (done.returncode, done.stdout) == (2, "")
-            assert says in done.stderr
+            assert text in done.stderr
     lines = rmqlab("events", "-n", "stopped", "--json", "--kind", "node_ready", "--node", "broker-a").stdout
     assert {(one["kind"], one["node"]) for one in map(json.loads, lines.splitlines())} == {("node_ready", "broker-a")}
 

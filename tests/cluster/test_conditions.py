@@ -213,7 +213,7 @@ def test_a_topic_is_known_if_every_named_node_has_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "says"),
+    ("condition", "text"),
     [
         ("topic-known broker-a", "topic-known needs a target and a topic, such as: topic-known broker-a-s orders"),
         ("topic-known broker-a orders more", "needs a target and a topic"),
@@ -221,8 +221,8 @@ def test_a_topic_is_known_if_every_named_node_has_it() -> None:
         ("metadata-synced", "metadata-synced needs one target"),
     ],
 )
-def test_a_condition_on_metadata_that_makes_no_sense_is_told(condition: str, says: str) -> None:
-    with pytest.raises(UnknownConditionError, match=says):
+def test_a_condition_on_metadata_that_makes_no_sense_is_told(condition: str, text: str) -> None:
+    with pytest.raises(UnknownConditionError, match=text):
         parse_condition(condition.split(), NODES)
 
 
@@ -346,7 +346,7 @@ def test_lists_of_peers_that_differ_are_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "facts", "says"),
+    ("condition", "facts", "text"),
     [
         ("stopped broker-a", {}, "broker-a is ready"),
         ("ready", {}, ""),
@@ -370,8 +370,8 @@ def test_lists_of_peers_that_differ_are_shown() -> None:
         ("topic-known broker-a orders", {}, "broker-a has no topic orders"),
     ],
 )
-def test_what_contradicts_a_condition_is_named(condition: str, facts: dict[str, Facts], says: str) -> None:
+def test_what_contradicts_a_condition_is_named(condition: str, facts: dict[str, Facts], text: str) -> None:
     judged = parse_condition(condition.split(), NODES)
     status = document(facts)
-    assert judged.explain(status) == says
-    assert judged.holds(status) == (not says)
+    assert judged.explain(status) == text
+    assert judged.holds(status) == (not text)

@@ -116,9 +116,9 @@ def test_logs_with_nothing_in_common_are_unknown_with_status_2(rmqlab: Run, tmp_
 
 def test_what_cannot_be_compared_is_said_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
-    for target, says in [
+    for target, text in [
         (f"{tmp_path}/here", "is not a store"),
         (f"{tmp_path}/nowhere", "is not a store"),
         ("broker-a", "no cluster x in"),
     ]:
-        assert says in rmqlab("diff", target, target, status=2).stderr
+        assert text in rmqlab("diff", target, target, status=2).stderr

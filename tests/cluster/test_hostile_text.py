@@ -244,9 +244,9 @@ def shown(*renderables: Any) -> str:
 
 def test_views_escape_by_themselves(name: str) -> None:
     entries = (JournalEntry(1, "broker-a", name, {"group": name}),)
-    piece = Evidence(says=name, message_ids=(name,), entries=entries)
+    piece = Evidence(text=name, message_ids=(name,), entries=entries)
     finding = Finding(
-        metric=f"lost {name}", unit="messages", value=1, says=name, message_ids=(name,), evidence=(piece,)
+        metric=f"lost {name}", unit="messages", value=1, text=name, message_ids=(name,), evidence=(piece,)
     )
     unknown = Finding(metric=f"lost {name}", unit="messages", value=None, missing=name)
     assert_safe(shown(render_findings([finding, unknown]), render_evidence(finding), render_evidence(unknown)))

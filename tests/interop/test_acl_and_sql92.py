@@ -200,7 +200,7 @@ def keeps_out_unsigned(one: Guarded) -> bool:
     return not lets_in_unsigned(one)
 
 
-def says(path: Path, text: str) -> bool:
+def text(path: Path, text: str) -> bool:
     return path.exists() and text in path.read_text()
 
 
@@ -225,7 +225,7 @@ def test_registered_expressions_are_kept_alike(pair: dict[str, Guarded]) -> None
     for kind, one in pair.items():
         assert one.ask(34, {"x": "y"}, heartbeat("G", "topicB", "a > 1 AND b = 'x'", "SQL92", 7)).code in TAKEN
         path = one.broker.store / "config" / "consumerFilter.json"
-        wait_until(functools.partial(says, path, "a > 1"), "the filter is in its file")
+        wait_until(functools.partial(text, path, "a > 1"), "the filter is in its file")
         kept[kind] = json.loads(path.read_text())
     entries = [kept[kind]["filterDataByTopic"]["topicB"]["groupFilterData"]["G"] for kind in ("ours", "real")]
     for entry in entries:

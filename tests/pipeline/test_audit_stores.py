@@ -68,7 +68,7 @@ def test_a_damaged_record_is_no_copy_and_ends_no_log(
     assert quick["corrupt broker-a"].message_ids == ("ID000004",)
     for metric in ("lost", "unreadable") if is_lost else ():
         assert quick[metric].message_ids == ("ID000004",)
-        assert "broker-a, commit log offset " in findings[metric].evidence[0].says
+        assert "broker-a, commit log offset " in findings[metric].evidence[0].text
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp
     run.offset_files = {"broker-a": {"orders@shop": {0: 75}}, "broker-a-s": {"orders@shop": {1: 93}}}
     findings = compare(spark, write_run(run, tmp_path)).findings
     assert findings["offset_file_behind broker-a"].value == 30
-    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0].says
+    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0].text
     assert findings["offset_file_behind broker-a-s"].value == 7
 
 
@@ -180,7 +180,7 @@ def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_p
     run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
     del run.logs["broker-a-s"][:1]
     (piece,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
-    assert "; then broker-a-s: file_deleted at 360" in piece.says
+    assert "; then broker-a-s: file_deleted at 360" in piece.text
 
 
 def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from rmqlab.pipeline.errors import NoPathError
 from rmqlab.pipeline.localpaths import local_paths
-from rmqlab.pipeline.places import AnyPath, find_all
+from rmqlab.pipeline.sourcepaths import AnyPath, find_all
 
 
 class _EmptyError(Exception):

@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from rmqlab.pipeline.errors import NoPathError
 from rmqlab.pipeline.journalsource import JournalSource
 from rmqlab.pipeline.options import OptionError
-from rmqlab.pipeline.places import local_file
 from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.remotepaths import fetch, is_remote, remote_paths
+from rmqlab.pipeline.sourcepaths import local_file
 from rmqlab.pipeline.storesource import StoreSource
 from tests.pipeline.objectstore import ObjectStore, object_store
 from tests.pipeline.violations import clean_run, write_run

@@ -86,11 +86,11 @@ def test_numbers_lead_to_the_rows_of_their_metrics(tmp_path: pathlib.Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("count", "says"),
+    ("count", "text"),
     [(1, "1 acknowledged message was lost."), (1200, "1,200 acknowledged messages were lost.")],
 )
-def test_lost_messages_are_counted_in_the_grammatical_number(tmp_path: pathlib.Path, count: int, says: str) -> None:
-    assert text_of(write_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == says
+def test_lost_messages_are_counted_in_the_grammatical_number(tmp_path: pathlib.Path, count: int, text: str) -> None:
+    assert text_of(write_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == text
 
 
 def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathlib.Path) -> None:

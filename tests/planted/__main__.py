@@ -22,7 +22,7 @@ from tests.planted.judges import Judge, Judged, auditor, check
 from tests.planted.record import main as record
 from tests.planted.table import Trial, print_table
 
-PLACES = 3
+MISPLACED_RECORDS = 3
 
 
 def main() -> int:
@@ -42,7 +42,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--check-only", action="store_true", help="leave out the audit on Spark")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), metavar="KIND")
-    parser.add_argument("--places", type=int, default=PLACES, help="places for each kind, seeds 1 to PLACES")
+    parser.add_argument(
+        "--places", type=int, default=MISPLACED_RECORDS, help="places for each kind, seeds 1 to MISPLACED_RECORDS"
+    )
     parser.add_argument("--run", type=Path, help="a run's directory, to use instead of recording one")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     return parser.parse_args()

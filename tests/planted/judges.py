@@ -42,7 +42,7 @@ class Judged:
         if finding is None:
             return frozenset()
         in_evidence = [message_id for piece in finding.evidence for message_id in piece.message_ids]
-        in_words = [found for piece in finding.evidence for found in _UNIQUE_ID.findall(piece.says)]
+        in_words = [found for piece in finding.evidence for found in _UNIQUE_ID.findall(piece.text)]
         return frozenset(finding.message_ids or in_evidence or in_words)
 
     def lines_about(self, process: str) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 
 from rmqlab.cluster.hunt.case import draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import kinds_for
+from rmqlab.cluster.hunt.faults import kinds_for
 from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, overtime, scratch, try_case
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.simulation.child import run_in_children

@@ -14,8 +14,8 @@ import resource
 import sys
 
 from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.faults import kinds_for
 from rmqlab.cluster.hunt.hunt import Extent, Failure, Hunt, Progress
-from rmqlab.cluster.hunt.moves import kinds_for
 
 LEAST = 10
 MOST_STEPS = 6
@@ -35,19 +35,19 @@ def processor_seconds() -> float:
 
 
 def steps_of(failure: Failure) -> int:
-    """Return how many steps the moves of a failure have.
+    """Return how many steps the faults of a failure have.
 
     Each has its begin, and its end unless it is over at once or stays in force.
     """
     in_force = failure.case.in_force_at_end()
-    return sum(2 if move.is_timed and move not in in_force else 1 for move in failure.case.moves)
+    return sum(2 if fault.is_timed and fault not in in_force else 1 for fault in failure.case.faults)
 
 
 def row(failure: Failure) -> str:
     """Return the row of the table."""
     switch = f"`{failure.fixed_by[0]}`" if failure.fixed_by else "no switch alone"
-    moves = ", ".join(map(str, failure.case.moves))
-    return f"| {switch} | `{failure.claim}` | {failure.case.seed} | {processor_seconds() / CORES:.0f} | {steps_of(failure)} | {moves} |"
+    faults = ", ".join(map(str, failure.case.faults))
+    return f"| {switch} | `{failure.claim}` | {failure.case.seed} | {processor_seconds() / CORES:.0f} | {steps_of(failure)} | {faults} |"
 
 
 def main() -> int:
@@ -64,7 +64,7 @@ def main() -> int:
         if processor_seconds() > most:
             raise OverError
 
-    print("| fixed by | claim | seed | seconds | steps | moves |\n|---|---|---|---|---|---|", flush=True)
+    print("| fixed by | claim | seed | seconds | steps | faults |\n|---|---|---|---|---|---|", flush=True)
     try:
         for failure in hunt.run(progress, check):
             print(row(failure), flush=True)

@@ -72,6 +72,6 @@ def test_secrets_are_not_shown() -> None:
         ("1234567", "", "the secret key is missing"),
     ],
 )
-def test_keys_have_7_characters_or_more(access_key: str, secret_key: str, says: str | None) -> None:
+def test_keys_have_7_characters_or_more(access_key: str, secret_key: str, text: str | None) -> None:
     fault = acl.keys_fault(access_key, secret_key)
-    assert fault is None if says is None else fault is not None and fault.startswith(says)
+    assert fault is None if text is None else fault is not None and fault.startswith(text)

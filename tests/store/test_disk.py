@@ -13,8 +13,8 @@ from rmqlab.store.lock import AbortFile
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    for name, says in (("pipe", "not a regular file"), ("folder", "Is a directory")):
-        with pytest.raises(OSError, match=says) as caught:
+    for name, text in (("pipe", "not a regular file"), ("folder", "Is a directory")):
+        with pytest.raises(OSError, match=text) as caught:
             Disk().read_file(tmp_path / name, 100)
         assert caught.value.filename == str(tmp_path / name)
 

@@ -50,7 +50,7 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
 
 
 @pytest.mark.parametrize(
-    ("surveys", "events", "says"),
+    ("surveys", "events", "text"),
     [
         (
             [SUPERVISOR],
@@ -83,10 +83,10 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
     ],
 )
 def test_a_gap_is_said_with_file_process_and_bytes(
-    surveys: list[JournalSurvey], events: list[JournalEntry], says: str
+    surveys: list[JournalSurvey], events: list[JournalEntry], text: str
 ) -> None:
     (gap,) = find_gaps(surveys, events)
-    assert says in gap.says
+    assert text in gap.text
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def weakened(finding: Finding, gap: Gap) -> tuple[object, bool]:
     return found.value, found.is_at_least
 
 
-CUT = Gap(process="produce-1", sources=frozenset({Source.PRODUCERS}), says="cut")
+CUT = Gap(process="produce-1", sources=frozenset({Source.PRODUCERS}), text="cut")
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_entries_of_another_process_are_named_and_prove_nothing() -> None:
     for seq, kind in enumerate(("sent", "sent", CLOSED), 1):
         foreign.add((seq * 10, JournalEntry(seq, "produce-2", kind, {}, seq)))
     (gap,) = find_gaps([SUPERVISOR, foreign], STOPPED)
-    assert gap.says == "journal/produce-1.msgpack: 3 of its 3 entries are of another process, the first of produce-2"
+    assert gap.text == "journal/produce-1.msgpack: 3 of its 3 entries are of another process, the first of produce-2"
     assert gap.sources == frozenset(Source)
     assert weakened(of("lost", 3), gap) == (None, False)
 
 
 def test_an_event_of_the_supervisor_belongs_in_its_own_journal() -> None:
     (gap,) = find_gaps([SUPERVISOR, journal("produce-1", "node_ready", "sent", CLOSED)], STOPPED)
-    assert "1 of its 3 entries are of another process, the first of cluster" in gap.says
+    assert "1 of its 3 entries are of another process, the first of cluster" in gap.text
 
 
 def dated(survey: JournalSurvey, at: int) -> JournalSurvey:
@@ -158,7 +158,7 @@ def dated(survey: JournalSurvey, at: int) -> JournalSurvey:
 def test_a_journal_of_another_time_is_of_another_run_unless_a_clock_was_set_wrong() -> None:
     surveys = [SUPERVISOR, dated(PRODUCER, 86_400_000)]
     (gap,) = find_gaps(surveys, STOPPED)
-    assert "no entry is of the time in which produce-1 ran" in gap.says
+    assert "no entry is of the time in which produce-1 ran" in gap.text
     assert weakened(of("lost", 3), gap) == (None, False)
     assert weakened(of("clock_disagreement produce-1", 3), gap) == (3, True)
     assert find_gaps(surveys, STOPPED, are_clocks_right=False) == ()
@@ -169,7 +169,7 @@ def test_if_all_processes_are_of_another_time_the_supervisor_s_journal_is() -> N
     events = [*STOPPED, *supervised("node_spawned", "node_ready", "node_stopped", node="produce-2")]
     (gap,) = find_gaps([SUPERVISOR, *(dated(one, 86_400_000) for one in others)], events)
     assert gap.process == "cluster"
-    assert "its events are of another time than those of the processes" in gap.says
+    assert "its events are of another time than those of the processes" in gap.text
 
 
 def test_repeated_entries_give_no_lower_bound() -> None:

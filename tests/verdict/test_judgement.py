@@ -83,16 +83,16 @@ def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("conditions", "says"),
+    ("conditions", "text"),
     [
         (Conditions(role="ASYNC_MASTER", outside_clients=("x of group g",)), "of clients that keep no journal"),
         (Conditions(role="ASYNC_MASTER", killed_workloads=("produce-1",)), "produce-1 was killed"),
     ],
 )
-def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: Conditions, says: str) -> None:
+def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: Conditions, text: str) -> None:
     judgement = judged(conditions, lost=0, unclaimed=3)
     assert judgement.verdict is Verdict.HOLDS
-    assert says in judgement.decision.warnings[0]
+    assert text in judgement.decision.warnings[0]
     assert judgement["lost"].value == 0
 
 

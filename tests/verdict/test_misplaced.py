@@ -34,7 +34,7 @@ def setting(events: list[Event]) -> Setting:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "text"),
     [
         ({"stated": 4096}, "a record of commit log offset 4096"),
         ({"host": B}, "a record that broker-b stored (127.0.0.2:10911): it is a file of that broker"),
@@ -42,10 +42,10 @@ def setting(events: list[Event]) -> Setting:
         ({"stored_at": ENDED + 60_000}, "a record stored 60 s after the run: it is a file of another run"),
     ],
 )
-def test_a_file_that_contradicts_the_run_is_named(changes: dict[str, Any], says: str) -> None:
+def test_a_file_that_contradicts_the_run_is_named(changes: dict[str, Any], text: str) -> None:
     found = why(attrs.evolve(OWN, **changes), [*EVENTS, STOPPED])
     assert found.startswith("store/commitlog/0 begins with ")
-    assert says in found
+    assert text in found
 
 
 @pytest.mark.parametrize(

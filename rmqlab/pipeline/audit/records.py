@@ -104,8 +104,8 @@ def ended_in_good_order(run: Run, node: str) -> bool:
 _CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
-def _describe(row: Any, says: str) -> Evidence:
-    return Evidence(says=f"{_place(row)}: {says}", message_ids=(row.message_id,) if row.message_id else ())
+def _describe(row: Any, text: str) -> Evidence:
+    return Evidence(text=f"{_place(row)}: {text}", message_ids=(row.message_id,) if row.message_id else ())
 
 
 def _place(row: Any) -> str:

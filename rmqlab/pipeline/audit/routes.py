@@ -61,8 +61,8 @@ def _disagreement(known: Known, one: str, other: str) -> Iterator[Wrong]:
         for names, does_not in ((one, other), (other, one)):
             covers = [*_held(known, does_not, address), *away]
             for held in _held(known, names, address):
-                says = f"{names} named {address}, and {does_not} did not"
-                yield from ((span, says) for span in uncovered(held, covers))
+                text = f"{names} named {address}, and {does_not} did not"
+                yield from ((span, text) for span in uncovered(held, covers))
 
 
 def _held(known: Known, nameserver: str, address: str) -> list[Span]:
@@ -73,7 +73,7 @@ def _held(known: Known, nameserver: str, address: str) -> list[Span]:
 
 def _longest(metric: str, wrongs: Iterable[Wrong], known: Known) -> Finding:
     measured = [
-        ((known.ended_at if until is None else until) - at, until is None, says) for (at, until), says in wrongs
+        ((known.ended_at if until is None else until) - at, until is None, text) for (at, until), text in wrongs
     ]
     measured = sorted((one for one in measured if one[0] > 0), key=lambda one: -one[0])
     millis, is_open, _ = measured[0] if measured else (0, False, "")
@@ -82,5 +82,5 @@ def _longest(metric: str, wrongs: Iterable[Wrong], known: Known) -> Finding:
         unit=SECONDS,
         value=millis / 1000,
         is_at_least=is_open,
-        evidence=line_evidence(f"{says}, for {millis / 1000:.2f} s" for millis, _, says in measured[:EVIDENCE_LIMIT]),
+        evidence=line_evidence(f"{text}, for {millis / 1000:.2f} s" for millis, _, text in measured[:EVIDENCE_LIMIT]),
     )

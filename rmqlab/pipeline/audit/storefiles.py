@@ -165,10 +165,10 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
         for queue, offset in queues.items():
             end = ends.get((broker, topic, queue))
             if end is not None and offset > end:
-                says = f"{group}, {topic}@{broker}:{queue}: offset {offset} in the file, and the queue ends at {end}"
-                ahead.append((offset - end, says))
+                text = f"{group}, {topic}@{broker}:{queue}: offset {offset} in the file, and the queue ends at {end}"
+                ahead.append((offset - end, text))
     ahead.sort(key=lambda found: -found[0])
-    evidence = line_evidence(says for _, says in ahead)
+    evidence = line_evidence(text for _, text in ahead)
     return Finding(metric=metric, unit=MESSAGES, value=ahead[0][0] if ahead else 0, evidence=evidence)
 
 

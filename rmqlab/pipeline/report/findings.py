@@ -49,11 +49,11 @@ def is_violating(data: RunData, metric: str) -> bool:
     return metric in violating or metric.partition(".")[0] in violating
 
 
-def _folded(data: RunData, rows: Sequence[tuple[str, Finding]], says: str) -> str:
+def _folded(data: RunData, rows: Sequence[tuple[str, Finding]], text: str) -> str:
     if not rows:
         return ""
     count = f"{len(rows)} metric{'' if len(rows) == 1 else 's'}"
-    return f'<details class="folded"><summary>{count} {says}</summary>{_table(data, rows)}</details>'
+    return f'<details class="folded"><summary>{count} {text}</summary>{_table(data, rows)}</details>'
 
 
 def _table(data: RunData, rows: Iterable[tuple[str, Finding]]) -> str:
@@ -79,7 +79,7 @@ def _name(metric: str) -> str:
     declared = _declared(metric)
     if declared is None:
         return escape(metric)
-    parts = [f"<p>{escape(declared.says[:1].upper() + declared.says[1:])}.</p>"]
+    parts = [f"<p>{escape(declared.text[:1].upper() + declared.text[1:])}.</p>"]
     parts += [f"<p>{escape(declared.definition)}</p>"] if declared.definition else []
     parts += [f"<p>It does not detect {escape(declared.blind_to)}.</p>"] if declared.blind_to else []
     return f"<details><summary>{escape(metric)}</summary>{''.join(parts)}</details>"

@@ -151,8 +151,8 @@ def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: b
             plot.bar(at(min(tried)), at(max(tried)) + _bin_seconds(data), top + 4, 12, "alive")
         for row in outages:
             start, end = at(row["began_at"]), at(row["ended_at"])
-            says = f"no {way}: {failed_attempts(row['failures'], end - start)}"
-            plot.bar(start, end, top + 4, 12, "stale", says)
+            text = f"no {way}: {failed_attempts(row['failures'], end - start)}"
+            plot.bar(start, end, top + 4, 12, "stale", text)
 
     return draw
 
@@ -220,8 +220,8 @@ def replication_lag(data: RunData) -> Figure | None:
     for index, slave in enumerate(slaves):
         points = sorted((at(row["at"]), row["behind_bytes"]) for row in rows if row["slave"] == slave)
         plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
-    says = f"Bytes by which each slave's log is behind its master's, sampled once a second; at most {short(high)}."
-    return Figure("Replication lag", says, _mark_faults(data, plot).text(), _series(slaves))
+    text = f"Bytes by which each slave's log is behind its master's, sampled once a second; at most {short(high)}."
+    return Figure("Replication lag", text, _mark_faults(data, plot).text(), _series(slaves))
 
 
 def consumer_offsets(data: RunData) -> Figure | None:
@@ -237,11 +237,11 @@ def consumer_offsets(data: RunData) -> Figure | None:
         plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
     moves = data.table("offset_moves")
     for row in moves:
-        says = f"{row['group']} queue {row['queue']}: {row['before']} to {row['after']} ({row['why']})"
-        plot.dot(at(row["at"]), plot.floor - 8, "rollback", says)
+        text = f"{row['group']} queue {row['queue']}: {row['before']} to {row['after']} ({row['why']})"
+        plot.dot(at(row["at"]), plot.floor - 8, "rollback", text)
     legend = (*_series(groups), *((("rollback", "offset moved back"),) if moves else ()))
-    says = "Sum of the committed offsets of each group, over all queues."
-    return Figure("Consumer offsets", says, _mark_faults(data, plot).text(), legend)
+    text = "Sum of the committed offsets of each group, over all queues."
+    return Figure("Consumer offsets", text, _mark_faults(data, plot).text(), legend)
 
 
 def deliveries(data: RunData) -> Figure | None:
@@ -255,8 +255,8 @@ def deliveries(data: RunData) -> Figure | None:
     plot = Plot("deliveries per second", data.seconds, 170)
     stacked(plot, [(at(millis), values) for millis, values in sorted(counts.items())], ("series-0", "series-1"), width)
     legend = (("series-0", "from masters"), ("series-1", "from slaves"))
-    says = "Messages per second that consumers received, by the role of the broker."
-    return Figure("Deliveries", says, _mark_faults(data, plot).text(), legend)
+    text = "Messages per second that consumers received, by the role of the broker."
+    return Figure("Deliveries", text, _mark_faults(data, plot).text(), legend)
 
 
 def _bin_seconds(data: RunData) -> float:

@@ -126,12 +126,12 @@ def _messages(data: RunData) -> Sentence:
             f"{why}: {lost['missing'] if lost else 'nothing was sent'}.",
         )
     count = int(lost["value"])
-    says = (
+    text = (
         "No acknowledged message was lost"
         if not count
         else f"{_count(count, 'acknowledged message')} {'was' if count == 1 else 'were'} lost"
     )
-    parts: list[str | Link] = [Link(says, anchor_of("lost"))]
+    parts: list[str | Link] = [Link(text, anchor_of("lost"))]
     for metric, one, many in (
         ("stored_twice", "message is stored twice", "messages are stored twice"),
         ("duplicates", "delivery was a duplicate", "deliveries were duplicates"),

@@ -20,7 +20,7 @@ LOSS: Final = (
     Metric(
         name="lost",
         unit=MESSAGES,
-        says="acknowledged, and in no store",
+        text="acknowledged, and in no store",
         definition="Messages whose send ended in an outcome that says stored, and of which no store of the run has a"
         " readable copy under any topic (delayed and half messages lie under a system topic).",
         blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
@@ -32,7 +32,7 @@ LOSS: Final = (
         Metric(
             name=f"lost.{outcome}",
             unit=MESSAGES,
-            says=f"acknowledged with {outcome}, and in no store",
+            text=f"acknowledged with {outcome}, and in no store",
             rests_on=PRODUCER_JOURNALS,
             is_floor=True,
         )
@@ -41,7 +41,7 @@ LOSS: Final = (
     Metric(
         name="unreadable",
         unit=MESSAGES,
-        says="lost, with damaged records left in a store",
+        text="lost, with damaged records left in a store",
         definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
         " entry that points into a hole of the commit log (see `corrupt`).",
         unknown_when="as `lost`",
@@ -51,7 +51,7 @@ LOSS: Final = (
     Metric(
         name="expired",
         unit=MESSAGES,
-        says="acknowledged, and deleted for their age",
+        text="acknowledged, and deleted for their age",
         definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
         " message's offset.",
         unknown_when="as `lost`",
@@ -62,7 +62,7 @@ LOSS: Final = (
         name="missing",
         target="NODE",
         unit=MESSAGES,
-        says="acknowledged, and not in this node's store",
+        text="acknowledged, and not in this node's store",
         definition="Acknowledged messages of the node's broker name that this store does not hold, whether another"
         " store holds them or not: what would be lost with all other stores.",
         unknown_when="no send to the node's broker name was acknowledged",
@@ -73,7 +73,7 @@ LOSS: Final = (
         name="unreplicated",
         target="BROKER",
         unit=MESSAGES,
-        says="acknowledged with SEND_OK by a SYNC_MASTER, and in no slave's store",
+        text="acknowledged with SEND_OK by a SYNC_MASTER, and in no slave's store",
         definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
         " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
         blind_to="a message that its slave never had, if the slave removed other records later",
@@ -84,7 +84,7 @@ LOSS: Final = (
     Metric(
         name="sent",
         unit=MESSAGES,
-        says="all sends, with any outcome",
+        text="all sends, with any outcome",
         unknown_when="the journal of a producer is incomplete",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -93,7 +93,7 @@ LOSS: Final = (
         Metric(
             name=f"sent.{outcome}",
             unit=MESSAGES,
-            says=f"sends that ended in {outcome}",
+            text=f"sends that ended in {outcome}",
             rests_on=PRODUCER_JOURNALS,
             is_floor=True,
         )
@@ -102,7 +102,7 @@ LOSS: Final = (
     Metric(
         name="stored.indeterminate",
         unit=MESSAGES,
-        says="sent with outcome indeterminate, and in a store",
+        text="sent with outcome indeterminate, and in a store",
         unknown_when="a store is missing: then it is at least the value",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -110,7 +110,7 @@ LOSS: Final = (
     Metric(
         name="stored.refused",
         unit=MESSAGES,
-        says="refused, but in a store",
+        text="refused, but in a store",
         unknown_when="a store is missing: then it is at least the value",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,
@@ -118,7 +118,7 @@ LOSS: Final = (
     Metric(
         name="unclaimed",
         unit=MESSAGES,
-        says="in a store, but without a send in the journal",
+        text="in a store, but without a send in the journal",
         definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
         " whose unique id no send and no failed attempt of any journal names. While a workload sends, those of the last"
         " minute of the cluster's clock, and of the last 10 real seconds, do not count: their sends may not be recorded.",
@@ -131,7 +131,7 @@ DUPLICATES: Final = (
     Metric(
         name="stored_twice",
         unit=MESSAGES,
-        says="stored at more than one place",
+        text="stored at more than one place",
         definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
         " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
         unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
@@ -141,7 +141,7 @@ DUPLICATES: Final = (
     Metric(
         name="duplicates",
         unit=DELIVERIES,
-        says="deliveries of a message to a group beyond the first",
+        text="deliveries of a message to a group beyond the first",
         definition="Each counts under exactly one cause.",
         blind_to="broadcasting groups, whose consumers each receive every message",
         unknown_when="nothing was delivered to a workload of the journal",
@@ -152,10 +152,10 @@ DUPLICATES: Final = (
         Metric(
             name=f"duplicates.{cause}",
             unit=DELIVERIES,
-            says=f"duplicates: {says}",
+            text=f"duplicates: {text}",
             rests_on=CONSUMER_JOURNALS | PRODUCER_JOURNALS | BROKER_JOURNALS,
         )
-        for cause, says in DUPLICATE_CAUSES.items()
+        for cause, text in DUPLICATE_CAUSES.items()
     ),
 )
 
@@ -163,7 +163,7 @@ ORDER: Final = (
     Metric(
         name="order.stored",
         unit=MESSAGES,
-        says="stored behind a message that was sent later",
+        text="stored behind a message that was sent later",
         definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
         blind_to="sends that overlapped, and delayed and half messages",
         unknown_when="nothing was acknowledged or no store was given",
@@ -175,7 +175,7 @@ ORDER: Final = (
         name="order.delivered",
         target="GROUP",
         unit=MESSAGES,
-        says="first delivered after a later message of the queue",
+        text="first delivered after a later message of the queue",
         definition="Orderly consumers never see this. Concurrent consumers may.",
         blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
         unknown_when="the group received nothing",
@@ -187,7 +187,7 @@ ORDER: Final = (
 DELIVERED_UNSTORED: Final = Metric(
     name="delivered_unstored",
     unit=MESSAGES,
-    says="delivered, and in no store",
+    text="delivered, and in no store",
     definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
     " those that their broker deleted for their age.",
     unknown_when="nothing was delivered, or a store that could hold one of the messages cannot be read",

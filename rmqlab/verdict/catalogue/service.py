@@ -21,7 +21,7 @@ UNAVAILABILITY: Final = (
             name=f"{way}_unavailable",
             target=target,
             unit=SECONDS,
-            says=f"longest time without a {what}",
+            text=f"longest time without a {what}",
             definition="From the last success to the next one, where at least one attempt failed in between."
             " A window that no success has ended runs to its last failure, and is at least that long.",
             blind_to="time without attempts" + more,
@@ -44,7 +44,7 @@ UNAVAILABILITY: Final = (
         name="group_read_unavailable",
         target="GROUP",
         unit=SECONDS,
-        says="longest time without a successful pull at one broker name",
+        text="longest time without a successful pull at one broker name",
         definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
         unknown_when="the group pulled nothing",
         rests_on=CONSUMER_JOURNALS,
@@ -56,7 +56,7 @@ DETECTION: Final = (
         name="detection",
         target="WATCHER",
         unit=SECONDS,
-        says="longest time from a broker's absence until the watcher dropped its address",
+        text="longest time from a broker's absence until the watcher dropped its address",
         definition="From the moment a broker was killed, stopped, paused or isolated until the watcher no longer names"
         " its address.",
         blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
@@ -70,7 +70,7 @@ ROUTES: Final = (
         name="stale_route",
         target="WATCHER",
         unit=SECONDS,
-        says="longest time that the watcher named a broker that was away",
+        text="longest time that the watcher named a broker that was away",
         unknown_when="the workload records no routes",
         rests_on=SUPERVISOR_JOURNAL,
     ),
@@ -78,13 +78,13 @@ ROUTES: Final = (
         name="missing_route",
         target="NAMESERVER",
         unit=SECONDS,
-        says="longest time that the nameserver did not name a broker that was ready",
+        text="longest time that the nameserver did not name a broker that was ready",
         rests_on=SUPERVISOR_JOURNAL,
     ),
     Metric(
         name="route_disagreement",
         unit=SECONDS,
-        says="longest time in which two nameservers named different brokers",
+        text="longest time in which two nameservers named different brokers",
         unknown_when="there are fewer than two nameservers",
         rests_on=NAMESERVER_JOURNALS,
     ),
@@ -94,7 +94,7 @@ ROLLBACKS: Final = (
     Metric(
         name="offset_rollbacks",
         unit=TIMES,
-        says="how often a consumer offset went back",
+        text="how often a consumer offset went back",
         definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
         " offset is out of bounds, or by a group whose next commit is below its last one.",
         unknown_when="no consumer group consumed or committed anything",
@@ -106,7 +106,7 @@ ROLLBACKS: Final = (
         name="offset_rollbacks",
         target="GROUP",
         unit=TIMES,
-        says="how often an offset of this group went back",
+        text="how often an offset of this group went back",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
         excused_by=REQUESTS,
@@ -115,7 +115,7 @@ ROLLBACKS: Final = (
         name="rolled_back",
         target="GROUP",
         unit=MESSAGES,
-        says="largest step back of an offset of this group",
+        text="largest step back of an offset of this group",
         rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
         excused_by=REQUESTS,
@@ -127,7 +127,7 @@ CLOCKS: Final = (
         name="clock_disagreement",
         target="NODE",
         unit=SECONDS,
-        says="largest contradiction between its times and those of others, or their own order",
+        text="largest contradiction between its times and those of others, or their own order",
         definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
         " acknowledged, or an event written before the cluster's start or after the node's end. The node whose clock a"
         " fault set wrong is named, else the one that disagrees with more others. Also a journal whose times go back from one entry to later ones: the clock of its"

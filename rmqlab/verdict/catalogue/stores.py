@@ -21,7 +21,7 @@ OFFSET_FILES: Final = (
         name="offset_file_behind",
         target="NODE",
         unit=MESSAGES,
-        says="largest distance of a saved offset below the last commit",
+        text="largest distance of a saved offset below the last commit",
         definition="consumerOffset.json of the node, against the last commit to it that it had time to save (every"
         " 5 s, first 10 s after a start, and at a stop in good order).",
         blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
@@ -37,7 +37,7 @@ REPLICATION: Final = (
         name="replication_lag",
         target="SLAVE",
         unit=BYTES,
-        says="largest distance behind its master's log",
+        text="largest distance behind its master's log",
         definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
         blind_to="changes between two samples",
         unknown_when="the master or the slave recorded no sample",
@@ -48,7 +48,7 @@ REPLICATION: Final = (
         name="replication_lag_left",
         target="SLAVE",
         unit=BYTES,
-        says="distance behind its master's log at the end",
+        text="distance behind its master's log at the end",
         unknown_when="as `replication_lag`",
         rests_on=BROKER_JOURNALS,
     ),
@@ -56,7 +56,7 @@ REPLICATION: Final = (
         name="behind_for",
         target="SLAVE",
         unit=SECONDS,
-        says="longest time behind its master's log",
+        text="longest time behind its master's log",
         definition="From the first sample in which its log ended before its master's to the first in which it did not.",
         blind_to="changes between two samples",
         unknown_when="as `replication_lag`",
@@ -70,13 +70,13 @@ DIVERGENCE: Final = (
         name="divergence",
         target="SLAVE",
         unit=BYTES,
-        says="bytes of its log that differ from its master's",
+        text="bytes of its log that differ from its master's",
         definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good."
         " After a promotion, the former master is compared as well.",
         unknown_when="one of the stores was not given or lacks files of its log, or the logs have no byte in common",
     ),
-    Metric(name="behind", target="SLAVE", unit=BYTES, says="how far its log ends before its master's"),
-    Metric(name="ahead", target="SLAVE", unit=BYTES, says="how far its log ends beyond its master's"),
+    Metric(name="behind", target="SLAVE", unit=BYTES, text="how far its log ends before its master's"),
+    Metric(name="ahead", target="SLAVE", unit=BYTES, text="how far its log ends beyond its master's"),
 )
 
 RECORDS_AND_QUEUES: Final = (
@@ -84,7 +84,7 @@ RECORDS_AND_QUEUES: Final = (
         name="corrupt",
         target="NODE",
         unit=RECORDS,
-        says="records of its log that cannot be read",
+        text="records of its log that cannot be read",
         definition="Records whose body fails its CRC, and records in holes of the log: bytes that are no record, with"
         " records behind them. Consume queue entries that point into a hole say what it held. Records behind a hole"
         " count as stored, but a broker that starts after a crash cuts its log off at the hole.",
@@ -95,7 +95,7 @@ RECORDS_AND_QUEUES: Final = (
         name="dangling",
         target="NODE",
         unit=ENTRIES,
-        says="entries of its consume queues that do not point at their record, or have a wrong tags code",
+        text="entries of its consume queues that do not point at their record, or have a wrong tags code",
         definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
         " offset or size. Or the entry's tags code is not that of its record: brokers filter messages by it. Entries below"
         " the first file of the log belong to expired messages.",
@@ -108,7 +108,7 @@ RECORDS_AND_QUEUES: Final = (
         name="unqueued",
         target="NODE",
         unit=RECORDS,
-        says="records of its log without a consume queue entry",
+        text="records of its log without a consume queue entry",
         definition="Readable records without an entry of their topic, queue and queue offset at their place. What a"
         " member of a DLedger group does not know to be committed does not count.",
         unknown_when="the node was not stopped in good order: records are entered after they are stored",
@@ -120,7 +120,7 @@ DELAY_OFFSET_AHEAD: Final = Metric(
     name="delay_offset_ahead",
     target="NODE",
     unit=MESSAGES,
-    says="largest distance of a saved offset of a delay level beyond its queue's end",
+    text="largest distance of a saved offset of a delay level beyond its queue's end",
     definition="delayOffset.json of the node, against the end of the level's queue in all stores of its broker name. The"
     " queue of a level without messages ends at 0 if each of these logs begins at 0.",
     blind_to="offsets that skip messages without leaving the queue, and levels whose messages all expired",
@@ -133,7 +133,7 @@ STORE_FILES: Final = (
         name="unindexed",
         target="NODE",
         unit=MESSAGES,
-        says="in its log, but outside the range of each index file",
+        text="in its log, but outside the range of each index file",
         definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
         " of an index file states. What a member of a DLedger group does not know to be committed does not count.",
         blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
@@ -143,7 +143,7 @@ STORE_FILES: Final = (
         name="topics_missing",
         target="NODE",
         unit=TOPICS,
-        says="topics with messages in its log, but not in topics.json",
+        text="topics with messages in its log, but not in topics.json",
         definition="Topics, except those of RocketMQ itself, whose first record is at least 30 s older than the run's"
         " end: a slave learns of a topic later than of its messages.",
         unknown_when="topics.json cannot be read, or the node lost power or its store and was not started again",
@@ -153,7 +153,7 @@ STORE_FILES: Final = (
         name="offset_file_ahead",
         target="NODE",
         unit=MESSAGES,
-        says="largest distance of a saved offset beyond its queue's end",
+        text="largest distance of a saved offset beyond its queue's end",
         definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name.",
         blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
         unknown_when="the file cannot be read, or a store of the broker name is missing",
@@ -165,7 +165,7 @@ GROUPS_MISSING: Final = Metric(
     name="groups_missing",
     target="NODE",
     unit=GROUPS,
-    says="groups that consumed from a master, but are not in subscriptionGroup.json",
+    text="groups that consumed from a master, but are not in subscriptionGroup.json",
     blind_to="tables of slaves, and groups that consumed before the node's last start only",
     unknown_when="the file cannot be read, or the node lost power or its store and was not started again",
     excused_by=REQUESTS,
@@ -175,7 +175,7 @@ DELAY_OFFSET_BEHIND: Final = Metric(
     name="delay_offset_behind",
     target="NODE",
     unit=MESSAGES,
-    says="largest distance of deliveries of a delay level beyond its saved offset",
+    text="largest distance of deliveries of a delay level beyond its saved offset",
     definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too.",
     unknown_when="the file cannot be read, or the node was not stopped in good order",
 )

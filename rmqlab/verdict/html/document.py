@@ -17,7 +17,7 @@ class Figure:
     """A drawing with its texts."""
 
     title: str
-    says: str
+    text: str
     svg: str
     legend: tuple[tuple[str, str], ...] = ()
     """CSS class and label."""
@@ -29,7 +29,7 @@ def render_figure(figure: Figure) -> str:
     legend = "".join(f'<span><i class="{kind}"></i>{escape(word)}</span>' for kind, word in figure.legend)
     anchor = f' id="{figure.anchor}"' if figure.anchor else ""
     return (
-        f'<section class="figure"{anchor}><h2>{escape(figure.title)}</h2><p class="sub">{escape(figure.says)}</p>'
+        f'<section class="figure"{anchor}><h2>{escape(figure.title)}</h2><p class="sub">{escape(figure.text)}</p>'
         f'<div class="scroll">{figure.svg}</div><p class="legend">{legend}</p></section>'
     )
 

@@ -92,10 +92,10 @@ class Plot:
                 )
         return axis
 
-    def bar(self, start: float, end: float, top: float, height: float, kind: str, says: str = "") -> None:
+    def bar(self, start: float, end: float, top: float, height: float, kind: str, text: str = "") -> None:
         """Draw a rectangle over a time; at least 1.5 pixels wide."""
         left, right = self.x.at(start), self.x.at(end)
-        title = f"<title>{escape(says)}</title>" if says else ""
+        title = f"<title>{escape(text)}</title>" if text else ""
         self.marks.append(
             f'<rect class="{kind}" x="{left:.1f}" y="{top:.1f}" width="{max(right - left, 1.5):.1f}"'
             f' height="{max(height, 0):.1f}">{title}</rect>'
@@ -123,26 +123,26 @@ class Plot:
         if path:
             self.marks.append(f'<path class="line {kind}" d="{"".join(path)}"/>')
 
-    def dot(self, at: float, y: float, kind: str, says: str) -> None:
+    def dot(self, at: float, y: float, kind: str, text: str) -> None:
         self.marks.append(
-            f'<circle class="{kind}" cx="{self.x.at(at):.1f}" cy="{y:.1f}" r="4"><title>{escape(says)}</title></circle>'
+            f'<circle class="{kind}" cx="{self.x.at(at):.1f}" cy="{y:.1f}" r="4"><title>{escape(text)}</title></circle>'
         )
 
-    def rule(self, at: float, kind: str, says: str = "") -> None:
+    def rule(self, at: float, kind: str, text: str = "") -> None:
         """Draw a vertical line at an instant."""
         x = self.x.at(at)
-        title = f"<title>{escape(says)}</title>" if says else ""
+        title = f"<title>{escape(text)}</title>" if text else ""
         self.marks.append(
             f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.floor:.1f}">{title}</line>'
         )
 
-    def shade(self, start: float, end: float, says: str) -> None:
+    def shade(self, start: float, end: float, text: str) -> None:
         """Shade the whole height over a time, below all other marks."""
         left, right = self.x.at(start), self.x.at(end)
         self.marks.insert(
             0,
             f'<rect class="shade" x="{left:.1f}" y="{TOP}" width="{max(right - left, 1.5):.1f}"'
-            f' height="{self.floor - TOP:.1f}"><title>{escape(says)}</title></rect>',
+            f' height="{self.floor - TOP:.1f}"><title>{escape(text)}</title></rect>',
         )
 
     def label(self, text: str, y: float, kind: str = "name") -> None:

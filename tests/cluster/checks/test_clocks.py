@@ -43,9 +43,9 @@ def test_a_consumer_20_s_behind_is_named_with_the_messages_that_show_it() -> Non
     assert finding.is_at_least
     assert set(finding.message_ids) <= {f"ID{number:06}" for number in range(5)}
     assert finding.message_ids
-    says = [piece.says for piece in finding.evidence]
-    assert any("consume-1 got a message before broker-a stored it, by 19.9" in one for one in says)
-    assert any("consume-1 got a message before its send began at produce-1" in one for one in says)
+    text = [piece.text for piece in finding.evidence]
+    assert any("consume-1 got a message before broker-a stored it, by 19.9" in one for one in text)
+    assert any("consume-1 got a message before its send began at produce-1" in one for one in text)
 
 
 def test_a_broker_whose_clock_is_off_is_named_and_not_its_clients() -> None:

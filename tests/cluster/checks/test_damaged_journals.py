@@ -116,7 +116,7 @@ def exchanged(directory: Path, run: str, recorded: str | None = None) -> Path:
 def test_the_journal_of_another_run_in_the_same_time_is_a_gap_and_no_loss(tmp_path: Path) -> None:
     judgement = judge_directory(exchanged(tmp_path, "b2"))
     (gap,) = judgement.conditions.gaps
-    assert "journal/produce-1.msgpack: it is of another run, b2; this one is a1" in gap.says
+    assert "journal/produce-1.msgpack: it is of another run, b2; this one is a1" in gap.text
     assert judgement["lost"].value is None
     assert judgement.verdict is Verdict.UNKNOWN
 
@@ -134,7 +134,7 @@ def test_a_journal_without_the_id_that_the_others_have_is_of_another_run(tmp_pat
     written(other)
     (other / "journal" / "produce-1.msgpack").replace(own)
     (gap,) = judge_directory(tmp_path).conditions.gaps
-    assert "begins with no entry that names the run, a1" in gap.says
+    assert "begins with no entry that names the run, a1" in gap.text
 
 
 @pytest.mark.parametrize(

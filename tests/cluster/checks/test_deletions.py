@@ -121,8 +121,8 @@ def test_offsets_that_were_reset_only_warn_in_the_hardened_profile(how: str) -> 
     judged = run.judge()
     assert judged["offset_rollbacks shop"].value == 1
     assert (judged.verdict is Verdict.VIOLATED) is (how != ON_PURPOSE)
-    says = "offset_rollbacks shop: 1 times. A request reset the offsets of shop, which may move them back."
-    assert (says in judged.decision.warnings) is (how == ON_PURPOSE)
+    text = "offset_rollbacks shop: 1 times. A request reset the offsets of shop, which may move them back."
+    assert (text in judged.decision.warnings) is (how == ON_PURPOSE)
 
 
 # ---- what follows a deletion -------------------------------------------------------------------------------------

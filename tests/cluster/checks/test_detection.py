@@ -24,7 +24,7 @@ def test_it_is_measured_from_the_signal_to_the_route_change() -> None:
     assert not finding.is_at_least
     (evidence,) = finding.evidence
     assert (evidence.at_millis, evidence.until_millis) == (killed, dropped)
-    assert evidence.says == "broker-a (killed) was dropped by namesrv-1: why"
+    assert evidence.text == "broker-a (killed) was dropped by namesrv-1: why"
 
 
 def test_every_nameserver_is_measured_apart() -> None:

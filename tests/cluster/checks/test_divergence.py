@@ -61,10 +61,10 @@ def test_other_messages_at_the_same_offsets_are_found_with_those_of_either_side(
     finding = findings["divergence broker-a-s"]
     first = next(at for at, (ours, theirs) in enumerate(zip(master, slave, strict=False)) if ours != theirs)
     assert finding.value == 3
-    assert finding.says == f"3 bytes differ, the first at offset {first}"
+    assert finding.text == f"3 bytes differ, the first at offset {first}"
     assert finding.message_ids == ("NEW1", "OLD1")
     (piece,) = finding.evidence
-    assert "its master has NEW1, broker-a-s has OLD1" in piece.says
+    assert "its master has NEW1, broker-a-s has OLD1" in piece.text
     assert findings["ahead broker-a-s"].value == len(slave) - len(master)
 
 

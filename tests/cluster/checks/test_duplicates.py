@@ -40,7 +40,7 @@ def test_a_client_that_tried_again_stored_twice_and_both_are_delivered() -> None
     run.deliver(3, offset=0, queue_id=1)
     findings = run.judge()
     assert findings["stored_twice"].message_ids == ("ID000003",)
-    assert "orders@broker-a:0 offset 3, orders@broker-a:1 offset 0" in findings["stored_twice"].evidence[0].says
+    assert "orders@broker-a:0 offset 3, orders@broker-a:1 offset 0" in findings["stored_twice"].evidence[0].text
     assert causes(findings) == {"client_retry": 1}
 
 
@@ -67,7 +67,7 @@ def test_what_was_committed_beyond_and_comes_again_is_a_rollback() -> None:
         run.deliver(number, offset=number, node="consume-2")
     findings = run.judge()
     assert causes(findings) == {"offset_rollback": 4}
-    assert "offset 10 had been committed" in findings["duplicates.offset_rollback"].evidence[0].says
+    assert "offset 10 had been committed" in findings["duplicates.offset_rollback"].evidence[0].text
 
 
 def test_an_offset_that_a_slave_had_overwritten_is_a_rollback() -> None:
@@ -77,7 +77,7 @@ def test_an_offset_that_a_slave_had_overwritten_is_a_rollback() -> None:
     run.deliver(8, offset=8, node="consume-2")
     findings = run.judge()
     assert causes(findings) == {"offset_rollback": 1}
-    assert "the metadata sync of broker-a-s moved it from 10 to 7" in findings["duplicates"].evidence[0].says
+    assert "the metadata sync of broker-a-s moved it from 10 to 7" in findings["duplicates"].evidence[0].text
 
 
 def test_a_consumer_that_is_told_to_begin_at_0_rolls_back() -> None:
@@ -116,7 +116,7 @@ def test_the_highest_offset_that_was_committed_counts_and_not_the_last() -> None
         run.deliver(7, offset=7, node=node)
     findings = run.judge()
     assert causes(findings) == {"offset_rollback": 1}
-    assert "offset 10 had been committed" in findings["duplicates"].evidence[0].says
+    assert "offset 10 had been committed" in findings["duplicates"].evidence[0].text
 
 
 def test_a_rollback_explains_no_message_at_the_offset_that_it_left() -> None:
@@ -144,7 +144,7 @@ def test_a_consumer_that_kept_its_queue_is_not_rolled_back_by_a_commit_beyond() 
     run.deliver(3, offset=3)
     findings = run.judge()
     assert causes(findings) == {"unexplained": 1}
-    assert "kept orders@broker-a:0: the journal shows no second pull" in findings["duplicates"].evidence[0].says
+    assert "kept orders@broker-a:0: the journal shows no second pull" in findings["duplicates"].evidence[0].text
 
 
 def test_an_entry_that_the_journal_has_twice_is_named() -> None:
@@ -153,7 +153,7 @@ def test_an_entry_that_the_journal_has_twice_is_named() -> None:
     run.entries.append(entry)
     findings = run.judge()
     assert causes(findings) == {"unexplained": 1}
-    assert "the journal has this entry twice" in findings["duplicates.unexplained"].evidence[0].says
+    assert "the journal has this entry twice" in findings["duplicates.unexplained"].evidence[0].text
 
 
 def test_another_group_gets_everything_once_more_and_that_is_no_duplicate() -> None:

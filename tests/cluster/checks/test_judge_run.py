@@ -80,7 +80,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("metric", "says"),
+    ("metric", "text"),
     [
         ("losst", "did you mean lost"),
         ("xyz", "metrics: ahead, behind, behind_for, clock_disagreement, "),
@@ -88,8 +88,8 @@ def test_no_name_stands_in_the_table_twice() -> None:
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],
 )
-def test_a_misspelt_metric_is_told_with_what_comes_near(metric: str, says: str) -> None:
-    with pytest.raises(UnknownMetricError, match=says):
+def test_a_misspelt_metric_is_told_with_what_comes_near(metric: str, text: str) -> None:
+    with pytest.raises(UnknownMetricError, match=text):
         eventful_run().judge()[metric]
 
 
@@ -167,14 +167,14 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
 
 def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -> None:
     directory = write(eventful_run())
-    for arguments, status, says in (
+    for arguments, status, text in (
         ((directory, "-m", "losst"), 2, "did you mean lost"),
         ((tmp_path / "none",), 2, "there is no directory"),
         (("no-such-cluster",), 2, "no cluster and no scenario"),
     ):
         done = check(*arguments)
         assert (done.exit_code, done.stdout) == (status, "")
-        assert says in done.stderr
+        assert text in done.stderr
         assert done.stderr.count("\n") == 1
 
 

@@ -16,7 +16,7 @@ def test_a_clean_run_has_lost_nothing() -> None:
         run.send(number, queue_id=number % 4)
     findings = run.judge()
     assert findings["lost"].value == 0
-    assert findings["lost"].says == "of 20 acknowledged messages"
+    assert findings["lost"].text == "of 20 acknowledged messages"
     assert findings["missing broker-a-s"].value == 0
     assert findings["sent.SEND_OK"].value == 20
     assert findings["unclaimed"].value == 0
@@ -33,7 +33,7 @@ def test_an_acknowledged_message_in_no_store_is_lost_under_the_outcome_that_was_
     assert findings["lost.SLAVE_NOT_AVAILABLE"].value == 1
     assert findings["lost.FLUSH_DISK_TIMEOUT"].value == 0
     (evidence,) = findings["lost.SEND_OK"].evidence
-    assert evidence.says == "answered SEND_OK by orders@broker-a:0 offset 1"
+    assert evidence.text == "answered SEND_OK by orders@broker-a:0 offset 1"
     assert "sent" in {entry.kind for entry in evidence.entries}
 
 
@@ -103,7 +103,7 @@ def test_a_message_in_doubt_or_refused_is_never_lost_and_told_where_it_is_stored
     assert findings["lost"].value == 0
     assert findings["stored.indeterminate"].message_ids == ("ID000001",)
     assert findings["stored.refused"].message_ids == ("ID000003",)
-    assert "orders@broker-a:0 offset 0 at broker-a" in findings["stored.indeterminate"].evidence[0].says
+    assert "orders@broker-a:0 offset 0 at broker-a" in findings["stored.indeterminate"].evidence[0].text
 
 
 def test_a_message_under_a_system_topic_is_not_lost() -> None:
@@ -179,7 +179,7 @@ def test_what_a_slave_lacks_comes_with_what_removed_it() -> None:
     run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
     del run.logs["broker-a-s"][:1]
     (evidence,) = run.judge()["missing broker-a-s"].evidence
-    assert evidence.says.endswith("; then broker-a-s: file_deleted")
+    assert evidence.text.endswith("; then broker-a-s: file_deleted")
     assert evidence.entries[-1].fields == {"file": "commitlog/00000000000000000000"}
 
 

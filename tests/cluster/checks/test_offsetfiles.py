@@ -31,7 +31,7 @@ def test_a_file_with_what_was_committed_is_right_and_one_set_back_is_found() -> 
     set_back(run)
     finding = run.judge()[METRIC]
     assert finding.value == 30
-    assert finding.evidence[0].says == "shop, orders@broker-a:0: broker-a has offset 70 in its file, and must have 100"
+    assert finding.evidence[0].text == "shop, orders@broker-a:0: broker-a has offset 70 in its file, and must have 100"
     assert finding.evidence[0].entries[0].kind == "committed"
 
 

@@ -31,7 +31,7 @@ def test_a_message_stored_behind_one_that_was_sent_later_is_found_with_both() ->
     finding = run.judge()["order.stored"]
     assert finding.message_ids == ("ID000001",)
     assert finding.evidence[0].message_ids == ("ID000001", "ID000002")
-    assert "at offset 2 is behind ID000002 at 1" in finding.evidence[0].says
+    assert "at offset 2 is behind ID000002 at 1" in finding.evidence[0].text
 
 
 def test_one_node_out_of_order_is_enough_and_both_count_once() -> None:
@@ -110,7 +110,7 @@ def test_a_message_given_out_after_a_later_one_is_found() -> None:
         run.deliver(number, offset=number)
     finding = run.judge()["order.delivered shop"]
     assert finding.message_ids == ("ID000001",)
-    assert finding.evidence[0].says == "orders@broker-a:0: consume-1 got offset 1 after consume-1 had got 2"
+    assert finding.evidence[0].text == "orders@broker-a:0: consume-1 got offset 1 after consume-1 had got 2"
 
 
 def test_what_comes_again_is_a_duplicate_and_no_disorder() -> None:

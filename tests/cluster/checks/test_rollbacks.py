@@ -23,8 +23,8 @@ def test_a_slaves_offsets_that_its_master_overwrites_count_for_each_queue() -> N
     findings = run.judge()
     assert findings["offset_rollbacks"].value == 2
     assert findings["rolled_back shop"].value == 15
-    says = "shop, orders@broker-a:0: the metadata sync of broker-a-s moved it from 20 to 5"
-    assert says in [piece.says for piece in findings["offset_rollbacks shop"].evidence]
+    text = "shop, orders@broker-a:0: the metadata sync of broker-a-s moved it from 20 to 5"
+    assert text in [piece.text for piece in findings["offset_rollbacks shop"].evidence]
 
 
 def test_a_commit_that_a_broker_saw_going_back_counts_once() -> None:

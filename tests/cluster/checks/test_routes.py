@@ -33,7 +33,7 @@ def test_a_dead_broker_that_is_still_named_makes_a_stale_route() -> None:
     dropped = run.drop("namesrv-1", "broker-a")
     finding = run.judge()["stale_route namesrv-1"]
     assert finding.value == (dropped - killed) / 1000
-    assert finding.evidence[0].says.startswith("namesrv-1 named broker-a, which was away, for 4.0")
+    assert finding.evidence[0].text.startswith("namesrv-1 named broker-a, which was away, for 4.0")
 
 
 def test_a_broker_that_has_registered_and_is_not_ready_yet_makes_no_stale_route() -> None:
@@ -115,7 +115,7 @@ def test_two_nameservers_with_different_views_disagree() -> None:
     agreed = run.drop("namesrv-2", "broker-a")
     finding = run.judge()["route_disagreement"]
     assert finding.value == (agreed - dropped) / 1000
-    assert "namesrv-2 named 127.77.1.20:10911, and namesrv-1 did not" in finding.evidence[0].says
+    assert "namesrv-2 named 127.77.1.20:10911, and namesrv-1 did not" in finding.evidence[0].text
 
 
 def test_a_nameserver_that_is_away_believes_nothing_and_lies_to_nobody() -> None:

@@ -121,7 +121,7 @@ def test_an_entry_with_a_wrong_tags_code_is_found(judge: Callable[..., Findings]
     findings = judge(lambda root: set_tags_code(root, code))
     assert values(findings) == {"dangling": 1}
     assert findings["dangling broker-a"].message_ids == ("ID000004",)
-    assert f"tags code {code}, expected {java_hash('new')}" in findings["dangling broker-a"].evidence[0].says
+    assert f"tags code {code}, expected {java_hash('new')}" in findings["dangling broker-a"].evidence[0].text
 
 
 @pytest.mark.parametrize(("code", "expected"), [(SOME_DAY - 1, {"dangling": 1}), (SOME_DAY + 10**6, {})])

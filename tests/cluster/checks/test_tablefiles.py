@@ -94,7 +94,7 @@ def test_a_delay_offset_is_ahead_by_what_its_queue_lacks(directory: Path) -> Non
     assert findings[f"{AHEAD} broker-a"].value == 0
     found = findings[f"{AHEAD} broker-a-s"]
     assert found.value == 7
-    assert [piece.says for piece in found.evidence] == [
+    assert [piece.text for piece in found.evidence] == [
         "broker-a-s, level 1: offset 10 in delayOffset.json, and its queue ends at 3",
         "broker-a-s, level 4: offset 2 in delayOffset.json, and its queue ends at 0",
     ]

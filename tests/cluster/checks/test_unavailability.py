@@ -34,7 +34,7 @@ def test_a_window_runs_from_the_last_success_to_the_next_one() -> None:
     (evidence,) = finding.evidence
     assert (evidence.at_millis, evidence.until_millis) == (last, run.now)
     assert evidence.message_ids == ("ID000002", "ID000003", "ID000004")
-    assert "3 attempts failed" in evidence.says
+    assert "3 attempts failed" in evidence.text
 
 
 def test_another_broker_that_goes_on_does_not_hide_it() -> None:

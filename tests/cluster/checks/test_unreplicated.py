@@ -19,7 +19,7 @@ def test_what_only_the_master_has_is_unreplicated() -> None:
     run.send(3, "SLAVE_NOT_AVAILABLE", at=["broker-a"])
     judgement = run.judge()
     assert judgement["unreplicated broker-a"].message_ids == ("ID000002",)
-    assert judgement["unreplicated broker-a"].says == "of 2 messages"
+    assert judgement["unreplicated broker-a"].text == "of 2 messages"
     assert judgement.verdict is Verdict.VIOLATED
 
 
@@ -37,7 +37,7 @@ def test_what_the_slave_may_have_lost_later_is_named_apart(kind: str) -> None:
     run.send(3, at=["broker-a"])
     finding = run.judge()["unreplicated broker-a"]
     assert finding.message_ids == ("ID000003",)
-    assert finding.says == "of 3 messages; 1 more was removed from a slave later"
+    assert finding.text == "of 3 messages; 1 more was removed from a slave later"
 
 
 def test_it_is_unknown_without_the_slaves_store() -> None:

@@ -154,11 +154,11 @@ def test_a_run_that_cannot_begin_ends_with_the_status_of_unknown(
 
 
 @pytest.mark.parametrize(
-    ("raised", "says"), [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk: ")]
+    ("raised", "text"), [(KeyboardInterrupt(), "interrupted: no result"), (OSError(28, "No space left"), "the disk: ")]
 )
 @pytest.mark.parametrize(("command", "status"), [("check", 2), ("status", 1)])
 def test_a_command_that_judges_ends_with_1_only_for_a_result(
-    monkeypatch: pytest.MonkeyPatch, raised: BaseException, says: str, command: str, status: int
+    monkeypatch: pytest.MonkeyPatch, raised: BaseException, text: str, command: str, status: int
 ) -> None:
     def fail(*_args: object, **_more: object) -> None:
         raise raised
@@ -166,4 +166,4 @@ def test_a_command_that_judges_ends_with_1_only_for_a_result(
     monkeypatch.setattr(LazyCommand, "make_context", fail)
     done = CliRunner().invoke(app, [command])
     assert done.exit_code == status
-    assert (says in done.stderr) is (status == 2 or isinstance(raised, OSError))
+    assert (text in done.stderr) is (status == 2 or isinstance(raised, OSError))

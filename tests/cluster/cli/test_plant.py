@@ -43,7 +43,7 @@ def test_without_a_kind_all_kinds_are_listed(run: Path) -> None:
 
 
 def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> None:
-    for arguments, status, says in (
+    for arguments, status, text in (
         ((run, "zeroed"), 2, "unknown kind zeroed; did you mean zeroed-one"),
         ((run, "zeroed-one", "--at", "namesrv-1"), 1, "namesrv-1 is no place for it"),
         ((run, "zeroed-one", "--out", tmp_path), 1, "File exists"),
@@ -51,7 +51,7 @@ def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> N
     ):
         done = plant(*arguments)
         assert (done.exit_code, done.stdout) == (status, ""), done.output
-        assert says in done.stderr
+        assert text in done.stderr
         assert done.stderr.count("\n") == 1
 
 

@@ -87,7 +87,7 @@ def test_who_signs_wrongly_or_not_at_all_is_refused(rmqlab: Run, env: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "text"),
     [
         (["--access-key", "shop-writes", "--secret-key", "123456"], "the secret key has 6 characters: plain_acl.yml"),
         (["--access-key", "shop", "--secret-key", "secret-of-shop"], "the access key has 4 characters: plain_acl.yml"),
@@ -97,11 +97,11 @@ def test_who_signs_wrongly_or_not_at_all_is_refused(rmqlab: Run, env: dict[str, 
 )
 @pytest.mark.parametrize("command", ["produce", "consume"])
 def test_keys_that_no_account_can_have_are_told_without_repeating_them(
-    rmqlab: Run, command: str, arguments: list[str], says: str
+    rmqlab: Run, command: str, arguments: list[str], text: str
 ) -> None:
     done = rmqlab(command, *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert text in done.stderr
     assert "123456" not in done.stderr
     assert done.stderr.count("\n") == 1
 

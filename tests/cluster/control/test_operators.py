@@ -142,7 +142,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "status", "says"),
+    ("method", "path", "body", "status", "text"),
     [
         ("PATCH", "/v1/topics/ordrs", {"queues": 2}, 404, "unknown topic 'ordrs'; did you mean orders?"),
         ("PATCH", "/v1/topics/orders", {}, 422, "nothing to change at topic orders"),
@@ -192,7 +192,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("POST", "/v1/mark", {"text": "x" * 201}, 422, "text: Expected str of length <= 200"),
     ],
 )
-def test_what_cannot_be_done_says_why(lab: Lab, method: str, path: str, body: Any, status: int, says: str) -> None:
+def test_what_cannot_be_done_says_why(lab: Lab, method: str, path: str, body: Any, status: int, text: str) -> None:
     found, document = lab.ask(method, path, body)
     assert found == status, document
-    assert says in document["error"]["message"]
+    assert text in document["error"]["message"]

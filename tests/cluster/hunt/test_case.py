@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, ORDERLY, PLAIN, SHORT, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_FAULT, ORDERLY, PLAIN, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import KINDS, Move, kinds_for
+from rmqlab.cluster.hunt.faults import KINDS, Fault, kinds_for
 from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
@@ -29,8 +29,8 @@ def scenario_values(case: Case) -> dict[str, object]:
 def test_a_drawn_case_can_be_played(seed: int) -> None:
     case = draw_case(seed, "4.9", KINDS)
 
-    assert case.moves
-    assert is_possible(case.moves)
+    assert case.faults
+    assert is_possible(case.faults)
     review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
 
 
@@ -40,11 +40,11 @@ def test_a_seed_draws_the_same_case_again(seed: int) -> None:
 
 
 @given(seeds)
-def test_a_short_case_has_few_moves_that_end_soon(seed: int) -> None:
+def test_a_short_case_has_few_faults_that_end_soon(seed: int) -> None:
     case = draw_case(seed, "hardened", KINDS, is_short=True)
 
-    assert len(case.moves) <= SHORT.most_moves
-    assert all(move.seconds <= SHORT.longest for move in case.moves)
+    assert len(case.faults) <= SHORT.most_faults
+    assert all(fault.seconds <= SHORT.longest for fault in case.faults)
     assert case.load in SHORT.loads
 
 
@@ -65,33 +65,33 @@ def test_a_case_is_the_same_as_a_file(seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_moves_can_be_played(kind: str) -> None:
     for target in KINDS[kind].targets:
-        case = Case(seed=1, moves=(Move(kind, target, FIRST_MOVE, 5.0),))
+        case = Case(seed=1, faults=(Fault(kind, target, FIRST_FAULT, 5.0),))
         review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
 
 
-def test_a_target_has_one_move_at_a_time() -> None:
-    kill, pause = Move("kill", "broker-a", 20, 10), Move("pause", "broker-a", 25, 1)
+def test_a_target_has_one_fault_at_a_time() -> None:
+    kill, pause = Fault("kill", "broker-a", 20, 10), Fault("pause", "broker-a", 25, 1)
 
     assert is_possible([kill, attrs.evolve(pause, target="broker-a-s")])
     assert not is_possible([kill, pause])
     assert is_possible([kill, attrs.evolve(pause, at=33)])
 
 
-def test_a_link_has_one_move_at_a_time_beside_those_of_its_brokers() -> None:
-    cut, slow = Move("replication-cut", "broker-a", 20, 10), Move("one-way", "broker-a-s", 25, 1)
+def test_a_link_has_one_fault_at_a_time_beside_those_of_its_brokers() -> None:
+    cut, slow = Fault("replication-cut", "broker-a", 20, 10), Fault("one-way", "broker-a-s", 25, 1)
 
-    assert is_possible([cut, Move("kill", "broker-a-s", 25, 1)])
+    assert is_possible([cut, Fault("kill", "broker-a-s", 25, 1)])
     assert not is_possible([cut, slow])
 
 
 def test_only_one_disk_loses_something() -> None:
-    moves = [Move("wipe", "broker-a-s", 20, 1), Move("power-loss", "broker-a", 60, 1)]
+    faults = [Fault("wipe", "broker-a-s", 20, 1), Fault("power-loss", "broker-a", 60, 1)]
 
-    assert not is_possible(moves)
+    assert not is_possible(faults)
 
 
 def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
-    lossy = Case(seed=1, flush="ASYNC_FLUSH", moves=(Move("power-loss", "broker-a", 20, 1),))
+    lossy = Case(seed=1, flush="ASYNC_FLUSH", faults=(Fault("power-loss", "broker-a", 20, 1),))
 
     assert "nothing-lost" not in [claim.name for claim in claims_for(lossy, CLAIMS)]
     assert "nothing-lost" in [claim.name for claim in claims_for(attrs.evolve(lossy, flush="SYNC_FLUSH"), CLAIMS)]
@@ -108,15 +108,15 @@ def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
     ],
 )
 def test_sends_are_expected_to_be_quick_where_the_master_knows(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
-    moves = (Move("consumer", "shop", 20, 1.0), Move(kind, target, 30, 1.0))
+    faults = (Fault("consumer", "shop", 20, 1.0), Fault(kind, target, 30, 1.0))
 
-    (expectation,) = CLAIMS["quick-sends"].expectations_for(Case(seed=1, moves=moves))
+    (expectation,) = CLAIMS["quick-sends"].expectations_for(Case(seed=1, faults=faults))
     assert expectation.get("before") == (None if is_promised else f"2: {kind}")
 
 
 def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> None:
-    long = Case(seed=1, moves=(Move("isolate", "broker-a", 20, 50),))
-    short = Case(seed=1, moves=(Move("isolate", "broker-a", 20, 30),))
+    long = Case(seed=1, faults=(Fault("isolate", "broker-a", 20, 50),))
+    short = Case(seed=1, faults=(Fault("isolate", "broker-a", 20, 30),))
 
     assert [claim.name for claim in claims_for(long, ["slave-notices"])] == ["slave-notices"]
     assert claims_for(short, ["slave-notices"]) == []
@@ -124,8 +124,8 @@ def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> N
 
 @pytest.mark.parametrize("disk", ["slow-sync", "failing-sync"])
 def test_offsets_may_go_back_if_a_power_loss_takes_what_was_read_before_it_was_synced(disk: str) -> None:
-    late, loss = Move(disk, "broker-a", 20, 2), Move("power-loss", "broker-a", 22, 1.0)
-    lost, kept = (Case(seed=1, flush="SYNC_FLUSH", moves=moves) for moves in ((late, loss), (loss,)))
+    late, loss = Fault(disk, "broker-a", 20, 2), Fault("power-loss", "broker-a", 22, 1.0)
+    lost, kept = (Case(seed=1, flush="SYNC_FLUSH", faults=faults) for faults in ((late, loss), (loss,)))
 
     assert claims_for(lost, ["offsets-advance", "progress-kept"]) == []
     assert len(claims_for(kept, ["offsets-advance", "progress-kept"])) == 2
@@ -149,8 +149,8 @@ def test_offsets_may_go_back_if_no_broker_has_the_last_commits(
     is_promised: bool,  # noqa: FBT001
 ) -> None:
     """examples/limits/last-commits-lost.toml shows one."""
-    moves = (Move("kill", "broker-a", 20.0, 5.0), Move("consumer", "shop", at, seconds))
-    claims = claims_for(Case(seed=1, load=load, moves=moves), ["offsets-advance"])
+    faults = (Fault("kill", "broker-a", 20.0, 5.0), Fault("consumer", "shop", at, seconds))
+    claims = claims_for(Case(seed=1, load=load, faults=faults), ["offsets-advance"])
 
     assert bool(claims) is is_promised
 
@@ -161,40 +161,44 @@ def test_offsets_may_go_back_if_no_broker_has_the_last_commits(
         (12.0, None, None, True),
         (12.0, None, 37.0, False),  # the slave has not reconnected yet
         (12.0, None, 60.0, True),
-        (12.0, Move("isolate", "broker-a-s", 30.0, 60.0), 60.0, False),  # and it cannot
+        (12.0, Fault("isolate", "broker-a-s", 30.0, 60.0), 60.0, False),  # and it cannot
         (60.0, None, 40.0, True),  # the master is still without power: it has written nothing else
     ],
 )
 def test_a_run_may_end_before_the_slave_follows_a_master_that_lost_records(
     seconds: float,
-    other: Move | None,
+    other: Fault | None,
     cut_at: float | None,
     is_promised: bool,  # noqa: FBT001
 ) -> None:
-    lost = Move("power-loss", "broker-a", 20.0, seconds)
-    case = Case(seed=1, profile="hardened", moves=(lost, other) if other else (lost,), cut_at=cut_at)
+    lost = Fault("power-loss", "broker-a", 20.0, seconds)
+    case = Case(seed=1, profile="hardened", faults=(lost, other) if other else (lost,), cut_at=cut_at)
 
     assert bool(claims_for(case, ["same-log"])) is is_promised
 
 
 def test_no_broker_starts_while_its_nameserver_is_away() -> None:
-    away = Move("kill", "namesrv-1", 20, 20)
+    away = Fault("kill", "namesrv-1", 20, 20)
 
-    assert not is_possible([away, Move("kill", "broker-a", 15, 10)])
-    assert not is_possible([away, Move("restart", "broker-a", 30, 0.0)])
-    assert is_possible([away, Move("kill", "broker-a", 25, 30), Move("pause", "broker-a-s", 25, 10)])
+    assert not is_possible([away, Fault("kill", "broker-a", 15, 10)])
+    assert not is_possible([away, Fault("restart", "broker-a", 30, 0.0)])
+    assert is_possible([away, Fault("kill", "broker-a", 25, 30), Fault("pause", "broker-a-s", 25, 10)])
 
 
 def test_no_broker_stops_while_its_disk_is_slow() -> None:
-    slow = Move("slow-sync", "broker-a", 20, 20)
+    slow = Fault("slow-sync", "broker-a", 20, 20)
 
-    assert not is_possible([slow, Move("restart", "broker-a", 30, 0.0)])
-    assert is_possible([slow, Move("restart", "broker-a-s", 30, 0.0), Move("kill", "broker-a", 30, 5.0)])
+    assert not is_possible([slow, Fault("restart", "broker-a", 30, 0.0)])
+    assert is_possible([slow, Fault("restart", "broker-a-s", 30, 0.0), Fault("kill", "broker-a", 30, 5.0)])
 
 
 def test_a_case_may_end_with_its_faults_in_force() -> None:
-    moves = (Move("kill", "broker-a", 20, 10), Move("consumer", "shop", 35, 20), Move("isolate", "broker-a-s", 38, 60))
-    steps = scenario_values(Case(seed=1, moves=moves, cut_at=40))["step"]
+    faults = (
+        Fault("kill", "broker-a", 20, 10),
+        Fault("consumer", "shop", 35, 20),
+        Fault("isolate", "broker-a-s", 38, 60),
+    )
+    steps = scenario_values(Case(seed=1, faults=faults, cut_at=40))["step"]
     assert isinstance(steps, list)
 
     assert [step.get("at") for step in steps if "at" in step] == ["20 s", "30 s", "35 s", "38 s", "40 s"]
@@ -204,8 +208,8 @@ def test_a_case_may_end_with_its_faults_in_force() -> None:
 
 
 def test_only_brokers_that_run_are_killed_at_the_end_of_a_cut_case() -> None:
-    moves = (Move("kill", "broker-a", 20, 60), Move("pause", "broker-a-s", 20, 60))
-    steps = scenario_values(Case(seed=1, moves=moves, cut_at=40))["step"]
+    faults = (Fault("kill", "broker-a", 20, 60), Fault("pause", "broker-a-s", 20, 60))
+    steps = scenario_values(Case(seed=1, faults=faults, cut_at=40))["step"]
     assert isinstance(steps, list)
 
     assert [step["kill"] for step in steps if "kill" in step] == ["broker-a", "broker-a-s"]
@@ -213,7 +217,7 @@ def test_only_brokers_that_run_are_killed_at_the_end_of_a_cut_case() -> None:
 
 
 def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:
-    wiped = Case(seed=1, moves=(Move("wipe", "broker-a-s", 20, 10),), cut_at=25)
+    wiped = Case(seed=1, faults=(Fault("wipe", "broker-a-s", 20, 10),), cut_at=25)
 
     names = {claim.name for claim in claims_for(wiped, CLAIMS)}
     assert not names & {"replicated", "same-log", "all-queued", "writes-return"}
@@ -232,7 +236,7 @@ def test_claims_about_the_end_are_not_judged_if_faults_are_in_force() -> None:
 )
 def test_each_load_has_its_claims(load: str, claims: set[str]) -> None:
     about = {"all-consumed", "in-order", "reads-survive", "delays-end", "halves-decided"}
-    case = Case(seed=1, load=load, moves=(Move("kill", "broker-a", FIRST_MOVE, 5.0),))
+    case = Case(seed=1, load=load, faults=(Fault("kill", "broker-a", FIRST_FAULT, 5.0),))
 
     judged = claims_for(case, CLAIMS)
     assert {claim.name for claim in judged} & about == claims
@@ -240,8 +244,8 @@ def test_each_load_has_its_claims(load: str, claims: set[str]) -> None:
 
 
 def test_a_sync_master_acknowledges_nothing_while_its_slave_is_dead() -> None:
-    moves = (Move("forged-report", "broker-a", 20, 0.0), Move("kill", "broker-a-s", 25, 10))
-    undone = Case(seed=1, moves=moves)
+    faults = (Fault("forged-report", "broker-a", 20, 0.0), Fault("kill", "broker-a-s", 25, 10))
+    undone = Case(seed=1, faults=faults)
     cut = attrs.evolve(undone, cut_at=30.0)
 
     spans = [
@@ -256,34 +260,34 @@ def test_a_sync_master_acknowledges_nothing_while_its_slave_is_dead() -> None:
 
 def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
     """Its full disk deletes the files that it would compare with its master's."""
-    full, lost = Move("disk-full", "broker-a-s", 20, 10), Move("power-loss", "broker-a", 40, 5)
+    full, lost = Fault("disk-full", "broker-a-s", 20, 10), Fault("power-loss", "broker-a", 40, 5)
 
-    assert claims_for(Case(seed=1, moves=(full,)), ["same-log", "writes-return"])
-    assert not claims_for(Case(seed=1, moves=(full, lost)), ["same-log", "writes-return"])
+    assert claims_for(Case(seed=1, faults=(full,)), ["same-log", "writes-return"])
+    assert not claims_for(Case(seed=1, faults=(full, lost)), ["same-log", "writes-return"])
 
 
 def test_a_nameserver_that_was_started_again_must_know_both_brokers() -> None:
-    away, consumer = Move("kill", "namesrv-1", 20, 5), Move("consumer", "shop", 20, 15)
-    case = Case(seed=1, moves=(away, consumer))
+    away, consumer = Fault("kill", "namesrv-1", 20, 5), Fault("consumer", "shop", 20, 15)
+    case = Case(seed=1, faults=(away, consumer))
 
     expected = CLAIMS["routes-return"].expectations_for(case)
     assert [(one["where"]["broker_id"], one["after"]) for one in expected] == [(0, "1: kill ends"), (1, "1: kill ends")]
     review(bind_case(case, claims_for(case, CLAIMS)), is_single=False)
-    for moves in (
+    for faults in (
         (away, attrs.evolve(consumer, seconds=14)),  # it ends before they have registered
-        (away, Move("kill", "broker-a", 40, 5)),
-        (away, Move("pause", "namesrv-1", 30, 10)),
+        (away, Fault("kill", "broker-a", 40, 5)),
+        (away, Fault("pause", "namesrv-1", 30, 10)),
         (consumer,),
     ):
-        assert not claims_for(attrs.evolve(case, moves=moves), ["routes-return"])
+        assert not claims_for(attrs.evolve(case, faults=faults), ["routes-return"])
     assert not claims_for(attrs.evolve(case, cut_at=90.0), ["routes-return"])
 
 
 def test_some_long_cases_have_a_pair_of_moves_and_no_others() -> None:
     cases = [draw_case(seed, "hardened", KINDS) for seed in range(1, 61)]
-    pairs = [case for case in cases if sorted(move.kind for move in case.moves) == ["consumer", "kill"]]
+    pairs = [case for case in cases if sorted(fault.kind for fault in case.faults) == ["consumer", "kill"]]
 
-    assert {move.target for case in pairs for move in case.moves} == {"shop", "broker-a", "namesrv-1"}
+    assert {fault.target for case in pairs for fault in case.faults} == {"shop", "broker-a", "namesrv-1"}
     assert any(claims_for(case, ["offsets-copied"]) for case in pairs)
     assert any(claims_for(case, ["routes-return"]) for case in pairs)
     assert all(case.cut_at is None for case in pairs)
@@ -291,4 +295,4 @@ def test_some_long_cases_have_a_pair_of_moves_and_no_others() -> None:
 
 def test_a_pair_is_drawn_only_of_kinds_that_are_asked_for() -> None:
     cases = [draw_case(seed, "hardened", ["kill"]) for seed in range(1, 61)]
-    assert {move.kind for case in cases for move in case.moves} == {"kill"}
+    assert {fault.kind for case in cases for fault in case.faults} == {"kill"}

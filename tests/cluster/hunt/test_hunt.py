@@ -13,17 +13,17 @@ from click.testing import CliRunner
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.cli.hunt_progress import shown
 from rmqlab.cluster.hunt import trial
-from rmqlab.cluster.hunt.case import FIRST_MOVE, LOADS, SHORT, Case, draw_case
+from rmqlab.cluster.hunt.case import FIRST_FAULT, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
+from rmqlab.cluster.hunt.faults import Fault
 from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
-from rmqlab.cluster.hunt.moves import Move
 from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
 from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.simulation.child import ChildEndedError, run_in_child
 from rmqlab.verdict.findings import NO_COMMIT_DUE
 
 SCENARIOS = Path(__file__).parents[3] / "examples" / "scenarios"
-WIPE = Move("wipe", "broker-a-s", FIRST_MOVE, 1.0)
+WIPE = Fault("wipe", "broker-a-s", FIRST_FAULT, 1.0)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
 
     (failure,) = hunt.run(progress)
 
-    assert (failure.claim, failure.case.moves) == ("slave-complete", (WIPE,))
+    assert (failure.claim, failure.case.faults) == ("slave-complete", (WIPE,))
     assert failure.fixed_by == ("ha_bootstrap_from_first_byte",)
     assert (progress.seeds, progress.unknown, progress.problems) == (1, 0, [])
 
@@ -71,7 +71,7 @@ def test_a_seed_has_the_same_outcome_again() -> None:
 
 @pytest.mark.parametrize("load", LOADS)
 def test_a_load_reaches_the_end_of_its_case(load: str) -> None:
-    case = Case(seed=1, load=load, profile="hardened", moves=(Move("kill", "broker-a", FIRST_MOVE, 5.0),))
+    case = Case(seed=1, load=load, profile="hardened", faults=(Fault("kill", "broker-a", FIRST_FAULT, 5.0),))
 
     trial = run_in_child(lambda: try_case(case, tuple(CLAIMS)))
     assert (trial.broken, trial.unknown, trial.problem) == ({}, {}, "")
@@ -99,8 +99,8 @@ def test_a_limit_of_the_hardened_profile_is_as_documented(name: str, seed: int, 
 
 def test_offsets_of_a_consumer_that_ends_at_the_slave_are_with_the_master_soon() -> None:
     """Seed 41232: the next consumer asks the master one second later."""
-    moves = (Move("kill", "broker-a", FIRST_MOVE, 3.0), Move("consumer", "shop", FIRST_MOVE + 13.0, 1.0))
-    case = Case(seed=41232, profile="hardened", flush="SYNC_FLUSH", moves=moves)
+    faults = (Fault("kill", "broker-a", FIRST_FAULT, 3.0), Fault("consumer", "shop", FIRST_FAULT + 13.0, 1.0))
+    case = Case(seed=41232, profile="hardened", flush="SYNC_FLUSH", faults=faults)
 
     trial = run_in_child(lambda: try_case(case, ("progress-kept", "offsets-advance")))
     assert trial.broken == {}
@@ -109,7 +109,7 @@ def test_offsets_of_a_consumer_that_ends_at_the_slave_are_with_the_master_soon()
 def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "_fast_place", lambda: str(tmp_path))
     monkeypatch.setattr(trial, "simulate", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    case = Case(seed=1, moves=(WIPE,))
+    case = Case(seed=1, faults=(WIPE,))
 
     with trial.scratch():
         with pytest.raises(ChildEndedError):
@@ -119,7 +119,7 @@ def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch
 
 
 def test_a_setting_that_no_broker_knows_is_an_error() -> None:
-    case = Case(seed=1, moves=(WIPE,), switches=("no_such_switch",))
+    case = Case(seed=1, faults=(WIPE,), switches=("no_such_switch",))
 
     with pytest.raises(Exception, match="no_such_switch"):
         run_in_child(lambda: try_case(case, ("no-crash",)))
@@ -143,7 +143,7 @@ def test_role_flush_and_length_can_be_chosen() -> None:
     cases = list(hunt.draw(Progress(), []))
 
     assert {(case.role, case.flush) for case in cases} == {("SYNC_MASTER", "SYNC_FLUSH")}
-    assert max(move.at for case in cases for move in case.moves) <= FIRST_MOVE + SHORT.span + SHORT.longest
+    assert max(fault.at for case in cases for fault in case.faults) <= FIRST_FAULT + SHORT.span + SHORT.longest
 
 
 def test_a_claim_that_holds_ends_with_status_0(command: CliRunner, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.hunt.case import FIRST_MOVE, Case, draw_case
-from rmqlab.cluster.hunt.moves import KINDS, Move
+from rmqlab.cluster.hunt.case import FIRST_FAULT, Case, draw_case
+from rmqlab.cluster.hunt.faults import KINDS, Fault
 from rmqlab.cluster.hunt.possible import is_possible
 from rmqlab.cluster.hunt.shrink import fixed_by, shrink
 
@@ -19,29 +19,29 @@ def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], It
 def test_what_does_not_matter_is_removed() -> None:
     case = Case(
         seed=1,
-        moves=(
-            Move("restart", "broker-a", 22.3, 0.0),
-            Move("pause", "namesrv-1", 25.7, 3.0),
-            Move("kill", "broker-a-s", 31.4, 17.5),
-            Move("consumer", "shop", 44.2, 8.0),
-            Move("kill", "broker-a", 70.0, 5.5),
+        faults=(
+            Fault("restart", "broker-a", 22.3, 0.0),
+            Fault("pause", "namesrv-1", 25.7, 3.0),
+            Fault("kill", "broker-a-s", 31.4, 17.5),
+            Fault("consumer", "shop", 44.2, 8.0),
+            Fault("kill", "broker-a", 70.0, 5.5),
         ),
     )
 
     smallest = shrink(case, breaking(lambda one: one.touches("broker-a-s")))
 
-    assert smallest.moves == (Move("kill", "broker-a-s", FIRST_MOVE, 1.0),)
+    assert smallest.faults == (Fault("kill", "broker-a-s", FIRST_FAULT, 1.0),)
 
 
-def test_two_moves_that_need_each_other_stay() -> None:
-    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 30.0, 9.0), Move("kill", "broker-a", 50.0, 33.0)))
+def test_two_faults_that_need_each_other_stay() -> None:
+    case = Case(seed=1, faults=(Fault("kill", "broker-a-s", 30.0, 9.0), Fault("kill", "broker-a", 50.0, 33.0)))
 
     def is_broken(one: Case) -> bool:
-        return one.touches("broker-a") and one.touches("broker-a-s") and one.moves[-1].seconds >= 8
+        return one.touches("broker-a") and one.touches("broker-a-s") and one.faults[-1].seconds >= 8
 
     smallest = shrink(case, breaking(is_broken))
 
-    assert [(move.target, move.at, move.seconds) for move in smallest.moves] == [
+    assert [(fault.target, fault.at, fault.seconds) for fault in smallest.faults] == [
         ("broker-a-s", 20.0, 1.0),
         ("broker-a", 40.0, 8.0),
     ]
@@ -52,16 +52,16 @@ def test_the_smallest_case_is_possible_and_breaks_the_claim(seed: int, least: in
     drawn = draw_case(seed, "4.9", KINDS)
 
     def is_broken(one: Case) -> bool:
-        return len(one.moves) >= min(least, len(drawn.moves))
+        return len(one.faults) >= min(least, len(drawn.faults))
 
     smallest = shrink(drawn, breaking(is_broken))
 
-    assert is_possible(smallest.moves)
-    assert len(smallest.moves) == min(least, len(drawn.moves))
+    assert is_possible(smallest.faults)
+    assert len(smallest.faults) == min(least, len(drawn.faults))
 
 
 def test_switches_that_mend_are_found_one_by_one() -> None:
-    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
+    case = Case(seed=1, faults=(Fault("kill", "broker-a-s", 20.0, 1.0),))
 
     fixes = fixed_by(case, case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
 
@@ -70,8 +70,8 @@ def test_switches_that_mend_are_found_one_by_one() -> None:
 
 
 def test_a_switch_that_mends_similar_cases_is_first() -> None:
-    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0),))
-    drawn = attrs.evolve(case, moves=(Move("kill", "broker-a-s", 25.0, 30.0),))
+    case = Case(seed=1, faults=(Fault("kill", "broker-a-s", 20.0, 1.0),))
+    drawn = attrs.evolve(case, faults=(Fault("kill", "broker-a-s", 25.0, 30.0),))
 
     def is_broken(one: Case) -> bool:
         return one.switches == () or (
@@ -82,13 +82,13 @@ def test_a_switch_that_mends_similar_cases_is_first() -> None:
 
 
 def test_a_case_that_need_not_be_cut_is_undone() -> None:
-    moves = (Move("kill", "broker-a", 31.4, 20.0),)
-    case = Case(seed=1, moves=moves, cut_at=40.2, work=1.0)
+    faults = (Fault("kill", "broker-a", 31.4, 20.0),)
+    case = Case(seed=1, faults=faults, cut_at=40.2, work=1.0)
 
     whole = shrink(case, breaking(lambda case: case.uses("kill")))
     assert (whole.cut_at, whole.work) == (None, 0.0)
     cut = shrink(case, breaking(lambda case: case.cut_at is not None and case.in_force_at_end() != []))
-    assert (cut.moves[0].at, cut.cut_at) == (FIRST_MOVE, 29.0)
+    assert (cut.faults[0].at, cut.cut_at) == (FIRST_FAULT, 29.0)
 
 
 def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
@@ -98,10 +98,10 @@ def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
         asked.append(one)
         return one.touches("broker-a-s")
 
-    case = Case(seed=1, moves=(Move("kill", "broker-a-s", 20.0, 1.0), Move("kill", "broker-a", 40.0, 1.0)))
+    case = Case(seed=1, faults=(Fault("kill", "broker-a-s", 20.0, 1.0), Fault("kill", "broker-a", 40.0, 1.0)))
     smallest = shrink(case, breaking(is_broken))
 
-    assert smallest.moves == case.moves[:1]
+    assert smallest.faults == case.faults[:1]
     assert len(asked) == len(set(asked)) == 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rmqlab.cluster.hunt.case import draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
-from rmqlab.cluster.hunt.moves import kinds_for
+from rmqlab.cluster.hunt.faults import kinds_for
 from rmqlab.cluster.hunt.trial import bind_case, claims_for
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.result import Options

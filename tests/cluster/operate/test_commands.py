@@ -143,7 +143,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "text"),
     [
         ("topics create orders", "topic orders already exists at broker-a: `rmqlab topics update` changes it"),
         ("topics update ordrs --queues 2", "unknown topic 'ordrs'; did you mean orders?"),
@@ -187,8 +187,8 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("topics list --access-key abc", "the access key has 3 characters"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_one_line(lab: Lab, words: str, says: str) -> None:
-    assert says in lab.error(*words.split())
+def test_what_cannot_be_done_is_one_line(lab: Lab, words: str, text: str) -> None:
+    assert text in lab.error(*words.split())
 
 
 def test_a_cluster_that_does_not_run_is_one_line(lab: Lab) -> None:
@@ -286,7 +286,7 @@ def test_a_message_is_found_in_every_way_and_at_every_copy(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "form", "says"),
+    ("offset", "form", "text"),
     [
         (0, "auto", 'body        12 bytes, json\n  {\n    "total": 7\n  }\n'),
         (0, "text", 'body        12 bytes, text\n  {"total": 7}\n'),
@@ -297,9 +297,9 @@ def test_a_message_is_found_in_every_way_and_at_every_copy(lab: Lab) -> None:
         (2, "text", "body        6 bytes, text\n  \\xfa\\xfb\\xfc\\xfd\\xfe\\xff\n"),
     ],
 )
-def test_a_body_is_shown_as_asked(lab: Lab, offset: int, form: str, says: str) -> None:
+def test_a_body_is_shown_as_asked(lab: Lab, offset: int, form: str, text: str) -> None:
     shown: Callable[..., str] = lab.text
-    assert says in shown("messages", "at", "orders@broker-a:0", str(offset), "--body", form)
+    assert text in shown("messages", "at", "orders@broker-a:0", str(offset), "--body", form)
 
 
 # ---- other clusters --------------------------------------------------------------------------------------
@@ -344,12 +344,12 @@ def test_without_a_master_nothing_is_changed_and_the_slave_is_read(
             assert lab.run("wait", *condition.split())[0] == 0
         lab.json("kill", "broker-a:master")
         assert lab.run("wait", "route-gone", "broker-a:master")[0] == 0
-        says = "broker-a has no master now"
-        assert says in lab.error("topics", "create", "new")
-        assert says in lab.error("topics", "delete", "orders")
-        assert says in lab.error("groups", "update", "shop", "--retries", "3")
-        assert says in lab.error("offsets", "reset", "shop", "orders", "--offset", "1")
-        assert says in lab.error("offsets", "reset", "shop", "orders", "--time", "now")
+        text = "broker-a has no master now"
+        assert text in lab.error("topics", "create", "new")
+        assert text in lab.error("topics", "delete", "orders")
+        assert text in lab.error("groups", "update", "shop", "--retries", "3")
+        assert text in lab.error("offsets", "reset", "shop", "orders", "--offset", "1")
+        assert text in lab.error("offsets", "reset", "shop", "orders", "--time", "now")
         assert [one["max_offset"] for one in lab.json("topics", "status", "orders")] == [3]
         assert [one["text"] for one in lab.json("messages", "at", "orders@broker-a:0", "1")] == ["für den Laden"]
         assert lab.json("config", "get", "broker-a", "brokerRole")[0]["settings"] == {"brokerRole": "SLAVE"}

@@ -69,7 +69,7 @@ async def test_an_operation_at_an_evil_server_ends(name: str, seed: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "text"),
     [
         (b"", "a server sent an invalid reply: TopicList: a value expected"),
         (b"null", "a server sent an invalid reply: TopicList: Expected `object`, got `null`"),
@@ -77,8 +77,8 @@ async def test_an_operation_at_an_evil_server_ends(name: str, seed: int) -> None
         (b"[" * 500_000, "a server sent an invalid reply: TopicList: objects or lists nested too deep"),
     ],
 )
-async def test_an_invalid_reply_is_said_to_come_from_a_server(body: bytes, says: str) -> None:
-    assert (await error_of(topics.list_topics, body))[1].startswith(says)
+async def test_an_invalid_reply_is_said_to_come_from_a_server(body: bytes, text: str) -> None:
+    assert (await error_of(topics.list_topics, body))[1].startswith(text)
 
 
 @pytest.mark.parametrize("change", [{}, {"listenPort": "1"}])
@@ -88,8 +88,8 @@ async def test_a_name_server_without_settings_is_an_error(change: dict[str, str]
             settings.set_settings(operator, "namesrv", change) if change else settings.get_settings(operator, "namesrv")
         )
 
-    address, says = await error_of(operation, b"")
-    assert says == f"{address} replied without settings"
+    address, text = await error_of(operation, b"")
+    assert text == f"{address} replied without settings"
 
 
 async def error_of(operation: Callable[[Operator], Awaitable[Any]], body: bytes) -> tuple[str, str]:

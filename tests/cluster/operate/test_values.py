@@ -92,7 +92,7 @@ def test_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "says"),
+    ("pairs", "text"),
     [
         (["a"], "expected KEY=VALUE"),
         (["=1"], "expected KEY=VALUE"),
@@ -102,13 +102,13 @@ def test_settings() -> None:
         (["a b=2"], "letters and digits"),
     ],
 )
-def test_other_settings_are_rejected(pairs: list[str], says: str) -> None:
-    with pytest.raises(InvalidOperationError, match=says):
+def test_other_settings_are_rejected(pairs: list[str], text: str) -> None:
+    with pytest.raises(InvalidOperationError, match=text):
         parse_settings(pairs)
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "text"),
     [
         ({"queues": "0"}, "number of read queues '0': expected a whole number from 1 to 32768"),
         ({"queues": "many"}, "number of read queues 'many'"),
@@ -117,8 +117,8 @@ def test_other_settings_are_rejected(pairs: list[str], says: str) -> None:
         ({"permission": 8}, "permission 8"),
     ],
 )
-def test_changes_of_topics_are_checked(values: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidOperationError, match=says):
+def test_changes_of_topics_are_checked(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidOperationError, match=text):
         TopicChange.of("orders", **values)
 
 

@@ -49,7 +49,7 @@ def test_messages_that_are_not_named_or_not_concerned_are_seen() -> None:
 
 
 def test_messages_in_the_evidence_count_where_the_finding_names_none() -> None:
-    piece = Evidence(says="differs", message_ids=("A",))
+    piece = Evidence(text="differs", message_ids=("A",))
     finding = Finding(metric="lost", unit="messages", value=1, evidence=(piece,))
     assert compare(planted(LOST), attrs.evolve(CLEAN, findings={"lost": finding}), CLEAN).is_right
 

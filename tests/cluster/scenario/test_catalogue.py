@@ -61,10 +61,10 @@ def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "says"), [("kil-master", "did you mean kill-master"), ("x/y.toml", "no scenario file")]
+    ("word", "text"), [("kil-master", "did you mean kill-master"), ("x/y.toml", "no scenario file")]
 )
-def test_what_is_not_there_is_told_with_what_is_near(word: str, says: str) -> None:
-    with pytest.raises(NoScenarioError, match=says):
+def test_what_is_not_there_is_told_with_what_is_near(word: str, text: str) -> None:
+    with pytest.raises(NoScenarioError, match=text):
         find_scenario(word)
 
 

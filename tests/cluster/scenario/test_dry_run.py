@@ -33,7 +33,7 @@ def complaints(*steps: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "says"),
+    ("steps", "text"),
     [
         (["kill broker-a", "kill broker-a:master"], "broker-a does not run: it was killed before"),
         (["stop broker-a", "pause broker-a"], "broker-a does not run: it was stopped before"),
@@ -52,8 +52,8 @@ def complaints(*steps: str) -> list[str]:
         (["pause broker-a-s", "promote broker-a-s"], "broker-a-s is paused: resume or kill it before"),
     ],
 )
-def test_what_cannot_be_is_found(steps: list[str], says: str) -> None:
-    assert complaints(*steps)[0] == says
+def test_what_cannot_be_is_found(steps: list[str], text: str) -> None:
+    assert complaints(*steps)[0] == text
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def scenario_of(*steps: str, head: str = HEAD) -> str:
 
 
 @pytest.mark.parametrize(
-    ("step", "says"),
+    ("step", "text"),
     [
         ('create-topic = "a b"', "has a character other than"),
         ('create-topic = { topic = "t", order = "yes" }', "order = 'yes': expected true or false"),
@@ -78,8 +78,8 @@ def scenario_of(*steps: str, head: str = HEAD) -> str:
         ('set-config = { target = "broker-a", settings = { a = "1\\n2" } }', "line break"),
     ],
 )
-def test_what_cannot_be_done_is_rejected_before_the_run(step: str, says: str) -> None:
-    with pytest.raises(ScenarioError, match=says):
+def test_what_cannot_be_done_is_rejected_before_the_run(step: str, text: str) -> None:
+    with pytest.raises(ScenarioError, match=text):
         parse_scenario(scenario_of(step))
 
 

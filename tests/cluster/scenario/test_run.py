@@ -199,7 +199,7 @@ async def send_pull_and_commit(namesrv_addr: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "text"),
     [
         (["run", "kill-master", "--attach", "--rate", "5"], "the rate is 1"),
         (["run", "kill-mastr"], "did you mean kill-master"),
@@ -209,11 +209,11 @@ async def send_pull_and_commit(namesrv_addr: str) -> str:
     ],
 )
 def test_what_makes_no_sense_exits_with_2_before_anything_starts(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
 ) -> None:
     done = in_process(tmp_path, monkeypatch, *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert text in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

@@ -80,7 +80,7 @@ def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Docu
 
 
 @pytest.mark.parametrize(
-    ("state", "key", "command", "says"),
+    ("state", "key", "command", "text"),
     [
         ("ready", "p", Act("pause", "broker-a"), ""),
         ("paused", "p", Act("resume", "broker-a"), ""),
@@ -96,11 +96,11 @@ def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Docu
     ],
 )
 def test_a_key_does_what_makes_sense_now_or_says_why_not(
-    document: Document, state: str, key: str, command: Act | None, says: str
+    document: Document, state: str, key: str, command: Act | None, text: str
 ) -> None:
     document["nodes"][1]["state"] = state
     selection, done = press(Selection("broker-a", "what was said before"), key, document)
-    assert (done, selection.message) == (command, says)
+    assert (done, selection.message) == (command, text)
 
 
 @pytest.mark.parametrize("target", ["broker-a", "broker-a:master"])

@@ -29,7 +29,7 @@ class AddressesClaimedError(PortTakenError):
 
 
 @attrs.frozen
-class Place:
+class AddressAllocation:
     """The addresses of a cluster."""
 
     placement: Placement
@@ -50,7 +50,9 @@ class Place:
 
 
 @contextmanager
-def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
+def allocate_addresses(
+    spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
+) -> Iterator[AddressAllocation]:
     """Hold addresses at which all ports are free, while the block runs.
 
     Recorded addresses are reused, unless another cluster has claimed them: then the result contains the new ones and
@@ -65,7 +67,7 @@ def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
         found, claim = _again(spec, directory, before, free)
     else:
         placement, claim = _first_free(spec, directory, free)
-        found = Place(placement)
+        found = AddressAllocation(placement)
     with claim:
         yield found
 
@@ -79,16 +81,16 @@ def addresses_of(placement: Placement) -> str:
 
 def _again(
     spec: ClusterSpec, directory: ClusterDirectory, before: Placement, free: Iterable[Placement]
-) -> tuple[Place, ExitStack]:
+) -> tuple[AddressAllocation, ExitStack]:
     try:
-        return Place(before), _hold(spec, before, directory)
+        return AddressAllocation(before), _hold(spec, before, directory)
     except AddressesClaimedError as exc:
         others = (attrs.evolve(empty, slots=before.slots) for empty in free)  # each node keeps its last number
         try:
             placement, claim = _first_free(spec, directory, others)
         except PortTakenError:
             raise PortTakenError(f"{exc}; and no other is free") from None
-        return Place(placement, addresses_of(before), str(exc)), claim
+        return AddressAllocation(placement, addresses_of(before), str(exc)), claim
 
 
 def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> ExitStack:

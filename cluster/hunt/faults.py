@@ -1,6 +1,6 @@
-"""Kinds of moves: what may happen to a cluster in a hunt.
+"""Kinds of faults: what may happen to a cluster in a hunt.
 
-A move is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A
+A fault is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A
 step is a table as in a scenario file.
 """
 
@@ -17,7 +17,7 @@ MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "sh
 
 
 @attrs.frozen
-class Move:
+class Fault:
     """One thing that happens, from a time on, for a while."""
 
     kind: str
@@ -25,7 +25,7 @@ class Move:
     at: float
     """Seconds after the start of the scenario."""
     seconds: float
-    """Duration in seconds; 0 for a move that ends at once."""
+    """Duration in seconds; 0 for a fault that ends at once."""
 
     @property
     def ends_at(self) -> float:
@@ -43,9 +43,9 @@ class Move:
 
 @attrs.frozen(kw_only=True)
 class Kind:
-    """A kind of moves."""
+    """A kind of faults."""
 
-    says: str
+    text: str
     """For the documentation and `--help`."""
     targets: tuple[str, ...]
     begin: Callable[[str, str], StepTable]
@@ -57,7 +57,7 @@ class Kind:
     is_of_link: bool = False
     """True for a fault of the link between both brokers, which can overlap with other faults of the target."""
     part: str = ""
-    """The affected part of the target, if it can overlap with moves on the target's process."""
+    """The affected part of the target, if it can overlap with faults on the target's process."""
     ends_process: bool = False
     """True if the process of the target does not run while it lasts."""
     loses_data: bool = False
@@ -97,7 +97,7 @@ _BROKERS = (MASTER, SLAVE)
 
 KINDS: Mapping[str, Kind] = {
     "kill": Kind(
-        says="a process is killed, and started again",
+        text="a process is killed, and started again",
         targets=(*_BROKERS, NAMESERVER),
         begin=_action("kill"),
         end=_start,
@@ -105,26 +105,26 @@ KINDS: Mapping[str, Kind] = {
         ends_with_start=True,
     ),
     "restart": Kind(
-        says="a broker is stopped in good order, and started at once",
+        text="a broker is stopped in good order, and started at once",
         targets=_BROKERS,
         begin=_action("restart"),
         end=None,
         ends_with_start=True,
     ),
     "pause": Kind(
-        says="a process is stopped by a signal, and resumed",
+        text="a process is stopped by a signal, and resumed",
         targets=(*_BROKERS, NAMESERVER),
         begin=_action("pause"),
         end=lambda target, _label: {"resume": target},
     ),
     "isolate": Kind(
-        says="a broker can reach no other process, and no other process can reach it",
+        text="a broker can reach no other process, and no other process can reach it",
         targets=_BROKERS,
         begin=_action("isolate"),
         end=_heal,
     ),
     "power-loss": Kind(
-        says="a broker is killed, and loses what it has not synced",
+        text="a broker is killed, and loses what it has not synced",
         targets=_BROKERS,
         begin=_action("power-loss"),
         end=_start,
@@ -133,7 +133,7 @@ KINDS: Mapping[str, Kind] = {
         loses_data=True,
     ),
     "wipe": Kind(
-        says="a slave is killed, loses its disk, and starts with an empty one",
+        text="a slave is killed, loses its disk, and starts with an empty one",
         targets=(SLAVE,),
         begin=_action("wipe"),
         end=_start,
@@ -142,28 +142,28 @@ KINDS: Mapping[str, Kind] = {
         loses_data=True,
     ),
     "replication-cut": Kind(
-        says="bytes of the replication vanish, both ways",
+        text="bytes of the replication vanish, both ways",
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole", only="ha", both_ways=True),
         end=_heal,
         is_of_link=True,
     ),
     "one-way": Kind(
-        says="bytes from one broker to the other vanish",
+        text="bytes from one broker to the other vanish",
         targets=_BROKERS,
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="blackhole"),
         end=_heal,
         is_of_link=True,
     ),
     "slow-link": Kind(
-        says="bytes between the brokers take 400 ms",
+        text="bytes between the brokers take 400 ms",
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="latency", millis=400, both_ways=True),
         end=_heal,
         is_of_link=True,
     ),
     "corruption": Kind(
-        says="some bytes of the master's log arrive at its slave with other values",
+        text="some bytes of the master's log arrive at its slave with other values",
         targets=(MASTER,),
         begin=_fault(type="link", src="TARGET", dst="OTHER", kind="corrupt", only="ha", every_bytes=CORRUPT_EVERY),
         end=_heal,
@@ -171,33 +171,33 @@ KINDS: Mapping[str, Kind] = {
         is_unprotected=True,  # a record's checksum covers its body only
     ),
     "slow-sync": Kind(
-        says="each fsync of a broker takes a second",
+        text="each fsync of a broker takes a second",
         targets=_BROKERS,
         begin=_fault(type="disk", target="TARGET", kind="slow-sync", millis=1000),
         end=_heal,
         part="'s disk",
     ),
     "failing-sync": Kind(
-        says="each fsync of a broker fails",
+        text="each fsync of a broker fails",
         targets=_BROKERS,
         begin=_fault(type="disk", target="TARGET", kind="failing-sync"),
         end=_heal,
         part="'s disk",
     ),
     "disk-full": Kind(
-        says="a broker's disk is full",
+        text="a broker's disk is full",
         targets=_BROKERS,
         begin=_fault(type="disk", target="TARGET", kind="full"),
         end=_heal,
     ),
     "forged-report": Kind(
-        says="an unknown peer reports to the master that it has all of the log, and stays connected for 20 s",
+        text="an unknown peer reports to the master that it has all of the log, and stays connected for 20 s",
         targets=(MASTER,),
         begin=_fault(type="ha-report", target="TARGET"),
         end=None,
     ),
     "consumer": Kind(
-        says="the consumer ends, and another one of its group starts",
+        text="the consumer ends, and another one of its group starts",
         targets=(CONSUMER,),
         begin=lambda target, label: {"stop-workload": target, "label": label},
         end=lambda target, _label: {"consume": target},

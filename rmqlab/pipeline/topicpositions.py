@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 from rmqlab.pipeline.groupoffsets import Commits
 from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.topicbounds import PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName, near_queue
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.runtime.nearmiss import near_miss
 
 
-def start_places(
+def start_positions(
     options: TopicOptions, queues: Collection[QueueName], commits: Commits, *, unset: int
-) -> dict[QueueName, Place]:
+) -> dict[QueueName, QueuePosition]:
     """Return where to begin each queue; `unset` applies if no option says it.
 
     Queues without a commit of option startingGroup begin where the other options say, or else at their first message,
@@ -26,7 +26,7 @@ def start_places(
     return {**_stated_starts(options, queues, EARLIEST), **commits.offsets}
 
 
-def _stated_starts(options: TopicOptions, queues: Collection[QueueName], unset: int) -> dict[QueueName, Place]:
+def _stated_starts(options: TopicOptions, queues: Collection[QueueName], unset: int) -> dict[QueueName, QueuePosition]:
     must_exist = options.starting_time_strategy == "error"
     if options.starting_timestamp is not None:
         return dict.fromkeys(queues, AtTime(options.starting_timestamp, must_exist))
@@ -46,7 +46,7 @@ def _without_commits(group: str, known: Collection[str]) -> str:
     )
 
 
-def end_places(options: TopicOptions, queues: Collection[QueueName]) -> dict[QueueName, Place]:
+def end_positions(options: TopicOptions, queues: Collection[QueueName]) -> dict[QueueName, QueuePosition]:
     """Return where to end each queue.
 
     Queues that JSON omits end at their last message. Raises PlanError for JSON that names an unknown queue.
@@ -62,8 +62,8 @@ def end_places(options: TopicOptions, queues: Collection[QueueName]) -> dict[Que
 
 
 def _with_unnamed(
-    named: Mapping[QueueName, Place], queues: Collection[QueueName], unnamed: int, option: str
-) -> dict[QueueName, Place]:
+    named: Mapping[QueueName, QueuePosition], queues: Collection[QueueName], unnamed: int, option: str
+) -> dict[QueueName, QueuePosition]:
     if unknown := sorted(named.keys() - set(queues)):
         near, there = near_queue(unknown[0], queues), shortened(sorted(queues))
         raise PlanError(f"{NAME}: there is no queue {unknown[0]} to read (option {option}){near}; queues: {there}")

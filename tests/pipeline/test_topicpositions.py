@@ -7,9 +7,9 @@ import pytest
 from rmqlab.pipeline.groupoffsets import Commits
 from rmqlab.pipeline.options import bind_options
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
-from rmqlab.pipeline.topicplaces import end_places, start_places
+from rmqlab.pipeline.topicpositions import end_positions, start_positions
 
 FIRST, SECOND, OTHER = QueueName("t", "a", 0), QueueName("t", "a", 1), QueueName("t", "b", 0)
 ALL = {FIRST, SECOND, OTHER}
@@ -41,9 +41,9 @@ def of_first(number: int) -> str:
     ],
 )
 def test_a_queue_that_is_not_named_begins_at_its_first_message(
-    options: dict[str, str], first: Place, others: Place
+    options: dict[str, str], first: QueuePosition, others: QueuePosition
 ) -> None:
-    found = start_places(bound(**options), ALL, Commits(), unset=LATEST)
+    found = start_positions(bound(**options), ALL, Commits(), unset=LATEST)
     assert found == {FIRST: first, SECOND: others, OTHER: others}
 
 
@@ -57,9 +57,9 @@ def test_a_queue_that_is_not_named_begins_at_its_first_message(
     ],
 )
 def test_a_queue_that_is_not_named_ends_at_its_last_message(
-    options: dict[str, str], first: Place, others: Place
+    options: dict[str, str], first: QueuePosition, others: QueuePosition
 ) -> None:
-    assert end_places(bound(**options), ALL) == {FIRST: first, SECOND: others, OTHER: others}
+    assert end_positions(bound(**options), ALL) == {FIRST: first, SECOND: others, OTHER: others}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_queue_that_is_not_named_ends_at_its_last_message(
 )
 def test_a_named_queue_that_is_not_read_is_refused(named: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):
-        start_places(bound(startingOffsets=named), ALL, Commits(), unset=LATEST)
+        start_positions(bound(startingOffsets=named), ALL, Commits(), unset=LATEST)
 
 
 # ---- committed offsets -----------------------------------------------------------------------------------
@@ -88,17 +88,19 @@ def test_a_named_queue_that_is_not_read_is_refused(named: str, said: str) -> Non
         ({"startingTimestamp": "5"}, AtTime(5)),
     ],
 )
-def test_queues_without_a_commit_begin_where_the_other_options_say(options: dict[str, str], others: Place) -> None:
+def test_queues_without_a_commit_begin_where_the_other_options_say(
+    options: dict[str, str], others: QueuePosition
+) -> None:
     commits = Commits({FIRST: 7}, frozenset({"billing"}))
-    found = start_places(bound(startingGroup="billing", **options), ALL, commits, unset=LATEST)
+    found = start_positions(bound(startingGroup="billing", **options), ALL, commits, unset=LATEST)
     assert found == {FIRST: 7, SECOND: others, OTHER: others}
 
 
 def test_a_group_without_any_commit_is_an_error_unless_a_beginning_is_stated() -> None:
     commits = Commits({}, frozenset({"billing", "audit"}))
     with pytest.raises(PlanError, match=r"group biling .* did you mean billing.; groups with commits: audit, billing"):
-        start_places(bound(startingGroup="biling"), ALL, commits, unset=LATEST)
-    found = start_places(bound(startingGroup="biling", startingOffsets="earliest"), ALL, commits, unset=LATEST)
+        start_positions(bound(startingGroup="biling"), ALL, commits, unset=LATEST)
+    found = start_positions(bound(startingGroup="biling", startingOffsets="earliest"), ALL, commits, unset=LATEST)
     assert found == dict.fromkeys(ALL, EARLIEST)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-from rmqlab.cluster.supervisor import placing
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record
-from rmqlab.cluster.supervisor.placing import placed
+from rmqlab.cluster.supervisor import address_allocation
+from rmqlab.cluster.supervisor.address_allocation import allocate_addresses
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
 from rmqlab.cluster.supervisor.ports import (
     PortTakenError,
     check_free,
@@ -42,31 +42,38 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 @needs_loopback_network
 def test_two_clusters_get_addresses_of_their_own(directory: ClusterDirectory) -> None:
     other = ClusterDirectory(directory.path.with_name("two"))
-    with placed(ClusterSpec(), directory, None) as first, placed(ClusterSpec(), other, None) as second:
+    with (
+        allocate_addresses(ClusterSpec(), directory, None) as first,
+        allocate_addresses(ClusterSpec(), other, None) as second,
+    ):
         assert first.placement.subnet != second.placement.subnet
 
 
 @needs_loopback_network
 def test_a_cluster_that_is_down_keeps_its_addresses(directory: ClusterDirectory) -> None:
-    with placed(ClusterSpec(), directory, None) as first:
+    with allocate_addresses(ClusterSpec(), directory, None) as first:
         pass
     directory.write_record(Record(spec=ClusterSpec(), placement=first.placement))
     other = ClusterDirectory(directory.path.with_name("two"))
     for _ in range(3):
-        with placed(ClusterSpec(), other, None) as second:
+        with allocate_addresses(ClusterSpec(), other, None) as second:
             assert second.placement.subnet != first.placement.subnet
-    with placed(ClusterSpec(), directory, directory.read_record()) as again:
+    with allocate_addresses(ClusterSpec(), directory, directory.read_record()) as again:
         assert again == first
 
 
 @needs_loopback_network
 def test_a_recorded_place_that_is_taken_is_an_error_that_names_the_holder(directory: ClusterDirectory) -> None:
     spec = ClusterSpec()
-    with placed(spec, directory, None) as found:
+    with allocate_addresses(spec, directory, None) as found:
         pass
     record = Record(spec=spec, placement=found.placement)
     node = nodes_of(spec, found.placement)[1]
-    with listening(node.host, 10912), pytest.raises(PortTakenError) as caught, placed(spec, directory, record):
+    with (
+        listening(node.host, 10912),
+        pytest.raises(PortTakenError) as caught,
+        allocate_addresses(spec, directory, record),
+    ):
         pass
     assert f"broker-a: {node.host}:10912 is taken by pid {os.getpid()}, " in str(caught.value)
     assert pathlib.Path(sys.executable).name in str(caught.value)
@@ -76,9 +83,9 @@ def test_a_recorded_place_that_is_taken_is_an_error_that_names_the_holder(direct
 def test_from_a_network_that_another_cluster_has_claimed_it_moves_and_says_so(directory: ClusterDirectory) -> None:
     """Issue 12.12. Each node keeps its number."""
     spec = ClusterSpec(slaves=2)
-    with placed(spec, directory, None) as other:
+    with allocate_addresses(spec, directory, None) as other:
         record = Record(spec=spec, placement=attrs.evolve(other.placement, slots={"broker-a": 77}))
-        with placed(spec, directory, record) as moved:
+        with allocate_addresses(spec, directory, record) as moved:
             before, now = (f"{it.placement.network}.{it.placement.subnet}.*" for it in (other, moved))
             assert now != before
             assert moved.placement.slots["broker-a"] == 77
@@ -92,12 +99,12 @@ def test_where_no_other_network_is_free_the_reason_is_told(
     directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ClusterSpec()
-    with placed(spec, directory, None) as other:
+    with allocate_addresses(spec, directory, None) as other:
         record = Record(spec=spec, placement=other.placement)
-        monkeypatch.setattr(placing, "_SUBNETS", range(0))
+        monkeypatch.setattr(address_allocation, "_SUBNETS", range(0))
         with (
             pytest.raises(PortTakenError, match=r"are claimed by another cluster.*no other is free"),
-            placed(spec, directory, record),
+            allocate_addresses(spec, directory, record),
         ):
             pass
 
@@ -105,12 +112,12 @@ def test_where_no_other_network_is_free_the_reason_is_told(
 def test_at_a_single_address_clusters_shift_their_ports(
     directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placing, "has_loopback_network", lambda: False)
-    with placed(ClusterSpec(), directory, None) as first:
+    monkeypatch.setattr(address_allocation, "has_loopback_network", lambda: False)
+    with allocate_addresses(ClusterSpec(), directory, None) as first:
         assert first.placement.subnet is None
         directory.write_record(Record(spec=ClusterSpec(), placement=first.placement))
     other = ClusterDirectory(directory.path.with_name("two"))
-    with placed(ClusterSpec(), other, None) as second:
+    with allocate_addresses(ClusterSpec(), other, None) as second:
         assert second.placement.shift != first.placement.shift
 
 
@@ -118,11 +125,11 @@ def test_a_place_at_a_single_address_is_held_before_anything_listens(
     directory: ClusterDirectory, tmp_path: pathlib.Path
 ) -> None:
     spec, elsewhere = ClusterSpec(single_address=True), ClusterDirectory(tmp_path / "another home" / "one")
-    with placed(spec, directory, None) as first:
-        with placed(spec, elsewhere, None) as second:
+    with allocate_addresses(spec, directory, None) as first:
+        with allocate_addresses(spec, elsewhere, None) as second:
             assert second.placement.shift != first.placement.shift
         record = Record(spec=spec, placement=first.placement)
-        with placed(spec, directory, record) as third:
+        with allocate_addresses(spec, directory, record) as third:
             assert f"127.0.0.1 with ports shifted by {first.placement.shift} to 127.0.0.1" in third.note
             assert third.placement.shift != first.placement.shift
 
@@ -132,15 +139,15 @@ def test_addresses_begin_with_what_the_environment_says_and_recorded_ones_stay(
     directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ClusterSpec()
-    with placed(spec, directory, None) as before:
+    with allocate_addresses(spec, directory, None) as before:
         hosts = [node.host for node in nodes_of(spec, before.placement)]
     assert all(host.startswith(f"{before.placement.network}.{before.placement.subnet}.") for host in hosts)
     monkeypatch.delenv("RMQLAB_NETWORK", raising=False)
     assert loopback_network() == "127.77"
     monkeypatch.setenv("RMQLAB_NETWORK", "127.254")
-    with placed(spec, directory, Record(spec=spec, placement=before.placement)) as again:
+    with allocate_addresses(spec, directory, Record(spec=spec, placement=before.placement)) as again:
         assert again == before
-    with placed(spec, directory, None) as fresh:
+    with allocate_addresses(spec, directory, None) as fresh:
         assert fresh.placement.network == "127.254"
         assert workload_host(fresh.placement, 0) == f"127.254.{fresh.placement.subnet}.240"
 
@@ -148,7 +155,7 @@ def test_addresses_begin_with_what_the_environment_says_and_recorded_ones_stay(
 @pytest.mark.parametrize("wrong", ["127.255", "127.0", "127.077", "10.1", "127.77.1", "here"])
 def test_what_is_no_loopback_network_is_an_error(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("RMQLAB_NETWORK", wrong)
-    with pytest.raises(NoPlaceError, match=f"'{wrong}': expected 127.1 to 127.254"):
+    with pytest.raises(SetupError, match=f"'{wrong}': expected 127.1 to 127.254"):
         has_loopback_network()
 
 

@@ -19,7 +19,7 @@ _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
-_UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
+_UNCLAIMED = Expected(metric="unclaimed", names_made_up=True)
 _AWAY = 1000
 """Added to a queue offset to make it wrong."""
 _CLOSE = 900
@@ -75,8 +75,8 @@ def shift_queue_offset(copy: RunCopy, nodes: Nodes) -> Change:
     """Write another queue offset into a record."""
     victim = copy.victim(nodes)
     logs = copy.logs(nodes)
-    says = f"queue offset {victim.queue_offset} of {unique_id(victim)} raised by {_AWAY}"
-    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
+    text = f"queue offset {victim.queue_offset} of {unique_id(victim)} raised by {_AWAY}"
+    edits = [copy.edit_log(log, victim.physical_offset, text) for log in logs]
     write_record(logs, attrs.evolve(victim, queue_offset=victim.queue_offset + _AWAY))
     return copy.change(nodes, [victim], edits)
 
@@ -84,17 +84,17 @@ def shift_queue_offset(copy: RunCopy, nodes: Nodes) -> Change:
 def append_foreign_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Append a message that was never sent, with its queue and index entries."""
     like = copy.victim(nodes)
-    stranger = copy.foreign_id(unique_id(like))
+    made_up_id = copy.foreign_id(unique_id(like))
     logs = copy.logs(nodes)
     end, time = _common_end(logs)
     queues = [QueueEntries(copy.store(node), like.topic, like.queue_id) for node in nodes]
     record = attrs.evolve(
-        with_foreign_id(like, stranger), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
+        with_foreign_id(like, made_up_id), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
     )
     edits: list[Edit] = []
     for log, queue in zip(logs, queues, strict=True):
-        edits += _append(copy, log, queue, record, queue.entry_of(like), stranger)
-    return Change(edits=tuple(edits), strangers=(stranger,), broker=copy.broker_of(nodes[0]))
+        edits += _append(copy, log, queue, record, queue.entry_of(like), made_up_id)
+    return Change(edits=tuple(edits), made_up_ids=(made_up_id,), broker=copy.broker_of(nodes[0]))
 
 
 def _common_end(logs: Sequence[NodeLog]) -> tuple[int, int]:
@@ -112,28 +112,28 @@ def _append(
     queue: QueueEntries,
     record: StoredMessage,
     like_entry: tuple[int, int, int],
-    stranger: str,
+    made_up_id: str,
 ) -> list[Edit]:
     path, at = log.place(record.physical_offset)
     data = encode_message(record)
     if at + len(data) + BLANK_SIZE > path.stat().st_size:
         raise NothingToPlantError(f"{path.name} of {log.node} has no room for another record")
-    edit = copy.edit(log.node, path, at, f"{stranger} appended")
+    edit = copy.edit(log.node, path, at, f"{made_up_id} appended")
     log.write(record.physical_offset, data)
     entry_path, entry_at = queue.place(record.queue_offset)
     queue.write(record.queue_offset, record.physical_offset, len(data), like_entry[2])
-    edits = [edit, copy.edit(log.node, entry_path, entry_at, f"entry of {stranger}")]
-    index = _put_in_index(copy, log.node, record, stranger)
-    return [*edits, copy.edit(log.node, index, None, f"keys of {stranger}")] if index else edits
+    edits = [edit, copy.edit(log.node, entry_path, entry_at, f"entry of {made_up_id}")]
+    index = _put_in_index(copy, log.node, record, made_up_id)
+    return [*edits, copy.edit(log.node, index, None, f"keys of {made_up_id}")] if index else edits
 
 
-def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, stranger: str) -> Path | None:
+def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, made_up_id: str) -> Path | None:
     """Enter the keys of a record; return the index file, None if the node has none."""
     paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdigit())
     if not paths:
         return None
     file = IndexFile.open(paths[-1], *_index_size(copy.root / node / "config.toml"), Disk(), create=False)
-    keys = [stranger, *record.properties.get(PROPERTY_KEYS, "").split()]
+    keys = [made_up_id, *record.properties.get(PROPERTY_KEYS, "").split()]
     file.put(
         [(key_hash(f"{record.topic}#{key}".encode()), record.physical_offset, record.store_timestamp) for key in keys]
     )
@@ -155,15 +155,15 @@ def diverge_tail(copy: RunCopy, nodes: Nodes) -> Change:
     if not tail:
         raise NothingToPlantError(f"no acknowledged message in the log of {nodes[0]}")
     log = copy.log(nodes[0])
-    edits, strangers = [], []
+    edits, made_up_ids = [], []
     for record in tail:
-        strangers.append(copy.foreign_id(unique_id(record)))
-        edits.append(copy.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {strangers[-1]}"))
-        write_record([log], with_foreign_id(record, strangers[-1]))
-    return copy.change(nodes, tail, edits, strangers=strangers)
+        made_up_ids.append(copy.foreign_id(unique_id(record)))
+        edits.append(copy.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {made_up_ids[-1]}"))
+        write_record([log], with_foreign_id(record, made_up_ids[-1]))
+    return copy.change(nodes, tail, edits, made_up_ids=made_up_ids)
 
 
-PLACES = (
+MISPLACED_RECORDS = (
     Kind(
         name="swapped-one",
         does="two messages of a queue are exchanged in one log",

@@ -18,7 +18,7 @@ T = TypeVar("T")
 AnyPath = Path | RemotePath
 
 
-class Place(Protocol):
+class SourcePath(Protocol):
     """What `pathlib.Path` and `RemotePath` have in common."""
 
     @property
