@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-MISPLACED_RECORDS = ("broker", "cluster", "nameserver", "rmqlab", "examples", "tests")
+PLACES = ("broker", "cluster", "nameserver", "rmqlab", "examples", "tests")
 LONGEST = 80
 """Characters of a docstring's first line."""
 MOST_LINES = 400
@@ -18,9 +18,7 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 def sources() -> list[pathlib.Path]:
     """Return all Python files once, without those behind rmqlab's links."""
-    return [
-        path for place in MISPLACED_RECORDS for path in sorted((ROOT / place).rglob("*.py")) if not _is_linked(path)
-    ]
+    return [path for place in PLACES for path in sorted((ROOT / place).rglob("*.py")) if not _is_linked(path)]
 
 
 def _is_linked(path: pathlib.Path) -> bool:
@@ -36,7 +34,7 @@ def long_first_lines(tree: ast.Module) -> Iterator[str]:
                 yield first
 
 
-@pytest.mark.parametrize("place", MISPLACED_RECORDS)
+@pytest.mark.parametrize("place", PLACES)
 def test_docstrings_begin_with_a_short_line_and_files_are_short(place: str) -> None:
     own = [path for path in sources() if path.is_relative_to(ROOT / place)]
     texts = {path.relative_to(ROOT): path.read_text() for path in own}

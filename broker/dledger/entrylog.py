@@ -97,7 +97,7 @@ class EntryLog(CommitLog):
     def _is_plain(self, file: LogFile) -> bool:
         return file in self.plain.files
 
-    def lead_in(self, file: LogFile) -> int:
+    def entry_header_size(self, file: LogFile) -> int:
         return 0 if self._is_plain(file) else self.lead
 
     @property

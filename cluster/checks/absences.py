@@ -67,7 +67,7 @@ def isolations(entries: Iterable[JournalEntry], roles: Roles) -> Iterator[Absenc
     isolated: dict[str, list[Absence]] = {}
     for entry in entries:
         if entry.kind == "fault_applied" and entry.fields.get("fault") == "isolate":
-            names = roles.nodes_meant(str(entry.fields.get("target")), entry.at_millis)
+            names = roles.resolve_target(str(entry.fields.get("target")), entry.at_millis)
             away = [Absence(node=name, how="isolated", at=entry.at_millis, until=None) for name in names]
             isolated[str(entry.fields["id"])] = away
         elif entry.kind == "fault_healed":

@@ -18,8 +18,8 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
-from rmqlab.store.logplaces import log_begin, log_directory
-from rmqlab.store.oddfiles import why_unreadable
+from rmqlab.store.irregularfiles import why_unreadable
+from rmqlab.store.loglayout import log_begin, log_directory
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rmqlab.cluster.checks.history import History
 from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
-from rmqlab.store.logplaces import log_directory, log_extents
+from rmqlab.store.loglayout import log_directory, log_extents
 from rmqlab.verdict.logcover import EPOCH_KINDS, LogState, Samples, last_epochs, log_state
-from rmqlab.verdict.misplaced import SETTING_KINDS, misplaced_files, setting_of
+from rmqlab.verdict.misplaced import RUN_FACT_KINDS, misplaced_files, run_facts_of
 
 
 def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: History) -> Mapping[str, LogState]:
@@ -18,8 +18,8 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
     """
     every = (*history.entries, *history.closing)
     epochs = last_epochs((one.at_millis, one.node, one.kind) for one in history.of_kind(*EPOCH_KINDS))
-    events = ((one.at_millis, one.node, one.kind, one.fields) for one in every if one.kind in SETTING_KINDS)
-    setting = setting_of(events, history.began_at)
+    events = ((one.at_millis, one.node, one.kind, one.fields) for one in every if one.kind in RUN_FACT_KINDS)
+    facts = run_facts_of(events, history.began_at)
     recorded: dict[str, list[int]] = collections.defaultdict(list)
     for entry in every:
         if entry.kind == "log_sampled" and entry.node in epochs and entry.at_millis > epochs[entry.node].since:
@@ -34,9 +34,9 @@ def log_states(roots: Mapping[str, Path], ends: Mapping[str, int], history: Hist
             log_extents(root),
             samples,
             epochs.get(node),
-            misplaced=misplaced_files(node, read_heads(root), setting),
+            misplaced=misplaced_files(node, read_heads(root), facts),
             tail=lost_tail(root, ends[node], samples.highest) if samples else None,
             stray=stray_tail(root, ends[node]),
-            has_recorded=node in setting.first_ends,
+            has_recorded=node in facts.first_ends,
         )
     return states

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from rmqlab.cluster.checks.copies import NodeStore, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
-from rmqlab.store.logplaces import log_directory
-from rmqlab.store.sidefiles import side_remarks
-from rmqlab.store.stopmarks import stop_remarks
+from rmqlab.store.loglayout import log_directory
+from rmqlab.store.sidefiles import side_file_warnings
+from rmqlab.store.stopfiles import stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.judgement import Conditions
-from rmqlab.verdict.setoffsets import GroupQueueKey, judged_groups, set_offsets
+from rmqlab.verdict.uncommittedoffsets import GroupQueueKey, judged_groups, uncommitted_offsets
 
 
 def remarks(history: History, stores: Stores) -> Iterator[str]:
@@ -20,7 +20,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
     losses = {entry.node for entry in history.of_kind("power_lost")}
     ends = {entry.node for entry in history.of_kind(*STALE_INDEX_KINDS)}
     unclean = ends | {node for node in roots if not ended_in_good_order(node, history)}
-    yield from side_remarks(roots, history.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_file_warnings(roots, history.roles.followers, after_power_loss=losses, unclean=unclean)
     if not any(history.of_kind("fault_applied")):
         for node, store in sorted(stores.nodes.items()):
             if node not in stores.incomplete:
@@ -39,7 +39,9 @@ def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> 
     for member in sorted(history.members.values(), key=lambda one: one.name):
         is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
         if member.broker and not member.broker_id and is_settled and member.name in stores.offset_files:
-            yield from set_offsets(member.name, member.broker, stores.offset_files[member.name], highest, groups)
+            yield from uncommitted_offsets(
+                member.name, member.broker, stores.offset_files[member.name], highest, groups
+            )
 
 
 def _marks_of(store: NodeStore, history: History) -> Iterator[str]:
@@ -48,5 +50,5 @@ def _marks_of(store: NodeStore, history: History) -> Iterator[str]:
     if store.root is None or ended is None or not log_directory(store.root).is_dir():
         return
     latest = max((copy.stored_at for copy in (*store.copies, *store.damaged)), default=None)
-    for line in stop_remarks(store.root, was_clean=ended, latest=latest):
+    for line in stop_file_warnings(store.root, was_clean=ended, latest=latest):
         yield f"{store.node}: {line}"

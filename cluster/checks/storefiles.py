@@ -17,7 +17,7 @@ from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.configfile import read_config_file
-from rmqlab.store.oddfiles import why_unreadable
+from rmqlab.store.irregularfiles import why_unreadable
 from rmqlab.store.readableend import EVERYTHING, readable_end
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown

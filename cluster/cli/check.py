@@ -11,8 +11,8 @@ from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, json_option, misused, print_json, run_directory
 from rmqlab.runtime.journal import odd_journals
+from rmqlab.store.irregularfiles import irregular_paths
 from rmqlab.store.keptstores import no_stores_hint
-from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement
@@ -75,7 +75,7 @@ def _report_odd_files(directory: Path) -> None:
         (path, f"no regular file that can be read: expected the journal of {path.stem}")
         for path in odd_journals(directory / "journal")
     ]
-    for path, why in (*odd, *odd_files(directory)):
+    for path, why in (*odd, *irregular_paths(directory)):
         click.echo(f"rmqlab: {path}: {why}", err=True)
 
 

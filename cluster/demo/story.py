@@ -20,7 +20,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.loglayout import log_directory
 from rmqlab.store.scan import LogScan
 
 TOPIC = "orders"

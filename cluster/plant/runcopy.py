@@ -12,7 +12,7 @@ from rmqlab.cluster.plant.logs import NodeLog, unique_id
 from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
 from rmqlab.remoting.message import StoredMessage
 from rmqlab.runtime.journal import SUPERVISOR, journal_path, read_journals
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.loglayout import log_directory
 
 T = TypeVar("T")
 

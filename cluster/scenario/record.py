@@ -101,7 +101,7 @@ class RunRecord:
             judged=judged,
             missing=missing,
             findings=findings,
-            warnings=findings.beside(filter(None, (one.metric for one in self.scenario.expectations))),
+            warnings=findings.other_warnings(filter(None, (one.metric for one in self.scenario.expectations))),
             seconds=seconds,
             began_at=labels.get("begin", 0),
             stood_still=stood_still,

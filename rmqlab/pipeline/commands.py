@@ -27,8 +27,8 @@ from rmqlab.pipeline.workers import check_shared_directory
 from rmqlab.runtime.errorline import print_error
 from rmqlab.runtime.journal import odd_journals
 from rmqlab.runtime.printable import printable
+from rmqlab.store.irregularfiles import irregular_paths
 from rmqlab.store.keptstores import no_stores_hint
-from rmqlab.store.oddfiles import odd_files
 from rmqlab.verdict.rules import is_notable
 from rmqlab.verdict.runs import NoRunError, find_run, home
 from rmqlab.verdict.verdict import Verdict
@@ -143,7 +143,7 @@ def _report_odd_files(directory: Path) -> None:
     """
     for path in odd_journals(directory / "journal"):
         print(f"rmqlab: {path}: no regular file that can be read: expected the journal of {path.stem}", file=sys.stderr)
-    odd = list(odd_files(directory))
+    odd = list(irregular_paths(directory))
     for path, why in odd:
         print(f"rmqlab: {path}: {why}", file=sys.stderr)
     if any(path.name != "store" for path, _ in odd):

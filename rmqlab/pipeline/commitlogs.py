@@ -20,7 +20,7 @@ from rmqlab.pipeline.recordlayout import Walk, walk
 from rmqlab.pipeline.remotepaths import RemotePath
 from rmqlab.pipeline.sourcepaths import AnyPath, SourcePath, address_of, range_size
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
-from rmqlab.store.logplaces import is_unused, lead_at
+from rmqlab.store.loglayout import entry_header_at, is_unused
 
 P = TypeVar("P", bound=SourcePath)
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
@@ -218,7 +218,7 @@ def segments(
             continue
         if _is_blank(view, at) or (is_last and _is_zero(mapped, at, written)):
             return
-        if at + lead_at(view, at, base) >= end:  # the next range has the record of this entry
+        if at + entry_header_at(view, at, base) >= end:  # the next range has the record of this entry
             return
         following = next_record(mapped, view, at + 1, base, written)
         if len(find(view, at, min(end, at + CHUNK_BYTES), base, 1)[0]):

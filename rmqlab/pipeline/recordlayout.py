@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from rmqlab.remoting.message import BORN_HOST_IPV6, FIXED_SIZE, MESSAGE_MAGIC, STORE_HOST_IPV6, SYS_FLAG_AT
-from rmqlab.store.logplaces import lead_at
+from rmqlab.store.loglayout import entry_header_at
 
 IPV4_SIZE: Final = 8
 """Bytes of an address and a port."""
@@ -80,7 +80,7 @@ def walk(
     while at < end and at + FIXED_SIZE <= whole and len(starts) < most:
         begin = at
         size, magic, place = unpack(data, begin)
-        if magic != MESSAGE_MAGIC and base is not None and (lead := lead_at(data, at, base)):
+        if magic != MESSAGE_MAGIC and base is not None and (lead := entry_header_at(data, at, base)):
             begin = at + lead
             if begin >= end or begin + FIXED_SIZE > whole:
                 break

@@ -1,7 +1,7 @@
-"""The records of a batch, computed by columns (section 2.8).
+"""Encodes the messages of a batch into records, by columns (section 2.8).
 
-Message by message, each record needs a dozen steps of the interpreter. By columns, a step is one call for all records:
-shared fields are packed once, and the others go through `map`.
+Encoding one record takes a dozen bytecode-level steps. By columns, each step is one call for all records: shared fields
+are packed once, and the others with `map`.
 """
 
 import struct
@@ -16,7 +16,7 @@ import attrs
 from rmqlab.remoting.batch import Batch
 from rmqlab.remoting.message import MESSAGE_MAGIC, NewMessage
 from rmqlab.store.consumequeue import ENTRY
-from rmqlab.store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.indexing import hashes_of_uniform, index_hashes, topic_parts_of, unique_key_hash
 from rmqlab.store.indexkeys import IndexEntry, IndexKeys
 from rmqlab.store.tagscodes import tags_code_in
 
@@ -41,9 +41,9 @@ class BatchRecords:
     batch: Batch
     stored_topic: bytes
     tails: list[bytes]
-    """The text after each message's own properties in its record."""
+    """Properties of the batch, appended to each message's own properties."""
     hashes: list[int] | None
-    """Index hashes if the properties differ in unique keys' last digits only: then one size and one tag, too."""
+    """Index hashes, if the properties differ only in the last digits of unique keys. Then size and tags are equal."""
     properties_sizes: list[int]
     body_sizes: list[int]
     sizes: list[int]
@@ -56,7 +56,7 @@ class BatchRecords:
         """
         own, body_sizes = batch.properties, list(map(len, batch.bodies))
         tail = properties_tail(own[0], shared_properties) if own else b""
-        hashes = hashes_of_alike(own, tail, topic_parts_of(stored_topic[1:] + b"#")) if own else None
+        hashes = hashes_of_uniform(own, tail, topic_parts_of(stored_topic[1:] + b"#")) if own else None
         fixed_size = HOSTLESS_SIZE + hosts_size + len(stored_topic)
         if hashes is None:
             tails = [properties_tail(text, shared_properties) for text in own]
@@ -93,9 +93,9 @@ class BatchRecords:
         return list(accumulate(self.sizes[:-1], initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> memoryview:
-        """The bytes of all records.
+        """Return the bytes of all records.
 
-        `shared` is from `shared_fields`; `message` has the queue.
+        `shared` is the result of `shared_fields`; `message` has the queue id.
         """
         batch, sizes = self.batch, self.sizes
         checksums = [crc & 0x7FFFFFFF for crc in map(zlib.crc32, batch.bodies)]
@@ -136,7 +136,7 @@ class BatchRecords:
 
 
 def shared_fields(message: NewMessage, sys_flag: int, born: bytes, stored_at: int, store: bytes) -> bytes:
-    """The part of a head that all records of a batch have in common."""
+    """Return the part of the record header that is equal in all records of a batch."""
     pack = _SHARED[len(born), len(store)].pack
     return pack(sys_flag, message.born_timestamp, born, stored_at, store, message.reconsume_times, 0)
 

@@ -2,7 +2,7 @@
 
 Such records have one store time and successive queue offsets. `RecordShape` and the first record predict all bytes but
 bodies, checksums and the last digits of unique keys; the prediction is compared with the log (see
-`rmqlab.store.alikebatch`, which writes such records).
+`rmqlab.store.uniformbatch`, which writes such records).
 """
 
 import mmap
@@ -20,23 +20,23 @@ from rmqlab.store.indexing import hash_column
 from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 
 LEAST: Final = 8
-"""Number of records from which on a run of alike records is quicker than one record after the other."""
+"""Minimum length of a run: shorter ones are faster record by record."""
 LEAST_OF_BATCH: Final = 48
-"""Number of records of one batch from which on this is quicker than any run of alike records."""
+"""Minimum length of a run of one batch: shorter ones are faster as a `UniformRun`."""
 _PLACE: Final = struct.Struct(">8s4xi4xqq20xq")  # size and magic, queue id, queue offset, physical offset, store time
 
 
 @attrs.frozen
 class RecordShape:
-    """The end of a record, from its topic on, without the digits that differ."""
+    """Bytes of a record from its topic on, without the digits that differ."""
 
     body_size: int
     head: bytes
     """The bytes before the digits."""
     rest: bytes
-    """The bytes after them."""
+    """The bytes after the digits."""
     base: int
-    """The hash contribution of all characters before the digits."""
+    """Index hash of the key's characters before the digits; the digits add theirs."""
     topic: bytes
     tags_code: int
 
@@ -45,7 +45,7 @@ class RecordShape:
 class BatchRun:
     """Consecutive records of one queue, one size and one store time.
 
-    As `rmqlab.store.alikeruns.AlikeRun`.
+    As `rmqlab.store.uniformruns.UniformRun`.
     """
 
     count: int
@@ -69,7 +69,7 @@ class BatchRun:
         keys.add_run(IndexKeys.of_one_time(hashes, self._physicals.raw, self.last_stored_at))
 
     def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
-        """Return what observers of queues receive, as of `AlikeRun`."""
+        """Yield the events for the dispatch observer, as `UniformRun.events`."""
         yield self.queue_id, self.queue_offset, [self._shape.tags_code] * self.count, self.last_stored_at
 
     def by_queue(self) -> dict[int, tuple[int, bytes]]:
@@ -81,7 +81,7 @@ class BatchRun:
 
 @attrs.define(eq=False)
 class BatchRunReader:
-    """Finds such runs. It remembers the length of the last one."""
+    """Finds runs of one batch. Starts with the length of the last run."""
 
     _last_count: int = attrs.field(default=LEAST_OF_BATCH, init=False)
 

@@ -31,7 +31,7 @@ class Cleaner:
     now_millis: Callable[[], int]
     is_slave: bool
     is_disk_full: bool = attrs.field(default=False, init=False)
-    """RocketMQ's flag of this name: known on both roles, and a stop with it keeps `abort`."""
+    """RocketMQ's flag of this name. Used in both roles; while it is set, a stop keeps `abort`."""
     _rounds_by_hand: int = attrs.field(default=0, init=False)
     _cleaned_below: int = attrs.field(default=0, init=False)
     _is_refused: bool = attrs.field(default=False, init=False)
@@ -75,7 +75,10 @@ class Cleaner:
         files, now = self.log.all_files, self.now_millis()
         # RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the next file's first
         # record is used: one put writes both. Without such a record, the next file has just been created.
-        stored = [self.log.stored_at(following.first_offset + self.log.lead_in(following)) for following in files[1:]]
+        stored = [
+            self.log.stored_at(following.first_offset + self.log.entry_header_size(following))
+            for following in files[1:]
+        ]
         count = cleaning.expired_count(
             [at if at >= 0 else now for at in stored],
             self.config,

@@ -1,7 +1,7 @@
 """Numbers of many records as columns of bytes.
 
-To pack a number for each record costs a step of the interpreter each. A number of 64-bit lanes holds the numbers of all
-records, and an assignment to every n-th byte writes one byte of each.
+Packing the number of each record separately is slow in Python. Here one large int has a 64-bit lane per record, and one
+slice assignment to every n-th byte writes the same byte of all records.
 """
 
 import functools
@@ -23,14 +23,14 @@ _ROUND: Final = 16
 
 @functools.lru_cache(64)
 def _lanes(count: int) -> tuple[int, int]:
-    """Return 0, 1, 2, ... and 1, 1, 1, ... in so many lanes."""
+    """Return 0, 1, 2, ... and 1, 1, 1, ... in `count` lanes."""
     numbers = struct.pack(f"<{count}Q", *range(count))
     return int.from_bytes(numbers, "little"), int.from_bytes(b"\1\0\0\0\0\0\0\0" * count, "little")
 
 
 @attrs.define(eq=False)
 class Steps:
-    """Numbers from `first` on, each by `step` more than the one before."""
+    """An arithmetic sequence: first, first + step, first + 2 * step, ..."""
 
     count: int
     raw: bytes
@@ -62,9 +62,9 @@ class Digits:
     """The last digits of the unique keys of successive messages."""
 
     first: bytes
-    """Those of the first message."""
+    """The digits of the first message."""
     columns: list[bytes]
-    """A column for each of the last ones that differ: this digit of all messages."""
+    """One column for each digit that differs: this digit in all messages."""
 
     @classmethod
     def of(cls, raw: bytes, at: int, stride: int, count: int) -> Self:
@@ -89,16 +89,16 @@ class Digits:
             out[start : start + (len(column) - 1) * stride + 1 : stride] = column
 
     def joined(self, count: int) -> bytearray:
-        """Return the digits of so many messages, one after the other."""
+        """Return the digits of the first `count` messages, concatenated."""
         out = bytearray(self.first * count)
         self.write(out, 0, DIGITS)
         return out
 
 
 def differing_digits(raw: bytes, at: int, stride: int) -> int:
-    """Return how many of the last digits differ.
+    """Return how many of the last digits differ between messages.
 
-    This assumes that those of successive messages count up. `at` is the position of the first message's digits.
+    Assumes that they increase from message to message. `at` is the position of the first message's digits.
     """
     last_at = len(raw) - stride + at
     first, last = raw[at : at + DIGITS], raw[last_at : last_at + DIGITS]
@@ -119,12 +119,12 @@ def _bodies_of(count: int, before: int, body: int, stride: int) -> struct.Struct
 
 
 def _rounded(count: int) -> int:
-    """Return a number of records for which layouts are kept."""
+    """Round a number of records up, so that few layouts are cached."""
     return -(-count // _ROUND) * _ROUND
 
 
 def big_endian(typecode: str, numbers: Iterable[int]) -> "array[int]":
-    """Return numbers as they are in files, and back."""
+    """Convert numbers to big-endian byte order, or back."""
     swapped = array(typecode, numbers)
     if sys.byteorder == "little":
         swapped.byteswap()

@@ -30,13 +30,13 @@ _ZEROED_AT_ONCE: Final = 1 << 20
 
 
 def physical_offset_of(record: memoryview) -> int:
-    """The commit log offset that a record bears."""
+    """Return the physical offset field of a record."""
     offset: int = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)[0]
     return offset
 
 
 class RecordSpace(Protocol):
-    """A destination of records: a file or a buffer."""
+    """Memory that records are written to: a mapped file or a buffer."""
 
     @property
     def first_offset(self) -> int:
@@ -55,11 +55,11 @@ class RecordSpace(Protocol):
 
 @attrs.define(eq=False)
 class CommitLog:
-    """The log of a broker that stores records one after the other."""
+    """A plain commit log: records follow one another."""
 
     files: FileQueue
     lead: int = 0
-    """Bytes before each record that are no part of it."""
+    """Size of the DLedger entry header before each record, in bytes; 0 in a plain log."""
 
     @property
     def min_offset(self) -> int:
@@ -84,8 +84,8 @@ class CommitLog:
         """Return the file that holds this offset, written or not."""
         return self.files.file_at(offset)
 
-    def lead_in(self, _file: LogFile) -> int:
-        """Bytes before each record of a file that are no part of it."""
+    def entry_header_size(self, _file: LogFile) -> int:
+        """Return the size of the DLedger entry header before each record of a file."""
         return self.lead
 
     def load(self) -> None:
@@ -98,7 +98,7 @@ class CommitLog:
     # ---- for flushes ----
 
     def files_grown_beyond(self, offset: int) -> list[LogFile]:
-        """Return the files with bytes after an offset, which are to be synced."""
+        """Return the files to sync: those with bytes after an offset."""
         return [file for file in self.files.files if file.end_offset > offset]
 
     def begins_record(self, offset: int) -> bool:
@@ -111,9 +111,9 @@ class CommitLog:
         return walk_records(view, start, limit, check_crc=True)
 
     def group_facts(self) -> dict[str, object] | None:
-        """Return the state of the member that has this log.
+        """Return the state of the DLedger member, for the broker's runtime info.
 
-        None if the broker is no member of a DLedger group.
+        None if the broker is not a member of a DLedger group.
         """
         return None
 
@@ -126,11 +126,11 @@ class CommitLog:
 
     @property
     def extra_hours(self) -> int:
-        """How long files are kept beyond `file_reserved_time`."""
+        """Return the hours that files are kept beyond `file_reserved_time`."""
         return 0
 
     def note_used(self, used_percent: int) -> None:
-        """Note how full the disk is. Only a group's member refuses appends by itself."""
+        """Set the disk usage. Only a DLedger log uses it, to refuse appends."""
 
     def drop_first(self) -> None:
         """Delete the oldest file. OSError keeps it."""
@@ -147,8 +147,8 @@ class CommitLog:
     def space_for(self, size: int, *, mapped: bool = True) -> RecordSpace:
         """Return the file with room for `size` contiguous bytes (store-ha#11).
 
-        It is a new one if necessary. Raises OSError if the disk has no room. The caller checks that the bytes fit into
-        an empty file, and writes them through the mapping, or by `append`.
+        Creates a new file if necessary. Raises OSError if the disk has no room. The caller checks that the bytes fit
+        into an empty file, and writes them through the mapping or with `append`.
         """
         files = self.files.files
         file = files[-1] if files else self.files.file_to_write()
@@ -162,7 +162,7 @@ class CommitLog:
         return file
 
     def _roll(self, full: LogFile, size: int) -> LogFile:
-        """Blank the rest of a file and continue in the next one, which is allocated first."""
+        """Allocate the next file, then write the end-of-file blank into the full one."""
         left = full.size - full.wrote
         if left:
             full.ensure_room(full.wrote + BLANK_SIZE)

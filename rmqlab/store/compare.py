@@ -24,7 +24,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.disk import Disk, StoreError
-from rmqlab.store.logplaces import files_in, is_unused, lead_at, log_directory
+from rmqlab.store.loglayout import entry_header_at, files_in, is_unused, log_directory
 from rmqlab.store.recovery import record_size
 from rmqlab.store.scan import begins_record, next_record
 from rmqlab.store.sparse import data_end
@@ -69,15 +69,15 @@ class Record:
 
 @attrs.frozen
 class RecordRange:
-    """Some records of one log, in their order."""
+    """Several records of one log, in log order."""
 
     offset: int
-    """Where the first of them begins."""
+    """Commit log offset of the first record."""
     byte_count: int
-    """Their sizes together."""
+    """Total size of the records."""
     record_count: int
     first: tuple[Record, ...]
-    """The first few of them."""
+    """The first records, at most the number asked for."""
 
 
 @attrs.frozen
@@ -102,7 +102,7 @@ class Comparison:
     reason: str
     common_from: int
     common_to: int
-    """The range that both have; empty where these are equal."""
+    """Start and end of the range that both logs have; empty range if start equals end."""
     first_difference: int | None
     """Offset of the first byte that differs."""
     differing_bytes: int
@@ -184,7 +184,7 @@ class LogImage:
         """
         view, first, at = self.views[number], self.firsts[number], 0
         while at + BLANK_SIZE <= len(view):
-            at += lead_at(view, at, first)
+            at += entry_header_at(view, at, first)
             if begins_record(view, at, first):
                 end = self._record_end(number, at)
                 yield first + at, first + end
@@ -201,7 +201,7 @@ class LogImage:
         """
         view, first = self.views[number], self.firsts[number]
         end: int = at + _HEAD.unpack_from(view, at)[0]
-        if end + BLANK_SIZE <= len(view) and not begins_record(view, end + lead_at(view, end, first), first):
+        if end + BLANK_SIZE <= len(view) and not begins_record(view, end + entry_header_at(view, end, first), first):
             end = min(end, next_record(view, at + 1, first, self.written[number]))
         return end
 

@@ -18,17 +18,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MOST_TABLE_BYTES: Final = 2**30
-"""Size of a table's file. Those of the largest tables that clients can make have some hundred MB."""
+"""Maximum size of a table's file. The largest tables that clients can create have several hundred MB."""
 
 _disks: list[Disk] = [Disk()]
-"""The last one is in use."""
+"""A stack: the last disk is in use."""
 
 
 @contextlib.contextmanager
 def on_disk(disk: Disk) -> Iterator[None]:
     """Read and write all small files of this process through `disk`.
 
-    For example, a disk that is made to fail.
+    Fault injection passes a `FaultyDisk`.
     """
     _disks.append(disk)
     try:
@@ -74,9 +74,9 @@ _unsaved: dict[pathlib.Path, bytes] = {}
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a table that is kept in memory.
+    """Save a table; after a failure, `keep_unsaved_files` retries.
 
-    If this fails, it is written again later. The failure is logged once, and the recovery, too.
+    Logs the first failure and the later success, once each.
     """
     try:
         save_config_file(path, content)
@@ -90,7 +90,7 @@ def keep_config_file(path: pathlib.Path, content: bytes) -> None:
 
 
 def keep_unsaved_files() -> None:
-    """Write the files that could not be written before."""
+    """Retry to save the tables whose last save failed."""
     for path, content in list(_unsaved.items()):
         keep_config_file(path, content)
 

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, record size, tags code
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Size in blank entries, which a queue never received: they point at no record."""
+"""Size field of a blank entry. Blank entries fill the start of a queue file and point at no record."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 LAST_POSITION: Final = 2**62
 """Maximum position of an entry, in bytes. Only hostile or damaged records have positions beyond it."""
@@ -39,7 +39,7 @@ class ConsumeQueue:
     queue_id: int
     files: FileQueue
     stuck: "dict[ConsumeQueue, None]" = attrs.field(factory=dict)
-    """The queues of a store that have `held` entries."""
+    """All queues of the store that have `held` entries; shared by them."""
     held: HeldEntries | None = attrs.field(default=None, init=False)
     """Entries that could not be written while the dispatcher continued. They precede all later entries."""
     next_offset: int = attrs.field(default=0, init=False)  # queue offset that the next put gets (section 2.6)
@@ -142,7 +142,7 @@ class ConsumeQueue:
     def append_pending(self) -> None:
         """Write the entries that a dispatch pass collected.
 
-        On OSError, a written part stays and the rest is lost.
+        On OSError, entries already written stay and the others are dropped; dispatch collects them again.
         """
         first = self.pending_offset - len(self.pending)
         entries = b"".join(self.pending)
@@ -176,7 +176,7 @@ class ConsumeQueue:
             self.max_physical = _end_of_record(entries, at - QUEUE_ENTRY_SIZE)
 
     def _hold(self, problem: Exception, queue_offset: int, entries: bytes, *, is_retry: bool = False) -> None:
-        """Keep entries for later, unless the problem is the whole disk's."""
+        """Keep entries to write later. Re-raises an error that concerns the whole disk."""
         held = self.held
         if not is_retry and (not concerns_one_queue(problem) or (held is not None and held.is_full)):
             raise problem
@@ -287,9 +287,9 @@ class ConsumeQueue:
             last.map[last.wrote : last.wrote + stale] = bytes(stale)
 
     def _find_max_physical(self) -> None:
-        """Read the maximum from the last entry that is not a pre-blank.
+        """Set `max_physical` from the last entry that is not blank.
 
-        Pre-blanks precede all others.
+        Blank entries precede all others.
         """
         self.max_physical = -1
         if self.held is not None:
@@ -330,9 +330,7 @@ class ConsumeQueue:
     def correct_min_offset(self, log_min: int) -> None:
         """Move the minimum to the first entry whose record still exists.
 
-        Unchanged without one (section 3.2).
-
-        Most queues need not be opened for that.
+        Unchanged if no record exists (section 3.2). Opens a file only if its first record has expired.
         """
         file = self.files.files[0] if self.files.files else None
         if file is None or not file.wrote:

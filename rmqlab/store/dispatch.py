@@ -1,8 +1,8 @@
-"""Dispatch: from the commit log to the queues and the index (section 3.4).
+"""Dispatch: writes queue and index entries for the records of the commit log (3.4).
 
-Used for a master's puts, for a slave's received log, and at a start for records that a crash left undispatched. Only
-batches are entered by `Putter` itself. This is a hot path, and written for it: one unpack and one slice per record and
-no call, properties searched as bytes, entries collected per queue and written joined.
+Used for a master's puts, for a slave's received log, and at a start for records that a crash left undispatched. Batches
+are the exception: `Putter` writes their entries. This is a hot path: per record one unpack, one slice and no function
+call; properties are searched as bytes; the entries of a queue are collected and written together.
 """
 
 import logging
@@ -14,7 +14,6 @@ import attrs
 
 from rmqlab.remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.alikeruns import RUN_PATIENCE, AlikeRun, RunReader
 from rmqlab.store.batchruns import LEAST, BatchRun
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.consumequeue import ENTRY, NOT_PENDING, ConsumeQueue
@@ -24,6 +23,7 @@ from rmqlab.store.keyreader import KeyReader
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.queues import Queues, can_have_queues
 from rmqlab.store.tagscodes import deliver_at, known_codes, property_of, tags_code_in
+from rmqlab.store.uniformruns import RUN_PATIENCE, RunReader, UniformRun
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop 
 
 @attrs.define(eq=False)
 class Dispatcher:
-    """Dispatches the log: one position for the queues, one for the index.
+    """Dispatches the log, with one position for the queues and one for the index.
 
-    The queues are never behind the index, and a bulk enters them first: a message can be consumed as soon as it is in
-    its queue, while the index serves manual queries.
+    The index is never ahead of the queues. When much is to be dispatched, the queues are completed first, because
+    consumers wait for them; the index only serves queries by key.
     """
 
     log: CommitLog
@@ -89,8 +89,8 @@ class Dispatcher:
     ) -> None:
         """Dispatch missing records at a start. OSError: no room.
 
-        Queues are entered from `replay_from` on, the index from `indexed` if that is less. Index entries before both
-        that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
+        Writes queue entries from `replay_from` on, and index entries from the smaller of `replay_from` and `indexed`.
+        Earlier index entries of deleted index files stay lost, as in RocketMQ (section 3.5).
         """
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
@@ -101,8 +101,8 @@ class Dispatcher:
     def follow(self) -> None:
         """Dispatch all readable records; skip the index if it is far behind.
 
-        OSError: no room. A long way (after a crash that lost an index file) is done in steps beside other work; see
-        `step`.
+        OSError: no room. If the index is far behind (after a crash that lost an index file), `step` completes it
+        later, in small parts.
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
@@ -138,9 +138,10 @@ class Dispatcher:
 
         Return the bytes done, 0 if nothing remains. OSError as `run`.
 
-        Small amounts enter queues and index together. Of a bulk, the queues are first, because consumers wait for them,
-        and the index follows when they are complete, unless `may_index` is false. The index is not delayed if a query
-        waits for it, nor if it is far behind: its records should still be in memory, and a clean stop must finish it.
+        Up to `_BULK` bytes, queues and index are written together. Of more, the queues are completed first, because
+        consumers wait for them, then the index, unless `may_index` is false. The index is not delayed if a query waits
+        for it, nor if it is far behind: its records should still be in the page cache, and a clean stop must complete
+        it.
         """
         behind = self.log.max_offset - self.offset
         if self.indexed >= self.offset and behind <= _BULK:
@@ -224,7 +225,7 @@ class Dispatcher:
                 break
             keys = KeyCollector()
             reached = self._keys.read(
-                file, self.indexed, min(limit, self.indexed + _CHUNK), keys, self.log.lead_in(file)
+                file, self.indexed, min(limit, self.indexed + _CHUNK), keys, self.log.entry_header_size(file)
             )
             if entries := keys.entries():
                 self.index.put(entries)
@@ -233,12 +234,12 @@ class Dispatcher:
         return self.indexed - start
 
     def forget_queues(self) -> None:
-        """Queues were deleted."""
+        """Drop cached queues, because queues were deleted."""
         self._known.clear()
 
     def _collect(self, file: LogFile, limit: int, keys: KeyCollector | None) -> int:
         """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
-        lead = self.log.lead_in(file)
+        lead = self.log.entry_header_size(file)
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size - lead
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
@@ -312,7 +313,7 @@ class Dispatcher:
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
 
-    def _enter_run(self, run: AlikeRun | BatchRun, keys: KeyCollector | None) -> bool:
+    def _enter_run(self, run: UniformRun | BatchRun, keys: KeyCollector | None) -> bool:
         """Enter a run in its queues, and collect its keys. OSError as `enter_queues`.
 
         False, and nothing is done, if they do not follow the last entries of their queues, or have no queue.
@@ -360,7 +361,7 @@ class Dispatcher:
         return queue
 
     def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
-        """The first entry of a queue in this chunk, or one that does not follow the last."""
+        """Add the first entry of a queue in this chunk, or one after a gap."""
         if queue.pending:
             self.entered += len(queue.pending)
             queue.append_pending()
@@ -376,16 +377,16 @@ class Dispatcher:
         self._touched.append(queue)
 
     def _no_record(self, file: LogFile, at: int) -> int:
-        """Handle bytes that are no whole record; return the position to continue at.
+        """Handle bytes that are not a whole record; return the next position.
 
-        These are the blank at a file's end, an incomplete record, or garbage.
+        They are the blank at a file's end, an incomplete record, or garbage.
         """
         here = file.first_offset + at
         if at + 8 > file.wrote:
             return at
         if self.log.is_blank(file, at):
             return file.size if file.is_full else at
-        lead = self.log.lead_in(file)
+        lead = self.log.entry_header_size(file)
         if at + lead + 8 > file.wrote:
             return at
         (magic,) = _MAGIC.unpack_from(file.map, at + lead)

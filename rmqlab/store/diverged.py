@@ -1,7 +1,7 @@
-"""Reads the messages that a slave cut from its log, saved in `store/diverged/`.
+"""Reads the messages that a slave truncated from its log and saved in `store/diverged/`.
 
-`rmqlab.store.truncate.save_from` writes a file for each cut: its name is the commit log offset of its first byte, 20
-digits, a point, and the time in ms. Records are as in the log, so a record states its own place.
+`rmqlab.store.truncate.save_from` writes one file for each truncation, named `<offset>.<time>`: the commit log offset of
+the first byte in 20 digits, and the time in ms. Records are copied unchanged, with their physical offsets.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from rmqlab.store.scan import begins_record, next_record
 
 FOLDER = "diverged"
 MOST_BYTES: Final = 2**28
-"""Limit of the size of a store's saved files together; files beyond it are not read."""
+"""Maximum total size of the saved files of a store; files beyond it are not read."""
 MOST_DAMAGES: Final = 100
 """Maximum damages reported for a file; the rest of the file is not read."""
 _NAME = re.compile(r"(\d{20})\.(\d{1,19})")
@@ -48,8 +48,8 @@ class CutDamage:
 def read_diverged(root: Path) -> Iterator[CutMessage | CutDamage]:
     """Yield messages that were cut from a store's log, by time, and damages.
 
-    `root` is the store's root directory. Yields nothing without saved files. A file that exceeds `MOST_BYTES` with
-    those before it is a damage.
+    `root` is the store's root directory. Yields nothing if there are no saved files. Yields a damage for each file
+    beyond `MOST_BYTES`.
     """
     left = MOST_BYTES
     directory = root / FOLDER

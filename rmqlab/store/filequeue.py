@@ -19,7 +19,7 @@ class FileQueue:
     first_step: int = 256 * 1024
     last_step: int = 8 * 2**20
     pool: OpenFiles | None = None
-    """With it, a file is mapped when it is used; see `rmqlab.store.openfiles`. Without, as long as it exists."""
+    """If set, files are mapped on demand; see `rmqlab.store.openfiles`. If None, they stay mapped until deleted."""
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
@@ -105,7 +105,7 @@ class FileQueue:
         self.files = kept
 
     def drop_first(self) -> None:
-        """Delete the oldest file. OSError leaves it, and all others, as they were."""
+        """Delete the oldest file. After an OSError no file has changed."""
         self.files[0].delete()
         del self.files[0]
 

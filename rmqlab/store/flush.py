@@ -81,12 +81,11 @@ class FlushedMarks:
 
 @attrs.define(eq=False)
 class FlushJob:
-    """`run` may block, in any thread; OSError if a sync fails.
+    """Syncs a range of the log or of the queues.
 
-    Or call its `steps`, one after the other, and pass the errors that they raise to `failed`. Afterwards pass the job
-    to `MessageStore.flushed`.
-
-    A failed job is dropped: the next one covers the same range, and rewrites it first.
+    Call `run` in any thread: it blocks, and raises OSError if a sync fails. Or call each of `steps` in order, and pass
+    their errors to `failed`. Then pass the job to `MessageStore.flushed`. Drop a failed job: the next one covers the
+    same range and rewrites it first.
     """
 
     target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
@@ -113,7 +112,7 @@ class FlushJob:
             raise
 
     def failed(self, exc: OSError) -> None:
-        """Keep why a step failed."""
+        """Record the error of a step."""
         self.error = exc.strerror or str(exc)
 
 
@@ -130,9 +129,9 @@ class Flusher:
     is_index_unsafe: bool = attrs.field(default=False, init=False)
     """Set when an index file could not be synced: until a restart no index file counts as durable."""
     _suspect_to: int = attrs.field(default=0, init=False)
-    """Log bytes from the flushed mark to here may be clean in memory and not on the disk."""
+    """End of the log bytes that a failed sync may have marked clean without writing. They start at the flushed mark."""
     _suspect_queues: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
-    """The same of queues: bytes from their flushed position to here."""
+    """The same for queues: end positions by queue. The bytes start at the queue's flushed position."""
     _log_job: FlushJob | None = attrs.field(default=None, init=False)
     _queues_job: FlushJob | None = attrs.field(default=None, init=False)
     _epoch: int = attrs.field(default=0, init=False)
@@ -150,7 +149,10 @@ class Flusher:
         self._suspect_to = max(self._suspect_to, log_end)
 
     def log_job(self, stored_at: int) -> FlushJob | None:
-        """`stored_at` is the store time of the log's last message."""
+        """Return a job that syncs the log; None if all of it is synced.
+
+        `stored_at` is the store time of the log's last message, in ms.
+        """
         flushed, target = self.marks.log, self.log.written_end
         if target <= flushed:
             return None
@@ -170,9 +172,9 @@ class Flusher:
         return self._log_job
 
     def _rewrite_log(self) -> int:
-        """Write a part of the suspect bytes once more.
+        """Rewrite the next part of the suspect bytes.
 
-        Return up to where they are whole records, and were written.
+        Return the offset up to which they are whole records and were rewritten.
         """
         flushed = self.marks.log
         whole = self._whole_to(min(self._suspect_to, flushed + _REWRITTEN_AT_ONCE))
@@ -209,11 +211,10 @@ class Flusher:
     def queues_job(
         self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
     ) -> FlushJob | None:
-        """Return a job for queues that grew by `least_pages`, or whose file is full.
+        """Return a job for queues that grew by `least_pages` or whose file is full.
 
-        With 0 for all, and the checkpoint.
-
-        Index files are synced when they are full, and at a stop (section 3.3): then, too, the checkpoint is written.
+        With `least_pages` 0, the job covers all queues and writes the checkpoint. It also syncs index files that are
+        full, and at a stop all index files (section 3.3); then it writes the checkpoint, too.
         """
         self._note_failed_queues()
         dirty = [queue for queue in self.queues if queue.is_dirty_by(least_pages)]

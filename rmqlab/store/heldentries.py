@@ -1,6 +1,7 @@
-"""Queue entries that wait because a file of their queue cannot be made or opened.
+"""Entries of one consume queue whose file cannot be created or opened now.
 
-One queue must not stop the others (issue 12.5). A disk without room is a different case: then all dispatch waits.
+They are kept in memory, so that one queue does not stop the dispatch of all others (issue 12.5). If the disk has no
+room, entries are not held: all dispatch waits.
 """
 
 import errno
@@ -15,7 +16,7 @@ from rmqlab.store.queueend import OFFSET_AND_SIZE
 FAILURES: Final = (OSError, StoreCorrupt)
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MOST: Final = 1_000_000
-"""Entries of one queue, 20 MB. RocketMQ stops all dispatch after 30 s with the first queue that fails."""
+"""Maximum number of entries held for one queue (20 MB). RocketMQ stops all dispatch after one queue fails for 30 s."""
 
 
 def concerns_one_queue(problem: Exception) -> bool:

@@ -58,7 +58,7 @@ def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
     return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0  # as in `key_hash`
 
 
-def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[int, int]) -> list[int] | None:
+def hashes_of_uniform(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[int, int]) -> list[int] | None:
     """Return one hash for each text, if they differ only in unique keys' last digits.
 
     Otherwise None. Most batches of one producer are like that: the shared part is hashed once. `tail` is the text after

@@ -87,7 +87,7 @@ class KeyCollector:
     """Collects index entries of single records and of runs, in the order of the log."""
 
     singles: list[IndexEntry] = attrs.field(factory=list)
-    """Entries after those of the last run: a place to append to."""
+    """Entries after the last run; callers append to this list."""
     _runs: IndexKeys | None = attrs.field(default=None, init=False)
 
     def add_run(self, keys: IndexKeys) -> None:

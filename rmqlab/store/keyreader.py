@@ -14,7 +14,6 @@ from rmqlab.remoting.message import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from rmqlab.store.alikeruns import RUN_PATIENCE, RunReader
 from rmqlab.store.batchruns import LEAST
 from rmqlab.store.columns import DIGITS
 from rmqlab.store.commitlog import physical_offset_of
@@ -28,6 +27,7 @@ from rmqlab.store.indexing import (
 )
 from rmqlab.store.indexkeys import KeyCollector
 from rmqlab.store.logfile import LogFile
+from rmqlab.store.uniformruns import RUN_PATIENCE, RunReader
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
@@ -36,11 +36,8 @@ _PATIENCE: Final = 8  # records unlike the expected pattern, until another patte
 
 
 @attrs.frozen
-class _Alike:
-    """Ends of records that differ only in the last digits of their unique keys.
-
-    Each is the record from its topic on.
-    """
+class _TailPattern:
+    """The bytes from the topic on of records that differ only in unique key digits."""
 
     size: int
     head: bytes
@@ -51,27 +48,29 @@ class _Alike:
     end: int
     """Their position."""
     base: int
-    """The hash contribution of all before them."""
+    """Index hash of the key's characters before the digits; the digits add theirs."""
 
 
 @attrs.define(eq=False)
 class KeyReader:
-    """Reads the keys of records.
+    """Reads the keys of records, with a fast path for records of one producer.
 
-    Successive records come from few producers, each of which sets the same properties. A record that equals the last
-    one but for the end of its unique key needs only a comparison and a short sum, as h(ab) = h(a) * 31^len(b) + h(b).
+    Consecutive records usually come from few producers, each of which sets the same properties. If a record differs
+    from the previous one only in the last digits of its unique key, the hash is updated instead of computed:
+    h(ab) = h(a) * 31^len(b) + h(b).
     """
 
     _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
-    _alike: _Alike | None = attrs.field(default=None, init=False)
+    _alike: _TailPattern | None = attrs.field(default=None, init=False)
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
     _runs: RunReader = attrs.field(factory=RunReader, init=False)
 
     def read(self, file: LogFile, start: int, limit: int, keys: KeyCollector, lead: int = 0) -> int:
         """Add the keys of records that start in [start, limit); return the next offset.
 
-        `start` and `limit` are offsets of the log. The queues' dispatch has read these records, so they are whole. At
-        bytes that are no record, the next offset is the end of the file. `lead` bytes before each record are skipped.
+        `start` and `limit` are commit log offsets. The caller must have dispatched these records to the queues, so they
+        are whole. At bytes that are not a record, the next offset is the end of the file. `lead` is the size of the
+        DLedger entry header before each record.
         """
         mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size - lead, _RECORD.unpack_from
         abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
@@ -130,7 +129,7 @@ class KeyReader:
         prefix, topic_parts = self._topics.get(stored_topic) or self._open(stored_topic)
         self._misses += 1
         if self._misses > _PATIENCE:
-            self._misses, self._alike = 0, _alike_of(tail, text, topic_parts)
+            self._misses, self._alike = 0, _tail_pattern_of(tail, text, topic_parts)
         fenced = PAIR_END + text + PAIR_END
         hashed = unique_key_hash(fenced, topic_parts)
         return index_hashes(fenced, prefix) if hashed is None else [hashed]
@@ -142,12 +141,12 @@ class KeyReader:
         return opened
 
 
-def _alike_of(tail: bytes, text: bytes, topic_parts: Mapping[int, int]) -> _Alike | None:
+def _tail_pattern_of(tail: bytes, text: bytes, topic_parts: Mapping[int, int]) -> _TailPattern | None:
     found = key_digits(text, topic_parts)
     if found is None:
         return None
     at = len(tail) - len(text) + found.at
-    return _Alike(len(tail), tail[:at], tail[at + DIGITS :], at, at + DIGITS, found.base)
+    return _TailPattern(len(tail), tail[:at], tail[at + DIGITS :], at, at + DIGITS, found.base)
 
 
 def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:

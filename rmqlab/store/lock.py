@@ -51,9 +51,9 @@ class StoreLock:
 
 
 def forget_locks(directory: Path) -> None:
-    """Treat the stores below a directory as if their process had ended.
+    """Release the locks of all stores below a directory.
 
-    That of a simulated node was killed.
+    For simulated nodes: when one is killed, its locks must end although the real process continues.
     """
     top = Path(os.path.realpath(directory))
     _held_here.difference_update([path for path in _held_here if path.is_relative_to(top)])

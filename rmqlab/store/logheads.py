@@ -1,7 +1,6 @@
-"""First records and trailing bytes of log files.
+"""Reads the first record of each log file, and the bytes after the log's last record.
 
-That is where each belongs, and what follows the last record. Nothing but the first record of each file, and the bytes
-behind the last one, is read.
+The first record shows which broker and offset a file belongs to. No other bytes of the files are read.
 """
 
 import contextlib
@@ -15,7 +14,7 @@ import attrs
 
 from rmqlab.remoting.message import BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC, RecordError, StoredMessage, decode_message
 from rmqlab.runtime.regularfile import open_regular
-from rmqlab.store.logplaces import ENTRY_HEADER, ENTRY_MAGIC, files_in, is_unused, lead_at, log_directory
+from rmqlab.store.loglayout import ENTRY_HEADER, ENTRY_MAGIC, entry_header_at, files_in, is_unused, log_directory
 from rmqlab.store.sparse import data_ranges
 
 _PREFIX: Final = struct.Struct(">ii")
@@ -29,13 +28,13 @@ class LogHead:
     file: str
     """The file's path in its store."""
     begin: int
-    """Commit log offset of the file's first byte, by its name."""
+    """Commit log offset of the file's first byte, from its name."""
     stated: int
-    """Commit log offset of the file's first byte, by what the record states of itself."""
+    """Commit log offset of the file's first byte, from the record's physical offset field."""
     host: str
     """`ip:port` of the broker that stored it."""
     stored_at: int
-    """Milliseconds of that broker's clock."""
+    """Store time in ms, of that broker's clock."""
 
 
 def read_heads(root: Path) -> Iterator[LogHead]:
@@ -45,7 +44,7 @@ def read_heads(root: Path) -> Iterator[LogHead]:
     """
     for path in files_in(log_directory(root)):
         with _mapped(path) as view:
-            first, lead = _first_record(view, int(path.name)), lead_at(view, 0, int(path.name))
+            first, lead = _first_record(view, int(path.name)), entry_header_at(view, 0, int(path.name))
             if first is not None:
                 ip, port = first.store_host
                 file = f"{root.name}/{path.relative_to(root)}"
@@ -54,11 +53,11 @@ def read_heads(root: Path) -> Iterator[LogHead]:
 
 
 def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
-    """Return which bytes of a log are no record although its broker wrote them.
+    """Return the range of bytes after the last record that the broker had written.
 
-    None if that is not certain. `end` is where the last record ends, and `recorded` the end of the log that the broker
-    recorded. A slave receives the log in pieces, so it may end within a record; the rest of a file may be declared
-    empty.
+    None if that is not certain. `end` is the end of the last record, `recorded` the end of the log that the broker
+    recorded. An incomplete record at the end of a slave's log is normal, because it receives the log in pieces. So is
+    the blank at the end of a file.
     """
     for path in files_in(log_directory(root)):
         begin = int(path.name)
@@ -74,25 +73,25 @@ def lost_tail(root: Path, end: int, recorded: int) -> tuple[int, int] | None:
 
 @attrs.frozen
 class StrayBytes:
-    """Bytes of one log file behind the log's end that are not zero."""
+    """Bytes of one log file after the log's end that are not zero."""
 
     file: str
     """The file's path in its store."""
     at: int
-    """Place of the first byte in the file."""
+    """Position of the first byte in the file."""
     begin: int
     """Commit log offset of the first byte."""
     end: int
-    """Commit log offset behind the last byte that is not zero."""
+    """Commit log offset after the last byte that is not zero."""
 
 
 def stray_tail(root: Path, end: int) -> StrayBytes | None:
-    """Return bytes behind the end of a log that no broker wrote there.
+    """Return bytes after the end of a log that no broker can have written.
 
-    None without any. `end` is where the last record ends. Brokers fill new files with zeros, and zero what they cut
-    off. What may follow the last record is the begin of another one, which a slave had not received to its end, or
-    whose broker was killed, and a file's rest that is declared empty. The broker may go on writing: what follows by
-    then is not stray. Only the first file with such bytes is returned. Raises OSError.
+    None if there are none. `end` is the end of the last record. Brokers fill new files with zeros, and zero the bytes
+    that they truncate. Three things may legally follow the last record: an incomplete record (partly received by a
+    slave, or cut by a kill), the blank at the end of a file, and new records of a running broker. Returns only the
+    first file with other bytes. Raises OSError.
     """
     for path in files_in(log_directory(root)):
         begin = int(path.name)
@@ -114,7 +113,7 @@ def _reach(view: memoryview, begin: int, at: int) -> int:
     The last one may be unfinished.
     """
     while at < len(view) and not is_unused(view, at):
-        lead = lead_at(view, at, begin)
+        lead = entry_header_at(view, at, begin)
         if at + lead + _PREFIX.size > len(view):
             break
         size, magic = _PREFIX.unpack_from(view, at + lead)
@@ -125,9 +124,9 @@ def _reach(view: memoryview, begin: int, at: int) -> int:
 
 
 def _begun_size(view: memoryview, at: int, lead: int) -> int:
-    """Return the size of the begin of a record that has no valid prefix yet.
+    """Return the size of an incomplete record that has no valid prefix yet.
 
-    0 if the bytes are no such begin.
+    0 if the bytes are not the start of a record.
     """
     if lead or _PREFIX.unpack_from(view, at)[0] == ENTRY_MAGIC:
         return ENTRY_HEADER.size + _PREFIX.size
@@ -150,7 +149,7 @@ def _written(path: Path, view: memoryview, at: int) -> tuple[int, int] | None:
 
 def _may_be_unfinished(view: memoryview, begin: int, at: int, end: int) -> bool:
     """True if the bytes at `at` begin a record that is longer than what was received."""
-    at += lead_at(view, at, begin)
+    at += entry_header_at(view, at, begin)
     if at + _PREFIX.size > len(view):
         return True
     size, magic = _PREFIX.unpack_from(view, at)
@@ -158,7 +157,7 @@ def _may_be_unfinished(view: memoryview, begin: int, at: int, end: int) -> bool:
 
 
 def _first_record(view: memoryview, begin: int) -> StoredMessage | None:
-    at = lead_at(view, 0, begin)
+    at = entry_header_at(view, 0, begin)
     with contextlib.suppress(RecordError):
         return decode_message(view, at)
     return None

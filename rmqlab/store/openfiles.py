@@ -37,7 +37,7 @@ class Mapped(Protocol):
 
 
 def default_limit() -> int:
-    """Open queue files that the process's limit of descriptors leaves room for."""
+    """Return the number of queue files to keep mapped, from the limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(soft // _SHARE, _MOST))
 
@@ -53,7 +53,7 @@ class OpenFiles:
         return len(self._mapped)
 
     def add(self, file: Mapped) -> None:
-        """Count a file that was mapped just now."""
+        """Add a newly mapped file; unmap the oldest one if the limit is exceeded."""
         self._mapped[file] = None
         self._shrink(self.limit)
 
@@ -125,7 +125,7 @@ class QueueFile(LogFile):
     def unmap(self) -> None:
         """Unmap; written bytes stay.
 
-        While a view is alive, the mapping stays, and ends with it.
+        The mapping itself is released when its last view is released.
         """
         with contextlib.suppress(BufferError):
             self.view.release()

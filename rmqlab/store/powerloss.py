@@ -16,7 +16,7 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks
 from rmqlab.store.lock import StoreLock
-from rmqlab.store.logplaces import files_in, log_directory
+from rmqlab.store.loglayout import files_in, log_directory
 from rmqlab.store.queuefile import count_until, last_end, queue_files, written_count, written_part
 from rmqlab.store.sparse import zero_from
 
@@ -31,9 +31,9 @@ class Lost:
     flushed: int = 0
     """Commit log offset up to which everything was on disk, and still is."""
     log_bytes: int = 0
-    """Beyond it, to the end of the last message in a queue, or to the last byte that was not zero."""
+    """Bytes lost after that offset, up to the end of the last queued message or the last byte that was not zero."""
     messages: int = 0
-    """Those among them that were in a consume queue. Their record may have begun before the flushed offset."""
+    """Lost messages that had a queue entry. Their record may begin before the flushed offset."""
     queue_entries: int = 0
     """Lost queue entries of any message; a start restores those whose message still exists."""
 

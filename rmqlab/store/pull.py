@@ -61,25 +61,25 @@ class Puller:
     ) -> GetResult:
         lowest, highest = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if queue is None or highest == 0:
-            return self._miss(GetStatus.NO_MESSAGE_IN_QUEUE, queue_offset, 0, lowest, highest)
+            return self._not_found(GetStatus.NO_MESSAGE_IN_QUEUE, queue_offset, 0, lowest, highest)
         if queue_offset < lowest:
-            return self._miss(GetStatus.OFFSET_TOO_SMALL, queue_offset, lowest, lowest, highest)
+            return self._not_found(GetStatus.OFFSET_TOO_SMALL, queue_offset, lowest, lowest, highest)
         if queue_offset == highest:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, lowest, highest)
         if queue_offset > highest:
-            return self._miss(GetStatus.OFFSET_OVERFLOW_BADLY, queue_offset, highest, lowest, highest)
+            return self._not_found(GetStatus.OFFSET_OVERFLOW_BADLY, queue_offset, highest, lowest, highest)
         entries = queue.entries(queue_offset, max(_LEAST_EXAMINED, QUEUE_ENTRY_SIZE * max_nums))
         if not entries:
             following = queue.next_file_offset(queue_offset)
-            return self._miss(GetStatus.OFFSET_FOUND_NULL, queue_offset, following, lowest, highest)
+            return self._not_found(GetStatus.OFFSET_FOUND_NULL, queue_offset, following, lowest, highest)
         result = GetResult(GetStatus.NO_MATCHED_MESSAGE, queue_offset, lowest, highest)
-        self._take(result, entries, max_nums, matches, property_filter)
+        self._gather(result, entries, max_nums, matches, property_filter)
         return result
 
-    def _miss(self, status: GetStatus, asked: int, corrected: int, lowest: int, highest: int) -> GetResult:
+    def _not_found(self, status: GetStatus, asked: int, corrected: int, lowest: int, highest: int) -> GetResult:
         return GetResult(status, asked if self.keeps_offset else corrected, lowest, highest)
 
-    def _take(
+    def _gather(
         self,
         result: GetResult,
         entries: memoryview,

@@ -1,6 +1,7 @@
 """Append messages to the log (sections 2.1 to 2.8): the hot path of a master.
 
-Queue and index follow in a step of their own, after the slaves have got the bytes: they work meanwhile.
+Queue and index entries are written in a separate step, after the bytes were sent to the slaves, which can then work in
+parallel.
 """
 
 import logging
@@ -26,7 +27,6 @@ from rmqlab.remoting.message import (
     pack_host,
 )
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.alikebatch import AlikeReader, AlikeRecords
 from rmqlab.store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
@@ -37,6 +37,7 @@ from rmqlab.store.indexkeys import IndexKeys
 from rmqlab.store.queues import Queues, can_have_queues
 from rmqlab.store.recentbytes import RecentBytes
 from rmqlab.store.results import PutResult, PutStatus
+from rmqlab.store.uniformbatch import UniformBatchReader, UniformRecords
 
 logger = logging.getLogger(__name__)
 
@@ -63,10 +64,12 @@ class Putter:
     last_stored_at: int = 0
     recent: RecentBytes = attrs.field(factory=RecentBytes, init=False)  # of batches: other puts use the mapping
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
-    _batches: list[tuple[ConsumeQueue, PutResult, AlikeRecords | BatchRecords]] = attrs.field(factory=list, init=False)
+    _batches: list[tuple[ConsumeQueue, PutResult, UniformRecords | BatchRecords]] = attrs.field(
+        factory=list, init=False
+    )
     """Appended batches that are not entered yet: their fields are known and need not be read from the log."""
 
-    _alike: AlikeReader = attrs.field(factory=AlikeReader, init=False)
+    _alike: UniformBatchReader = attrs.field(factory=UniformBatchReader, init=False)
     _max_body: int = attrs.field(init=False)
     _max_record: int = attrs.field(init=False)
 
@@ -158,7 +161,7 @@ class Putter:
 
     def _records_of(
         self, batch: Batch | ReceivedBatch, stored_topic: bytes, properties: bytes, hosts_size: int
-    ) -> AlikeRecords | BatchRecords:
+    ) -> UniformRecords | BatchRecords:
         if isinstance(batch, ReceivedBatch):
             alike = self._alike.read(batch.encoded, stored_topic, properties, hosts_size)
             if alike is not None:
@@ -166,7 +169,7 @@ class Putter:
             batch = batch.decoded()
         return BatchRecords.of(batch, stored_topic, properties, hosts_size)
 
-    def _why_illegal_batch(self, message: NewMessage, records: AlikeRecords | BatchRecords) -> PutResult | None:
+    def _why_illegal_batch(self, message: NewMessage, records: UniformRecords | BatchRecords) -> PutResult | None:
         if records.largest_properties > _MAX_TEXT:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
         if records.largest_body > self._max_body:
@@ -177,7 +180,7 @@ class Putter:
             return _illegal(f"a batch of {records.total} bytes exceeds a commit log file")
         return None
 
-    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: AlikeRecords | BatchRecords) -> IndexKeys:
+    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: UniformRecords | BatchRecords) -> IndexKeys:
         """Enter a batch in its queue from its known fields, without reading the log.
 
         Return its index entries.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqlab.runtime.regularfile import open_regular, read_regular
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.loglayout import log_directory
 
 EVERYTHING: Final = 2**63 - 1
 _UNIT: Final = struct.Struct(">4xqi16x")

@@ -1,7 +1,7 @@
-"""The bytes that a master appended last with a system call, from its memory.
+"""Keeps the bytes that a master appended last, to send them to slaves from memory.
 
-Slaves get them from here. Through the mapping of the log, each new page is a fault, and at a fault the system reads
-ahead: it fills pages behind the log's end with zeros. That is a quarter of what batches of 100 cost a master.
+Reading them through the mapping of the log would cause a page fault for each new page, and the kernel's read-ahead
+would fill pages after the log's end with zeros. For batches of 100 that would be a quarter of the master's work.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 MOST: Final = 256 * 1024
-"""Bytes that are kept: more than a pass of the event loop appends before it sends them."""
+"""Maximum number of bytes kept. One pass of the event loop appends less before it sends."""
 
 
 @attrs.define(eq=False)

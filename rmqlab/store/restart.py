@@ -19,7 +19,7 @@ from rmqlab.store.queues import EnteredOffsets, Queues
 
 @attrs.frozen
 class Restart:
-    """Commit log offsets from which on records are to be entered."""
+    """Commit log offsets from which records must be dispatched."""
 
     queues_from: int = 0
     index_from: int = 0
@@ -72,7 +72,7 @@ def restart(
 
 
 def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Callable[[int], object]) -> int | None:
-    """Find the log's end, and the first record that these queues lack."""
+    """Find the log's end, and the first record without a queue entry."""
     missing = None
     known = None if queues is None else EnteredOffsets(queues, walk.end)
     for low, high, entered in walk.windows():

@@ -38,7 +38,7 @@ class GetStatus(enum.Enum):
 
 @attrs.define(eq=False)
 class Decision:
-    """The decision of a group on a put: whether a quorum has stored it."""
+    """The result of a put in a DLedger group: whether a quorum has stored it."""
 
     status: PutStatus | None = None
     """None while the group has not decided."""
@@ -54,7 +54,7 @@ class Decision:
             fn(self.status, self.cause)
 
     def make(self, status: PutStatus, cause: str | None = None) -> None:
-        """Decide, once."""
+        """Set the result, once, and call the waiting functions."""
         self.status, self.cause = status, cause
         observers, self._observers = self._observers, []
         for fn in observers:

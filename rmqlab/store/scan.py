@@ -26,7 +26,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.runtime.regularfile import open_regular
 from rmqlab.store.disk import Disk
-from rmqlab.store.logplaces import files_in, is_unused, lead_at
+from rmqlab.store.loglayout import entry_header_at, files_in, is_unused
 from rmqlab.store.sparse import data_end
 
 _HEAD: Final = struct.Struct(">ii20xq")
@@ -58,7 +58,7 @@ class LogScan:
     """
 
     directory: Path
-    """The directory of the log's files; see `rmqlab.store.logplaces.log_directory`."""
+    """The directory of the log's files; see `rmqlab.store.loglayout.log_directory`."""
     end_offset: int = 0
     reason: str = "no files"
     holes: list[Hole] = attrs.field(factory=list)
@@ -86,7 +86,7 @@ class LogScan:
     def _messages_of(self, view: memoryview, base: int, written: int) -> Iterator[StoredMessage]:
         at = 0
         while at + BLANK_SIZE <= len(view) and not is_unused(view, at):
-            at += lead_at(view, at, base)
+            at += entry_header_at(view, at, base)
             found = _read(view, at, base)
             if isinstance(found, StoredMessage):
                 at += found.store_size

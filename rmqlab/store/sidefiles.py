@@ -1,6 +1,6 @@
-"""Tables and index files of a store that its broker cannot have written.
+"""Finds tables and index files of a store that its broker cannot have written.
 
-Both judges warn of them. Metrics compare these files with logs and journals only where they can be read.
+Both judges print a warning for each. Metrics use these files only if they can be read.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.index import key_hash
-from rmqlab.store.logplaces import files_in, log_directory
-from rmqlab.store.oddfiles import unreadable
+from rmqlab.store.irregularfiles import unreadable
+from rmqlab.store.loglayout import files_in, log_directory
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
@@ -47,17 +47,18 @@ _FEW: Final = 9
 """Entries that may be wrong because their records are damaged."""
 
 
-def side_remarks(
+def side_file_warnings(
     roots: Mapping[str, Path],
     followers: Mapping[str, str],
     *,
     after_power_loss: Collection[str],
     unclean: Collection[str],
 ) -> Iterator[str]:
-    """Yield faults of tables and index files, each line with its node.
+    """Yield a line for each faulty table or index file, with its node.
 
-    `roots` are stores by node, `followers` masters by slave. A power loss may leave unreadable tables, and a node that
-    did not always end in good order an index with entries of records that it cut off. Raises OSError.
+    `roots` are stores by node, `followers` masters by slave. Unreadable tables of nodes in `after_power_loss` are not
+    reported, nor index files of nodes in `unclean`: an unclean stop leaves index entries of truncated records. Raises
+    OSError.
     """
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
@@ -82,7 +83,7 @@ def unreadable_tables(root: Path) -> Iterator[str]:
 
 
 def unreadable_files(root: Path) -> Iterator[str]:
-    """Yield the places of queues and index that may not be read."""
+    """Yield the paths of queues and index without read permission."""
     for place in ("consumequeue", "index"):
         yield from (f"{path.relative_to(root.parent)} cannot be read" for path in unreadable(root / place))
 
@@ -90,8 +91,8 @@ def unreadable_files(root: Path) -> Iterator[str]:
 def differing_tables(root: Path, other: Path) -> Iterator[str]:
     """Yield topics and groups that differ in two stores, at one version of the table.
 
-    Every change of a table changes its version, and a slave copies tables with their version. So one of the files was
-    changed by something else than a broker.
+    Every change of a table changes its version, and a slave copies tables with their version. So another program
+    changed one of the files.
     """
     for name, what in ((_TOPICS, "topic_config_table"), (_GROUPS, "subscription_group_table")):
         tables = [_table(place, name) for place in (root, other)]

@@ -5,9 +5,10 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property, b"" without one; of several the last that is not empty.
+    """Return the value of a property; b"" if it is missing.
 
-    A property without value is as if it were not there (store-ha#13). Text and name have separators around them.
+    If a name occurs several times, the last value that is not empty counts; empty values are ignored (store-ha#13).
+    `text` and `name` must begin and end with separators.
     """
     at = text.rfind(name)
     while at >= 0:
@@ -22,7 +23,7 @@ known_codes: dict[bytes, int] = {}
 
 
 def tags_code_in(text: bytes) -> int:
-    """Tags code of a record; 0 without tags (store-ha#19)."""
+    """Return the tags code of a record; 0 without tags (store-ha#19)."""
     tags = property_of(text, b"\x02TAGS\x01")
     if not tags:
         return 0
@@ -53,9 +54,9 @@ def is_code_of(code: int, expected: int | None, stored_at: int) -> bool:
 
 
 def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:
-    """Tags code of an entry in the schedule topic: when it is due (store-ha#20).
+    """Return the tags code in the schedule topic: the delivery time in ms (store-ha#20).
 
-    None without a delay.
+    None without a delay level.
     """
     try:
         level = int(delay or 0)

@@ -1,7 +1,7 @@
-"""Checks that received bytes are a log of whole, correct records, without I/O.
+"""Checks that bytes received from a master are valid records. No I/O.
 
-Each record must state its own place in the log. RocketMQ's slave writes received bytes unchecked, and finds damage when
-it dispatches them, or never (store-and-ha section 4.5).
+The physical offset of each record must equal its position in the log. RocketMQ's slave writes received bytes unchecked,
+and detects damage when it dispatches them, or never (store-and-ha section 4.5).
 """
 
 import struct
@@ -21,7 +21,7 @@ _LEAST: Final = HEADS[0].size + 3
 
 @attrs.define(eq=False)
 class LogVerifier:
-    """Walks along a growing log, from the start of a record."""
+    """Checks a growing log incrementally, from the start of a record."""
 
     log: CommitLog
     verified: int
@@ -30,7 +30,7 @@ class LogVerifier:
     def find_fault(self) -> int | None:
         """Check the bytes received since the last call.
 
-        Return the offset from which on they are not records; None if all complete ones are records.
+        Return the offset of the first invalid record; None if all complete records are valid.
         """
         self.verified = max(self.verified, self.log.min_offset)
         while (file := self.log.files.file_at(self.verified)) is not None:

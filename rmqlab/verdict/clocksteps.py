@@ -24,7 +24,7 @@ def faulted_clocks(faults: Iterable[tuple[int, Mapping[str, Any]]], roles: Roles
     `faults` are time and fields of `fault_applied`. If such a node disagrees with another one, it is the wrong one.
     """
     clocks = ((at, str(fields.get("target"))) for at, fields in faults if fields.get("fault") == "clock")
-    return frozenset(node for at, target in clocks for node in roles.nodes_meant(target, at))
+    return frozenset(node for at, target in clocks for node in roles.resolve_target(target, at))
 
 
 def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) -> Iterator[Finding]:

@@ -184,7 +184,7 @@ class Judgement(Findings):
     def verdict(self) -> Verdict:
         return self.decision.verdict
 
-    def beside(self, expected: Iterable[str]) -> tuple[str, ...]:
+    def other_warnings(self, expected: Iterable[str]) -> tuple[str, ...]:
         """Return the table's objections and warnings, without metrics of expectations.
 
         `expected` are the metrics on which a scenario has expectations.

@@ -14,8 +14,8 @@ import attrs
 Event = tuple[int, str, str, Mapping[str, Any]]
 """Time, node, kind and fields of a journal entry."""
 
-SETTING_KINDS: Final = ("node_ready", "log_sampled", "fault_applied", "cluster_stopped")
-"""Kinds of the events that `setting_of` needs."""
+RUN_FACT_KINDS: Final = ("node_ready", "log_sampled", "fault_applied", "cluster_stopped")
+"""Kinds of the events that `run_facts_of` needs."""
 _SLACK: Final = 10_000
 """Minimum distance in milliseconds between a run and records of another run."""
 
@@ -36,7 +36,7 @@ class FirstRecord(Protocol):
 
 
 @attrs.frozen(kw_only=True)
-class Setting:
+class RunFacts:
     """Facts about a run's brokers, from the journals."""
 
     began_at: int
@@ -64,8 +64,8 @@ class Setting:
         return max(known) if known and len(known) == len(group) else None
 
 
-def setting_of(events: Iterable[Event], began_at: int) -> Setting:
-    """Return the setting of a run from its events of SETTING_KINDS, in order of time."""
+def run_facts_of(events: Iterable[Event], began_at: int) -> RunFacts:
+    """Return the facts of a run from its events of RUN_FACT_KINDS, in order of time."""
     brokers: dict[str, set[str]] = collections.defaultdict(set)
     hosts: dict[str, set[str]] = collections.defaultdict(set)
     first_ends: dict[str, int] = {}
@@ -80,7 +80,7 @@ def setting_of(events: Iterable[Event], began_at: int) -> Setting:
             are_clocks_right = False
         elif kind == "cluster_stopped":
             ended_at = at
-    return Setting(
+    return RunFacts(
         began_at=began_at,
         ended_at=ended_at,
         brokers={node: frozenset(names) for node, names in brokers.items()},
@@ -90,28 +90,28 @@ def setting_of(events: Iterable[Event], began_at: int) -> Setting:
     )
 
 
-def misplaced_files(node: str, records: Iterable[FirstRecord], setting: Setting) -> str:
+def misplaced_files(node: str, records: Iterable[FirstRecord], facts: RunFacts) -> str:
     """Return which files of a node's log are not its own; empty without any.
 
     The text has the likely origin of each.
     """
-    return "; ".join(f"{record.file} {why}" for record in records for why in _why_misplaced(node, record, setting))
+    return "; ".join(f"{record.file} {why}" for record in records for why in _why_misplaced(node, record, facts))
 
 
-def _why_misplaced(node: str, record: FirstRecord, setting: Setting) -> Iterator[str]:
+def _why_misplaced(node: str, record: FirstRecord, facts: RunFacts) -> Iterator[str]:
     """Yield one reason at most.
 
     Records from before the run may have any address: ports and names may have been others then.
     """
-    new_from, theirs = setting.new_from(node), setting.hosts.get(record.host, frozenset())
-    early = setting.began_at - record.stored_at
-    late = record.stored_at - setting.ended_at if setting.ended_at is not None else 0
+    new_from, theirs = facts.new_from(node), facts.hosts.get(record.host, frozenset())
+    early = facts.began_at - record.stored_at
+    late = record.stored_at - facts.ended_at if facts.ended_at is not None else 0
     if record.stated != record.begin:
         yield f"begins with a record of commit log offset {record.stated}: it is another file of this or of another log"
-    elif theirs and early <= _SLACK and not theirs & setting.brokers.get(node, theirs):
+    elif theirs and early <= _SLACK and not theirs & facts.brokers.get(node, theirs):
         owners = ", ".join(sorted(theirs))
         yield f"begins with a record that {owners} stored ({record.host}): it is a file of that broker"
-    elif not setting.are_clocks_right or new_from is None or record.begin < new_from:
+    elif not facts.are_clocks_right or new_from is None or record.begin < new_from:
         return
     elif early > _SLACK:
         yield f"begins with a record stored {early / 1000:.0f} s before the run: it is a file of another run"

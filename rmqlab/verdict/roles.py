@@ -106,7 +106,7 @@ class Roles:
                 spans.append((node, at, until))
         return spans
 
-    def nodes_meant(self, target: str, at: int) -> list[str]:
+    def resolve_target(self, target: str, at: int) -> list[str]:
         """Return the nodes of a target such as `broker-a-s` or `broker-a:slave` at a time.
 
         Commas or spaces separate several targets.

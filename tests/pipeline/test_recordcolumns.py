@@ -47,7 +47,7 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
-from rmqlab.store.logplaces import ENTRY_HEADER
+from rmqlab.store.loglayout import ENTRY_HEADER
 from rmqlab.store.tagscodes import expected_code
 
 Write = Callable[..., pathlib.Path]

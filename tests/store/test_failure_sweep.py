@@ -145,14 +145,14 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "diverged.py",
         "keptstores.py",
         "logheads.py",
-        "logplaces.py",
-        "oddfiles.py",
+        "loglayout.py",
+        "irregularfiles.py",
         "powerloss.py",
         "queuefile.py",
         "readableend.py",
         "scan.py",
         "sidefiles.py",
-        "stopmarks.py",
+        "stopfiles.py",
     }
     paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [

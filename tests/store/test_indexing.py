@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rmqlab.store.columns import DIGITS
 from rmqlab.store.indexing import (
-    hashes_of_alike,
     hashes_of_digits,
+    hashes_of_uniform,
     index_hashes,
     topic_parts_of,
     unique_key_hash,
@@ -65,7 +65,7 @@ def java_abs(unsigned: int) -> int:
 def test_hashes_of_more_keys_than_a_number_has_lanes() -> None:
     texts = [b"UNIQ_KEY\x01C00002020D4B4E0E2F2A65D1%08X\x02WAIT\x01true" % number for number in range(1300)]
     expected = [index_hashes(b"\x02" + text + b"\x02", b"orders#")[0] for text in texts]
-    assert hashes_of_alike(texts, b"", topic_parts_of(b"orders#")) == expected
+    assert hashes_of_uniform(texts, b"", topic_parts_of(b"orders#")) == expected
 
 
 def test_the_least_hash_of_java_is_indexed_as_0() -> None:
@@ -90,5 +90,5 @@ ONE, TWO = (f"UNIQ_KEY\x01C00002020D4B4E0E2F2A65D1{number:08X}\x02WAIT\x01true".
     ],
 )
 def test_texts_that_differ_in_more_than_their_last_digits_are_not_alike(texts: list[bytes]) -> None:
-    assert hashes_of_alike([ONE, TWO], b"", topic_parts_of(b"orders#")) is not None
-    assert hashes_of_alike(texts, b"", topic_parts_of(b"orders#")) is None
+    assert hashes_of_uniform([ONE, TWO], b"", topic_parts_of(b"orders#")) is not None
+    assert hashes_of_uniform(texts, b"", topic_parts_of(b"orders#")) is None

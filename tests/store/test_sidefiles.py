@@ -8,7 +8,7 @@ import pytest
 
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.sidefiles import differing_tables, foreign_indexes, side_remarks, unreadable_tables
+from rmqlab.store.sidefiles import differing_tables, foreign_indexes, side_file_warnings, unreadable_tables
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
 
@@ -108,9 +108,9 @@ def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_bytes(b"{")
     index_of(root).write_bytes(index_of(root).read_bytes()[:40].ljust(index_of(root).stat().st_size, b"\0"))
-    lines = list(side_remarks({"a": root}, {}, after_power_loss=(), unclean=()))
+    lines = list(side_file_warnings({"a": root}, {}, after_power_loss=(), unclean=()))
     assert [line.partition(" ")[0] for line in lines] == ["a:", "a:"]
-    assert list(side_remarks({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []
+    assert list(side_file_warnings({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []
 
 
 @pytest.mark.parametrize(

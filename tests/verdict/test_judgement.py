@@ -98,9 +98,9 @@ def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: 
 
 def test_a_scenario_is_shown_what_it_does_not_expect() -> None:
     judgement = judged(KNOWN, lost=2, offset_rollbacks=1)
-    assert [line.partition(":")[0] for line in judgement.beside([])] == ["lost", "offset_rollbacks"]
-    assert [line.partition(":")[0] for line in judgement.beside(["lost"])] == ["offset_rollbacks"]
-    assert judgement.beside(["lost", "offset_rollbacks"]) == ()
+    assert [line.partition(":")[0] for line in judgement.other_warnings([])] == ["lost", "offset_rollbacks"]
+    assert [line.partition(":")[0] for line in judgement.other_warnings(["lost"])] == ["offset_rollbacks"]
+    assert judgement.other_warnings(["lost", "offset_rollbacks"]) == ()
 
 
 def test_the_summary_has_verdict_reasons_and_findings() -> None:

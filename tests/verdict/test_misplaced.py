@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from rmqlab.store.logheads import LogHead
-from rmqlab.verdict.misplaced import Event, Setting, misplaced_files, setting_of
+from rmqlab.verdict.misplaced import Event, RunFacts, misplaced_files, run_facts_of
 
 A, B = "127.0.0.1:10911", "127.0.0.2:10911"
 BEGAN, ENDED = 1_000_000, 2_000_000
@@ -26,11 +26,11 @@ OWN = LogHead("store/commitlog/0", begin=0, stated=0, host=A, stored_at=BEGAN + 
 
 
 def why(head: LogHead, events: list[Event] = EVENTS) -> str:
-    return misplaced_files("broker-a", [head], setting(events))
+    return misplaced_files("broker-a", [head], facts(events))
 
 
-def setting(events: list[Event]) -> Setting:
-    return setting_of(events, BEGAN)
+def facts(events: list[Event]) -> RunFacts:
+    return run_facts_of(events, BEGAN)
 
 
 @pytest.mark.parametrize(

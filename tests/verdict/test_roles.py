@@ -46,13 +46,13 @@ def test_masters_act_one_after_the_other() -> None:
 
 def test_a_target_means_the_nodes_that_have_the_role_at_the_time() -> None:
     roles = Roles.of(PROMOTED)
-    assert roles.nodes_meant("broker-a:slave", 199) == [S]
-    assert roles.nodes_meant("broker-a:master", 199) == [A]
-    assert roles.nodes_meant("broker-a:slave", 200) == []
-    assert roles.nodes_meant("broker-a:master", 200) == [A, S]
-    assert roles.nodes_meant("namesrv-1", 200) == ["namesrv-1"]
-    assert roles.nodes_meant("broker-a:*", 199) == [A, S]
-    assert roles.nodes_meant("namesrv-1,broker-a:slave broker-a:*", 199) == ["namesrv-1", S, A]
+    assert roles.resolve_target("broker-a:slave", 199) == [S]
+    assert roles.resolve_target("broker-a:master", 199) == [A]
+    assert roles.resolve_target("broker-a:slave", 200) == []
+    assert roles.resolve_target("broker-a:master", 200) == [A, S]
+    assert roles.resolve_target("namesrv-1", 200) == ["namesrv-1"]
+    assert roles.resolve_target("broker-a:*", 199) == [A, S]
+    assert roles.resolve_target("namesrv-1,broker-a:slave broker-a:*", 199) == ["namesrv-1", S, A]
 
 
 def test_a_demoted_master_is_the_slave_of_the_new_one() -> None:

@@ -67,7 +67,7 @@ def find_absences(run: Run) -> list[Absence]:
             ordered.pop(one.node, None)
             end(one.node, one.at)
         elif one.kind == "fault_applied" and one.fields.get("fault") == "isolate":
-            names = run.roles.nodes_meant(str(one.fields.get("target")), one.at)
+            names = run.roles.resolve_target(str(one.fields.get("target")), one.at)
             isolated[str(one.fields.get("id"))] = [Absence(name, "isolated", one.at, None) for name in names]
         elif one.kind == "fault_healed":
             healed = isolated.pop(str(one.fields.get("id")), [])

@@ -17,9 +17,9 @@ from rmqlab.pipeline.audit.relations import Relations, literal
 from rmqlab.pipeline.audit.watchers import ClusterEvent, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.store.logheads import lost_tail, read_heads, stray_tail
-from rmqlab.store.logplaces import log_begin, log_directory, log_extents
+from rmqlab.store.loglayout import log_begin, log_directory, log_extents
 from rmqlab.verdict.logcover import LogEpoch, LogState, Samples, log_state
-from rmqlab.verdict.misplaced import SETTING_KINDS, Setting, misplaced_files, setting_of
+from rmqlab.verdict.misplaced import RUN_FACT_KINDS, RunFacts, misplaced_files, run_facts_of
 
 # What surely happened after the last deletion, as in cluster/checks/deletions.py. Empty in a run without deletions.
 _AFTER_DELETIONS: Final = {
@@ -120,13 +120,13 @@ def read_ends(rows: Iterable[Row]) -> dict[str, LogEnds]:
     }
 
 
-def read_setting(raw: Sequence[Row], ends: Mapping[str, LogEnds], began_at: int) -> Setting:
-    """Return the setting of a run from its followed events and the first ends of logs."""
-    events = [(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in SETTING_KINDS]
+def read_run_facts(raw: Sequence[Row], ends: Mapping[str, LogEnds], began_at: int) -> RunFacts:
+    """Return the facts of a run from its followed events and the first ends of logs."""
+    events = [(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in RUN_FACT_KINDS]
     sampled = (
         (0, node, "log_sampled", {"max_offset": own.first}) for node, own in ends.items() if own.first is not None
     )
-    return setting_of([*sampled, *events], began_at)
+    return run_facts_of([*sampled, *events], began_at)
 
 
 def log_states(
@@ -134,7 +134,7 @@ def log_states(
     stores: Iterable[str],
     ends: Mapping[str, LogEnds],
     epochs: Mapping[str, LogEpoch],
-    setting: Setting,
+    facts: RunFacts,
 ) -> dict[str, LogState]:
     """Return the state of each node's log."""
     states = {}
@@ -147,7 +147,7 @@ def log_states(
             log_extents(root),
             own.samples,
             epochs.get(node),
-            misplaced=misplaced_files(node, read_heads(root), setting),
+            misplaced=misplaced_files(node, read_heads(root), facts),
             tail=lost_tail(root, record_end, own.samples.highest) if own.samples else None,
             stray=stray_tail(root, record_end),
             has_recorded=own.first is not None,

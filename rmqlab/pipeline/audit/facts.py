@@ -25,7 +25,7 @@ from pyspark.sql import Row
 from rmqlab.pipeline.audit.coverage import (
     find_stores,
     log_states,
-    read_setting,
+    read_run_facts,
     share_deletions,
 )
 from rmqlab.pipeline.audit.relations import Query, Relations, in_memory, literal
@@ -72,7 +72,7 @@ def read_facts(relations: Relations, directory: Path, files: Reading | None) -> 
     offsets = saved_offsets(directory, files)
     ends = read_stores(relations, directory, files, members, epochs)
     began_at = min((row.first_at for row in during), default=0)
-    states = log_states(directory, stores - wiped, ends, epochs, read_setting(raw, ends, began_at))
+    states = log_states(directory, stores - wiped, ends, epochs, read_run_facts(raw, ends, began_at))
     incomplete = {node: state.trouble for node, state in states.items() if state.trouble}
     return Run(
         relations=relations,

@@ -9,7 +9,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.previews import Groups, Preview
 from rmqlab.pipeline.audit.run import Run, written
-from rmqlab.store.oddfiles import why_unreadable
+from rmqlab.store.irregularfiles import why_unreadable
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 

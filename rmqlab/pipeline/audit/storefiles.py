@@ -17,15 +17,15 @@ from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.store.configfile import read_config_file
-from rmqlab.store.logplaces import log_directory
-from rmqlab.store.oddfiles import why_unreadable
-from rmqlab.store.sidefiles import side_remarks
-from rmqlab.store.stopmarks import stop_remarks
+from rmqlab.store.irregularfiles import why_unreadable
+from rmqlab.store.loglayout import log_directory
+from rmqlab.store.sidefiles import side_file_warnings
+from rmqlab.store.stopfiles import stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
-from rmqlab.verdict.setoffsets import judged_groups, set_offsets
+from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
 
 T = TypeVar("T")
 _SETTLED = 30_000
@@ -80,7 +80,7 @@ def remarks(run: Run) -> Iterator[str]:
     losses = {one.node for one in run.cluster_events if one.kind == "power_lost"}
     ends = {one.node for one in run.cluster_events if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
-    yield from side_remarks(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_file_warnings(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
     if not any(one.kind == "fault_applied" for one in run.cluster_events):
         for node in sorted(roots.keys() - run.incomplete.keys()):
             yield from _marks_of(run, node)
@@ -96,7 +96,7 @@ def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]
     for node, member in sorted(run.members.items()):
         is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested
         if member.broker and not member.broker_id and is_settled and node in run.offsets.consumers:
-            yield from set_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
+            yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
 
 
 def _marks_of(run: Run, node: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _marks_of(run: Run, node: str) -> Iterator[str]:
     ended = was_clean((event for event in own if event[0] in END_KINDS), is_stopped=node in run.stopped)
     root = run.directory / node / "store"
     if ended is not None and log_directory(root).is_dir():
-        for line in stop_remarks(root, was_clean=ended, latest=run.latest_stored.get(node)):
+        for line in stop_file_warnings(root, was_clean=ended, latest=run.latest_stored.get(node)):
             yield f"{node}: {line}"
 
 

@@ -9,7 +9,7 @@ from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.remoting.message import decode_messages
 from rmqlab.store.compare import LogImage, Verdict, compare_logs
 from rmqlab.store.disk import StoreError
-from rmqlab.store.logplaces import log_begin
+from rmqlab.store.loglayout import log_begin
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import lose_unsynced
 from rmqlab.store.testing import ManualClock, new_message, small_config

@@ -23,7 +23,7 @@ from rmqlab.pipeline.commitlogs import find_logs, log_files, segments
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.store.compare import LogImage
 from rmqlab.store.disk import Disk, StoreError
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.loglayout import log_directory
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import has_store, lose_unsynced, wipe_store
 from rmqlab.store.readableend import EVERYTHING, readable_end

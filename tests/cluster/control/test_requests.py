@@ -14,10 +14,10 @@ from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.session import Operator
 from tests.cluster.control.conftest import TOKEN, Api, request_bytes
 
-MISPLACED_RECORDS = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1/topics/%00")
+PLACES = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1/topics/%00")
 
 
-@pytest.mark.parametrize("target", MISPLACED_RECORDS)
+@pytest.mark.parametrize("target", PLACES)
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1]])
 async def test_without_the_token_nothing_is_said_about_the_cluster(api: Api, target: str, token: str | None) -> None:
     answers = [await api.ask(method, target, token=token) for method in ("GET", "POST", "DELETE")]
@@ -234,7 +234,7 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "field", "text"),
+    ("path", "body", "status", "field", "says"),
     [
         ("add/slave", {}, 422, "group", "missing required field"),
         ("add/slave", {"group": ""}, 422, "group", "length >= 1"),
@@ -249,12 +249,12 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
     ],
 )
 async def test_what_cannot_be_added_or_removed_is_rejected_and_changes_nothing(
-    api: Api, path: str, body: Any, status: int, field: str | None, text: str
+    api: Api, path: str, body: Any, status: int, field: str | None, says: str
 ) -> None:
     before = api.supervisor.spec, [*api.supervisor.nodes]
     got = await api.ask("POST", f"/v1/{path}", body)
     assert (got.status, got.error["field"]) == (status, field), got.error
-    assert text.replace("`", "") in got.error["message"].replace("`", "")
+    assert says.replace("`", "") in got.error["message"].replace("`", "")
     assert (api.supervisor.spec, [*api.supervisor.nodes]) == before
     assert not api.supervisor.processes.errors.counts
 

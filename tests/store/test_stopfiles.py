@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.stopmarks import stop_remarks
+from rmqlab.store.stopfiles import stop_file_warnings
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 
 
@@ -19,12 +19,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_marks_of_a_stop_in_good_order_contradict_nothing(root: Path) -> None:
-    assert list(stop_remarks(root, was_clean=True, latest=SOME_DAY)) == []
+    assert list(stop_file_warnings(root, was_clean=True, latest=SOME_DAY)) == []
 
 
 def test_abort_after_a_stop_in_good_order(root: Path) -> None:
     (root / "abort").touch()
-    (line,) = stop_remarks(root, was_clean=True, latest=SOME_DAY)
+    (line,) = stop_file_warnings(root, was_clean=True, latest=SOME_DAY)
     assert line.startswith("store/abort exists")
 
 
@@ -32,19 +32,19 @@ def test_abort_of_a_stop_on_a_full_disk_is_named_with_its_legal_cause(tmp_path: 
     store = MessageStore.open(small_config(tmp_path / "store"), now_millis=ManualClock())
     store.cleaner.is_disk_full = True
     store.close()
-    (line,) = stop_remarks(tmp_path / "store", was_clean=True, latest=None)
+    (line,) = stop_file_warnings(tmp_path / "store", was_clean=True, latest=None)
     assert "a full or failing disk leaves it as well" in line
 
 
 def test_no_abort_after_a_kill(root: Path) -> None:
-    (line,) = stop_remarks(root, was_clean=False, latest=SOME_DAY)
+    (line,) = stop_file_warnings(root, was_clean=False, latest=SOME_DAY)
     assert line.startswith("store/abort is missing")
     (root / "abort").touch()
-    assert list(stop_remarks(root, was_clean=False, latest=SOME_DAY)) == []
+    assert list(stop_file_warnings(root, was_clean=False, latest=SOME_DAY)) == []
 
 
 def test_a_checkpoint_of_messages_that_the_log_does_not_have(root: Path) -> None:
-    (line,) = stop_remarks(root, was_clean=True, latest=SOME_DAY - 1)
+    (line,) = stop_file_warnings(root, was_clean=True, latest=SOME_DAY - 1)
     assert line.startswith(
         f"store/checkpoint has the store time {SOME_DAY}, and the last record of the log {SOME_DAY - 1}"
     )
@@ -52,6 +52,6 @@ def test_a_checkpoint_of_messages_that_the_log_does_not_have(root: Path) -> None
 
 def test_missing_and_odd_checkpoints_prove_nothing(root: Path) -> None:
     (root / "checkpoint").unlink()
-    assert list(stop_remarks(root, was_clean=True, latest=0)) == []
+    assert list(stop_file_warnings(root, was_clean=True, latest=0)) == []
     (root / "checkpoint").mkdir()
-    assert list(stop_remarks(root, was_clean=True, latest=0)) == []
+    assert list(stop_file_warnings(root, was_clean=True, latest=0)) == []

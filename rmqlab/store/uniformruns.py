@@ -1,8 +1,8 @@
-"""Runs of records that are alike, read from the commit log by columns.
+"""Reads runs of uniform records from the commit log, by columns.
 
-Records of one producer mostly have one size, one topic and the same properties, but for the last digits of a unique
-key. Dispatch needs a dozen steps of the interpreter for each record; for a run of such records a step is one call for
-all of them.
+Consecutive records of one producer mostly have the same size, topic and properties, except for the last digits of the
+unique key. Dispatching one record takes a dozen bytecode-level steps. For a run of uniform records, each step is one
+call for the whole run.
 """
 
 import functools
@@ -25,7 +25,7 @@ from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 from rmqlab.store.tagscodes import tags_code_in
 
 RUN_PATIENCE: Final = 32
-"""Number of records from one that begins no run to the next that may."""
+"""After a record that starts no run, the number of records before the next attempt."""
 _MOST: Final = 512
 # size and magic, queue id, queue offset, physical offset, sysFlag, store time, body length
 _HEAD: Final = ">8s4xi4xqq4s8x8xq8x4x8x4s"
@@ -34,8 +34,8 @@ _SEPARATOR: Final = b"\x02"
 
 
 @attrs.frozen
-class AlikeRun:
-    """Consecutive records of one topic and one size, by columns."""
+class UniformRun:
+    """Consecutive records of the same topic and size, by columns."""
 
     size: int
     topic: bytes
@@ -71,16 +71,16 @@ class AlikeRun:
             keys.add_run(IndexKeys(hashes, array("q", self.physicals), array("q", self.times)))
 
     def events(self) -> Iterator[tuple[int, int, Sequence[int], int]]:
-        """Return what observers of queues receive.
+        """Yield the events for the dispatch observer.
 
-        These are queue id, queue offset, tags codes, store time.
+        Each is queue id, queue offset, tags codes and store time.
         """
         return zip(self.queue_ids, self.queue_offsets, repeat((self.tags_code,)), self.times)
 
     def by_queue(self) -> dict[int, tuple[int, bytes]] | None:
-        """Return first queue offset and entries, by queue id.
+        """Return the first queue offset and the entries, by queue id.
 
-        None if the records of a queue do not follow one another.
+        None if the queue offsets of one queue are not consecutive.
         """
         entries = list(map(ENTRY.pack, self.physicals, repeat(self.size), repeat(self.tags_code)))
         first, ids, offsets = self.queue_offsets[0], self.queue_ids, self.queue_offsets
@@ -101,18 +101,18 @@ class AlikeRun:
 
 @attrs.define(eq=False)
 class RunReader:
-    """Finds runs of records that are alike. It remembers the shape of the last one."""
+    """Finds runs of uniform records. Caches the common bytes of the last run."""
 
     _shape: RecordShape | None = attrs.field(default=None, init=False)
     _batches: BatchRunReader = attrs.field(factory=BatchRunReader, init=False)
 
     def read(
         self, mapped: mmap.mmap | bytearray, at: int, sys_flag: int, body_size: int, most: int
-    ) -> AlikeRun | BatchRun | None:
+    ) -> UniformRun | BatchRun | None:
         """Return the run that begins with the record at a position.
 
-        None if fewer than LEAST of the next `most` records are alike. The caller has checked the size and the magic of
-        the first, and that the bytes of all are there; they are as long as the first.
+        None if fewer than LEAST of the next `most` records are uniform. The caller must have checked the size and
+        magic of the first record, and that `most` records of this size are written.
         """
         if sys_flag & (IPV6_MASK | TRANSACTION_PREPARED) or body_size < 0:
             return None
@@ -138,7 +138,7 @@ class RunReader:
             or physicals[:count] != tuple(range(first, first + count * size, size))
         ):
             return None
-        return AlikeRun(
+        return UniformRun(
             size, shape.topic, shape.tags_code, queue_ids[:count], queue_offsets[:count], physicals[:count],
             times[:count], digits[:count], shape.base,
         )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Files that say how a broker ended: `abort` and `checkpoint`.
+"""Checks the files `abort` and `checkpoint` against the way a broker stopped.
 
-Sections 1.1 and 1.2. A broker has the file `abort` while it runs, and removes it at a stop that leaves its store
-complete: not if its disk is full or fails. The checkpoint has store times of messages that are on disk.
+Sections 1.1 and 1.2. A broker creates `abort` when it starts, and deletes it at a clean stop, unless its disk is full
+or failing. The checkpoint has the store times of messages that are on disk.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from rmqlab.runtime.regularfile import read_regular
 from rmqlab.store.checkpoint import SIZE, Checkpoint
 
 
-def stop_remarks(root: Path, *, was_clean: bool, latest: int | None) -> Iterator[str]:
-    """Yield the contradictions between these files, the end of a broker, and its log.
+def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> Iterator[str]:
+    """Yield a line for each contradiction between these files, the stop and the log.
 
     `was_clean` is False for a broker that was killed. `latest` is the highest store time of its log's records, in ms;
     None without records.

@@ -1,9 +1,8 @@
-"""Records of a batch whose messages are alike, all made at once.
+"""Encodes a batch of uniform messages into records, all at once.
 
-The messages of one producer mostly differ in their bodies and in the last digits of their unique keys only.
-`bytes.join` writes what they have in common between the bodies; numbers and digits are columns (see
-`rmqlab.store.columns`). The same code detects such a batch: joined again, its bodies and digits must be
-the bytes that were received.
+Messages are uniform if they differ only in their bodies and in the last digits of their unique keys. Most batches of
+one producer are. `bytes.join` writes the common bytes between the bodies; numbers and digits are written as columns
+(see `rmqlab.store.columns`). A received batch is uniform if encoding its bodies and digits again reproduces its bytes.
 """
 
 import struct
@@ -30,23 +29,23 @@ _LOW_7_BITS: Final = bytes(byte & 0x7F for byte in range(256))
 
 @attrs.frozen
 class _Shape:
-    """What alike messages have in common, as received and as stored."""
+    """The common bytes of uniform messages, as received and as stored."""
 
     item_size: int
     head: bytes
-    """The bytes of a received message before its body."""
+    """Bytes of a received message before its body."""
     before: bytes
-    """From the body to the digits."""
+    """Bytes of a received message between its body and the digits."""
     after: bytes
-    """From the digits to the end."""
+    """Bytes of a received message after the digits."""
     body_size: int
     flag: int
     stored_before: bytes
-    """The same of a record."""
+    """Bytes of a record between its body and the digits."""
     stored_after: bytes
     properties_size: int
     base: int
-    """The hash contribution of all characters of the key before the digits."""
+    """Index hash of the key's characters before the digits; the digits add theirs."""
     tags_code: int
 
     def parts_of(self, encoded: bytes) -> tuple[tuple[bytes, ...], Digits] | None:
@@ -71,8 +70,8 @@ class _Shape:
 
 
 @attrs.define(eq=False)
-class AlikeRecords:
-    """The records of such a batch. As `rmqlab.store.batchrecords.BatchRecords`."""
+class UniformRecords:
+    """Records of a uniform batch, with the interface of `batchrecords.BatchRecords`."""
 
     stored_topic: bytes
     size: int
@@ -106,7 +105,7 @@ class AlikeRecords:
         return range(physical, physical + self.total, self.size)
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> memoryview:
-        """Return the bytes of all records. Arguments as of `BatchRecords.encode`."""
+        """Return the bytes of all records. Takes the arguments of `BatchRecords.encode`."""
         shape, size, count = self._shape, self.size, len(self.bodies)
         head = BATCH_HEADS[len(shared)].pack(
             size, MESSAGE_MAGIC, 0, message.queue_id, shape.flag, queue_offset, offsets[0], shared, shape.body_size
@@ -140,17 +139,17 @@ class AlikeRecords:
 
 
 @attrs.define(eq=False)
-class AlikeReader:
-    """Recognizes batches of alike messages. It remembers the shapes of producers."""
+class UniformBatchReader:
+    """Recognizes uniform batches. Caches the common bytes of each producer's messages."""
 
     _shapes: dict[tuple[bytes, bytes, bytes], _Shape] = attrs.field(factory=dict, init=False)
 
     def read(
         self, encoded: bytes, stored_topic: bytes, shared_properties: bytes, hosts_size: int
-    ) -> AlikeRecords | None:
-        """Return the records of a received batch; None unless its messages are alike.
+    ) -> UniformRecords | None:
+        """Return the records of a received batch; None unless it is uniform.
 
-        Arguments as of `BatchRecords.of`.
+        Takes the arguments of `BatchRecords.of`.
         """
         key = (encoded[: _ITEM_HEAD.size], stored_topic, shared_properties)
         shape = self._shapes.get(key)
@@ -166,7 +165,7 @@ class AlikeReader:
         if shape is None or not found[1].are_alphanumeric:
             return None
         size = HOSTLESS_SIZE + hosts_size + shape.body_size + len(stored_topic) + shape.properties_size
-        return AlikeRecords(stored_topic, size, *found, shape)
+        return UniformRecords(stored_topic, size, *found, shape)
 
 
 def _shape_of(encoded: bytes, stored_topic: bytes, shared_properties: bytes) -> _Shape | None:

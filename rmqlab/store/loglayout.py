@@ -1,9 +1,9 @@
-"""Where a broker's log is, and where records are in its files, in both forms.
+"""Directories and record layout of a broker's log: plain, DLedger, or mixed.
 
-A plain broker keeps records one after the other in `commitlog/`. A member of a DLedger group keeps them in
-`dledger-<selfId>/data/`, each behind the 48 bytes of its entry's header (docs/protocol/dledger.md, sections 1.1 to
-1.3). Readers of files recognize a header by itself, so they need no settings. A member that was a plain broker before
-has both: its offsets continue those of the files in `commitlog/` (section 8.5).
+A plain broker writes consecutive records to `commitlog/`. A member of a DLedger group writes them to
+`dledger-<selfId>/data/`, each after an entry header of 48 bytes (docs/protocol/dledger.md, sections 1.1 to 1.3).
+Readers detect entry headers, so they need no settings. A member that was a plain broker before has both directories:
+its offsets continue those of the files in `commitlog/` (section 8.5).
 """
 
 import struct
@@ -31,7 +31,7 @@ def log_directory(root: Path) -> Path:
 def files_in(directory: Path) -> list[Path]:
     """Return the files of the log in a directory, oldest first.
 
-    Before those with a member's entries are the files of a plain log that they continue.
+    For a mixed log, the files of the plain log come first.
     """
     is_members = directory.name == "data" and directory.parent.name.startswith("dledger-")
     places = [directory.parent.parent / "commitlog", directory] if is_members else [directory]
@@ -40,27 +40,27 @@ def files_in(directory: Path) -> list[Path]:
 
 
 def log_extents(root: Path) -> list[tuple[int, int]]:
-    """Return at which commit log offsets each file of a store begins and ends.
+    """Return the first and end commit log offsets of each file of a store.
 
-    The end is that of the file on disk; empty files are left out.
+    The end is computed from the file's size on disk. Empty files are left out.
     """
     sizes = ((int(path.name), path.stat().st_size) for path in files_in(log_directory(root)))
     return [(first, first + size) for first, size in sizes if size]
 
 
 def log_begin(root: Path) -> int:
-    """Return the commit log offset at which a store's first log file begins.
+    """Return the minimum commit log offset of a store; 0 without files.
 
-    0 without one. Below it messages are expired.
+    Messages below it have expired.
     """
     files = files_in(log_directory(root))
     return int(files[0].name) if files else 0
 
 
-def lead_at(view: memoryview, at: int, base: int) -> int:
-    """Return the size of the entry's header at a position; 0 without one.
+def entry_header_at(view: memoryview, at: int, base: int) -> int:
+    """Return the size of the DLedger entry header at a position; 0 without a header.
 
-    A header contains its own position, `base + at`, where `base` is the log offset of the first byte.
+    A header is detected by its position field, `base + at`, where `base` is the log offset of the first byte.
     """
     if at + ENTRY_HEADER.size > len(view):
         return 0
@@ -70,7 +70,7 @@ def lead_at(view: memoryview, at: int, base: int) -> int:
 
 
 def is_unused(view: memoryview, at: int) -> bool:
-    """True if the rest of a file is declared empty, in either form."""
+    """True if a blank at this position marks the rest of the file as unused."""
     if at + BLANK_SIZE > len(view):
         return False
     first, second = _BLANK.unpack_from(view, at)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from rmqlab.remoting.message import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, NewMessage
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.store.alikeruns import AlikeRun, RunReader
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.uniformruns import RunReader, UniformRun
 
 FILE = 1 << 20
 NEVER = 10**9
@@ -150,10 +150,10 @@ def test_fields_that_lie_are_entered_as_one_by_one(damages: list[tuple[int, str,
 
 def test_alike_records_are_entered_by_columns(tmp_path: Path) -> None:
     """Else the others would prove nothing."""
-    found: list[AlikeRun | None] = []
+    found: list[UniformRun | None] = []
     read = RunReader.read
 
-    def spy(*args: object) -> AlikeRun | None:
+    def spy(*args: object) -> UniformRun | None:
         found.append(read(*args))  # type: ignore[arg-type]
         return found[-1]
 

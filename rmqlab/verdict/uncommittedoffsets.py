@@ -26,7 +26,7 @@ def judged_groups(conditions: Conditions, group_of: Mapping[str, str]) -> set[st
     return set(group_of.values()) - open_groups - conditions.reset_groups - conditions.outside_groups
 
 
-def set_offsets(
+def uncommitted_offsets(
     node: str,
     broker: str,
     table: Mapping[str, Mapping[int, int]],

@@ -1,7 +1,6 @@
-"""Paths of a store that are of the wrong kind: pipes, devices, loops of links.
+"""Finds paths of a store that are not regular files, or are not readable.
 
-A judge cannot read a pipe, a device or a loop of links. Commands name them, so that users need not guess why the
-evidence is missing.
+A judge cannot read a pipe, a device or a loop of symbolic links. Commands name these paths, to explain missing evidence.
 """
 
 import os
@@ -10,16 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from rmqlab.store.logplaces import log_directory
+from rmqlab.store.loglayout import log_directory
 
 _FILES: Final = {"commitlog": "*", "data": "*", "index": "*", "consumequeue": "*/*/*"}
-"""Where the files are in each directory. The readers of tables in `config` name them."""
+"""Glob pattern of the files in each directory. `config` is left out: the readers of its tables report errors."""
 
 
-def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
-    """Yield odd paths below a run or cluster, and what was expected there.
+def irregular_paths(run: Path) -> Iterator[tuple[Path, str]]:
+    """Yield irregular paths of a run or cluster, each with the problem.
 
-    Missing files are not mentioned.
+    Missing files are not reported.
     """
     for store in sorted(node / "store" for node in run.iterdir()):
         if not (store.is_symlink() or store.exists()):
@@ -34,10 +33,9 @@ def odd_files(run: Path) -> Iterator[tuple[Path, str]]:
 
 
 def unreadable(place: Path) -> Iterator[Path]:
-    """Yield the places at and below one that may not be read.
+    """Yield a path, and the paths below it, that this user has no permission to read.
 
-    They are directories and files without permission. Searches for files with patterns leave out such directories, as
-    if they were empty.
+    `Path.glob` treats a directory without permission as empty, so its callers check with this function.
     """
     failures: list[OSError] = []
     for folder, _, names in os.walk(place, onerror=failures.append):
@@ -47,11 +45,10 @@ def unreadable(place: Path) -> Iterator[Path]:
 
 
 def _may_read(path: Path) -> bool:
-    """Return False without permission.
+    """Return False if the permission to read is missing.
 
-    True for dangling links, and for files that were deleted meanwhile.
-
-    `Path.exists` raises PermissionError below a directory that may be listed, but not searched.
+    True for dangling links, and for files that were deleted meanwhile. `Path.exists` raises PermissionError in a
+    directory with read but without search permission.
     """
     try:
         return os.access(path, os.R_OK) or not path.exists()

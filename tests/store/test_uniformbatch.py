@@ -4,9 +4,9 @@ import pytest
 
 from rmqlab.remoting.batch import BatchItem, decode_batch, encode_batch
 from rmqlab.remoting.message import NewMessage
-from rmqlab.store.alikebatch import AlikeReader
 from rmqlab.store.batchrecords import BatchRecords, shared_fields
 from rmqlab.store.columns import MOST
+from rmqlab.store.uniformbatch import UniformBatchReader
 
 TOPIC = b"\x06orders"
 SHARED = b"WAIT\x01true\x02CLUSTER\x01c"
@@ -36,7 +36,7 @@ def items_of(numbers: list[int], body: bytes = b"body %02d") -> list[BatchItem]:
 @pytest.mark.parametrize("body", [b"body %02d", b"%02d" + key(7) + b"\x00\x00\x00\x6f"])
 def test_alike_messages_become_the_bytes_of_their_records(numbers: list[int], body: bytes) -> None:
     """The same as of records made one by one."""
-    encoded, reader = encode_batch(items_of(numbers, body)), AlikeReader()
+    encoded, reader = encode_batch(items_of(numbers, body)), UniformBatchReader()
     message, queue_offset, first, stored_at = NewMessage("orders", 3, b"", ("", 0), ("", 0), 17), 250, 2**40 - 300, 99
     shared = shared_fields(message, 0, HOST, stored_at, HOST)
     plain = BatchRecords.of(decode_batch(encoded), TOPIC, SHARED, 16)
@@ -69,11 +69,11 @@ def test_alike_messages_become_the_bytes_of_their_records(numbers: list[int], bo
     ids=["flag", "body size", "property", "key", "digits", "keys", "no key", "too many"],
 )
 def test_any_other_batch_is_not_alike(items: list[BatchItem]) -> None:
-    reader = AlikeReader()
+    reader = UniformBatchReader()
     assert reader.read(encode_batch(items_of([1, 2, 3])), TOPIC, SHARED, 16) is not None
     assert reader.read(encode_batch(items), TOPIC, SHARED, 16) is None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 19, 21, 30, 70, 100, 150])
 def test_a_truncated_batch_is_not_alike(cut: int) -> None:
-    assert AlikeReader().read(encode_batch(items_of([1, 2]))[:cut], TOPIC, SHARED, 16) is None
+    assert UniformBatchReader().read(encode_batch(items_of([1, 2]))[:cut], TOPIC, SHARED, 16) is None
