@@ -12,7 +12,7 @@ import trio
 from rich.console import Group
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
+from rmqlab.cluster.cli.hunt_progress import budget_document, shown, summary
 from rmqlab.cluster.cli.hunt_seeds import hunt_seeds
 from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_subprocess
@@ -22,7 +22,7 @@ from rmqlab.cluster.hunt import hunt as hunting
 from rmqlab.cluster.hunt.casefile import scenario_of
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import KINDS, kinds_for
-from rmqlab.cluster.hunt.hunt import SWITCHES, Extent, Failure, Hunt
+from rmqlab.cluster.hunt.hunt import SWITCHES, Failure, Hunt, HuntBudget
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.supervisor.directory import home
@@ -96,16 +96,16 @@ def hunt(
     _check_choice("role", role, MASTER_ROLES)
     _check_choice("flush", flush, FLUSH_TYPES)
     many = None if minutes is not None else seeds or SEEDS
-    extent = Extent(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
+    budget = HuntBudget(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
         if claims or faults or switches or on or short or role or flush:
             misused("a scenario has its own cluster, faults and claims: expected no options for them")
-        hunt_seeds(scenario, profile, extent, as_json=as_json)
+        hunt_seeds(scenario, profile, budget, as_json=as_json)
     planned = Hunt(
         claims=_names("claim", claims, CLAIMS),
         kinds=_names("kind of fault", faults, KINDS) if faults else kinds_for(profile),
         profile=profile,
-        extent=extent,
+        budget=budget,
         switches=_names("switch", switches, SWITCHES),
         on=_names("switch", on, SWITCHES) if on else (),
         is_short=short,
@@ -142,7 +142,7 @@ def _names(what: str, given: str, known: Any) -> tuple[str, ...]:
 def _hunt(planned: Hunt, progress: hunting.Progress, hunt_directory: Path, *, as_json: bool) -> dict[Path, Failure]:
     """Hunt until the end or Ctrl-C. Return the failures by their scenario files."""
     found: dict[Path, Failure] = {}
-    with shown(progress, planned.extent, as_json=as_json) as show:
+    with shown(progress, planned.budget, as_json=as_json) as show:
         for failure in planned.run(progress, show):
             found[_write(failure, hunt_directory, planned)] = failure
             if not as_json:
@@ -208,7 +208,7 @@ def _document(
         "claims": list(planned.claims),
         "faults": list(planned.kinds),
         "short": planned.is_short,
-        **extent_document(progress, planned.extent),
+        **budget_document(progress, planned.budget),
         "failures": [
             {
                 "claim": failure.claim,

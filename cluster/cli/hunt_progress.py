@@ -12,7 +12,7 @@ from rmqlab.cluster.hunt import hunt as hunting
 
 
 @contextmanager
-def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) -> Iterator[Callable[[], object]]:
+def shown(progress: hunting.Progress, budget: hunting.HuntBudget, *, as_json: bool) -> Iterator[Callable[[], object]]:
     """Show a bar on a terminal. Yield the function that redraws it.
 
     Ctrl-C and SIGTERM end the block.
@@ -25,7 +25,7 @@ def shown(progress: hunting.Progress, extent: hunting.Extent, *, as_json: bool) 
         transient=True,
         disable=as_json or not console.is_terminal,
     )
-    task = bar.add_task("", total=extent.seeds)
+    task = bar.add_task("", total=budget.seeds)
     try:
         with sigterm_as_ctrl_c(), bar:
             yield lambda: bar.update(task, completed=progress.seeds, description=_how_far(progress), refresh=True)
@@ -42,10 +42,10 @@ def _speed(progress: hunting.Progress) -> str:
     return f"{progress.virtual_seconds / max(progress.seconds, 0.001):.0f} times real time"
 
 
-def extent_document(progress: hunting.Progress, extent: hunting.Extent) -> dict[str, Any]:
+def budget_document(progress: hunting.Progress, budget: hunting.HuntBudget) -> dict[str, Any]:
     """Return the JSON members that both kinds of hunts have."""
     return {
-        "first_seed": extent.first_seed,
+        "first_seed": budget.first_seed,
         "schedules": progress.seeds,
         "unknown": progress.unknown,
         "problems": progress.problems,

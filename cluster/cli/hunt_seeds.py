@@ -6,16 +6,16 @@ from typing import NoReturn
 import click
 from rich.text import Text
 
-from rmqlab.cluster.cli.hunt_progress import extent_document, shown, summary
+from rmqlab.cluster.cli.hunt_progress import budget_document, shown, summary
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import misused, print_json
-from rmqlab.cluster.hunt.hunt import Extent, Progress, SeedHunt
+from rmqlab.cluster.hunt.hunt import HuntBudget, Progress, SeedHunt
 from rmqlab.cluster.hunt.trial import Trial
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
 
 
-def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoReturn:
+def hunt_seeds(name: str, profile: str, budget: HuntBudget, *, as_json: bool) -> NoReturn:
     """Play a scenario with many seeds, print those that violate it, and exit."""
     try:
         scenario = load_scenario(find_scenario(name))
@@ -26,8 +26,8 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
     def replay(seed: int) -> str:
         return shlex.join(["rmqlab", "run", name, "--simulated", "--seed", str(seed), "--profile", profile])
 
-    with shown(progress, extent, as_json=as_json) as show:
-        for seed, trial in SeedHunt(scenario=scenario, profile=profile, extent=extent).run(progress, show):
+    with shown(progress, budget, as_json=as_json) as show:
+        for seed, trial in SeedHunt(scenario=scenario, profile=profile, budget=budget).run(progress, show):
             found[seed] = trial
             if not as_json:
                 what = "; ".join(f"{title}: {value}" for title, value in trial.broken.items())
@@ -37,7 +37,7 @@ def hunt_seeds(name: str, profile: str, extent: Extent, *, as_json: bool) -> NoR
             {
                 "profile": profile,
                 "scenario": scenario.name,
-                **extent_document(progress, extent),
+                **budget_document(progress, budget),
                 "failures": [
                     {"seed": seed, "broken": dict(trial.broken), "command": replay(seed)}
                     for seed, trial in found.items()

@@ -12,48 +12,48 @@ from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, NAMESERVER, SLAV
 from rmqlab.cluster.hunt.possible import is_possible
 
 FIRST_FAULT = 20.0
-"""Seconds after the start: the clients have run for a while."""
+"""Seconds after the start when the first fault may begin; the clients have run for a while then."""
 MOST_KINDS = 5
-"""Kinds of faults in one case. Few of many kinds find more than a few of each."""
+"""Maximum number of kinds of faults in one case. Several faults of few kinds find more than one of each kind."""
 _SHARE_DURING_ANOTHER = 0.5
-"""Part of the faults that begin during another one."""
+"""Share of faults that begin during another fault."""
 _SHARE_LONGEST = 0.25
-"""Part of the faults that last as long as possible: clients and slaves notice much only after 30 or 45 s."""
+"""Share of faults with the maximum duration: many time-outs of clients and slaves are 30 or 45 s."""
 _FOCUS = (None, None, MASTER, SLAVE)
-"""On which broker alone the faults of a case are. Some claims are made only while the other broker is well."""
+"""The only broker with faults; None: both. Some claims apply only while the other broker has no fault."""
 _SHORTLY = 5.0
-"""Seconds that count as during a fault that is over at once."""
+"""Seconds after a fault without a duration that count as during it."""
 _SHARE_CUT = 0.25
-"""Part of the cases that end with faults in force: what heals hides what was wrong before."""
+"""Share of cases that end with faults in force. Healing a fault can repair the violation that it caused."""
 _WORK = (0.0, 0.0, 1.0)
-"""Seconds that a consumer may need for a message."""
+"""Possible processing times of a consumer, in seconds per message."""
 _SHARE_PAIRED = 0.25
-"""Part of the long cases whose faults are a pair and nothing else: with other faults fewer claims are made."""
-PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED = "plain", "orderly", "delayed", "committed", "asked"
-LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, ASKED)
-"""Plain messages; the same for an orderly consumer; beside delayed ones; beside half messages that their producer
-commits at once, or when it is asked."""
-HALVES = (COMMITTED, ASKED)
+"""Share of long cases that have one pair of faults and no others. With other faults fewer claims apply."""
+PLAIN, ORDERLY, DELAYED, COMMITTED, CHECKED = "plain", "orderly", "delayed", "committed", "asked"
+LOADS = (PLAIN, ORDERLY, DELAYED, COMMITTED, CHECKED)
+"""Plain messages; plain messages with an orderly consumer; plain and delayed messages; plain and half messages that the
+producer commits at once; the same, committed when the broker checks the transaction."""
+HALF_MESSAGE_LOADS = (COMMITTED, CHECKED)
 
 
 @attrs.frozen
-class Shape:
-    """How long a case is, and how much happens in it."""
+class CaseLimits:
+    """Limits of a drawn case: times, number of faults, and loads."""
 
     first: float
     """Seconds after the start when the first fault may begin."""
     span: float
-    """Seconds in which faults begin."""
+    """Length of the interval in which faults begin, in seconds."""
     longest: float
-    """Seconds that a fault lasts, at most."""
+    """Maximum duration of a fault, in seconds."""
     most_faults: int
     loads: Sequence[str]
 
 
-LONG = Shape(first=FIRST_FAULT, span=60.0, longest=60.0, most_faults=8, loads=LOADS)
-SHORT = Shape(first=10.0, span=15.0, longest=12.0, most_faults=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
-"""A third of the processor time of a long one: the consumer has run for 2 s when the first fault begins. Without half
-messages that wait for a question: brokers ask once a minute."""
+LONG = CaseLimits(first=FIRST_FAULT, span=60.0, longest=60.0, most_faults=8, loads=LOADS)
+SHORT = CaseLimits(first=10.0, span=15.0, longest=12.0, most_faults=4, loads=(PLAIN, ORDERLY, DELAYED, COMMITTED))
+"""A short case takes a third of the processor time of a long one. Its consumer has run for 2 s when the first fault
+begins. It has no half messages that wait for a check, because brokers check once a minute."""
 _SHARE_SHORT = 0.5
 
 
@@ -68,14 +68,14 @@ class Case:
     rate: float = 3.0
     """Messages per second."""
     work: float = 0.0
-    """Seconds that a consumer needs for a message."""
+    """Processing time of the consumer, in seconds per message."""
     load: str = PLAIN
     """One of LOADS."""
     faults: tuple[Fault, ...] = ()
     cut_at: float | None = None
-    """Seconds after which it ends with all faults in force; None: everything is undone first."""
+    """Seconds after which the case ends with faults in force; None: all faults are undone before the end."""
     switches: tuple[str, ...] = ()
-    """Keys that are set beside those of the profile."""
+    """Switches that are on in addition to those of the profile."""
 
     def uses(self, kind: str) -> bool:
         """True if a fault is of this kind."""
@@ -96,9 +96,9 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
     Half of the cases are short ones; all of them with `is_short`.
     """
     rng = random.Random(f"case {seed}")  # noqa: S311 -- to be repeated, not to be secret
-    shape = SHORT if rng.random() < _SHARE_SHORT or is_short else LONG
-    pair = [] if shape is SHORT else _draw_pair(seed, kinds)
-    count = rng.randint(1, shape.most_faults)
+    limits = SHORT if rng.random() < _SHARE_SHORT or is_short else LONG
+    pair = [] if limits is SHORT else _draw_pair(seed, kinds)
+    count = rng.randint(1, limits.most_faults)
     names = [name for name in KINDS if name in kinds]
     names = rng.sample(names, min(len(names), rng.randint(1, MOST_KINDS)))
     focus = rng.choice(_FOCUS)
@@ -108,8 +108,8 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
         fault = Fault(
             kind,
             _draw_target(rng, kind, focus),
-            round(_draw_time(rng, faults, shape), 1),
-            round(_draw_seconds(rng, kind, shape), 1),
+            round(_draw_time(rng, faults, limits), 1),
+            round(_draw_seconds(rng, kind, limits), 1),
         )
         if is_possible([*faults, fault]):
             faults.append(fault)
@@ -120,16 +120,16 @@ def draw_case(seed: int, profile: str, kinds: Collection[str], *, is_short: bool
         role=rng.choice(["SYNC_MASTER", "SYNC_MASTER", "ASYNC_MASTER"]),
         flush=rng.choice(["ASYNC_FLUSH", "SYNC_FLUSH"]),
         work=rng.choice(_WORK),
-        load=rng.choice(shape.loads),
+        load=rng.choice(limits.loads),
         faults=begun_before(cut_at, sorted(pair or faults, key=lambda fault: fault.at)),
         cut_at=cut_at,
     )
 
 
 def _draw_pair(seed: int, kinds: Collection[str]) -> list[Fault]:
-    """Return two faults that show something only together, in one order, or none.
+    """Return a pair of faults that can break a claim only together, or none.
 
-    It has a generator of its own, so that the other cases do not depend on what pairs there are.
+    Uses a separate random generator, so that new pairs do not change the other cases.
     """
     rng = random.Random(f"pair {seed}")  # noqa: S311 -- as above
     pair = rng.choice([_consumer_begins_at_slave, _consumer_begins_after_nameserver])(rng)
@@ -138,9 +138,9 @@ def _draw_pair(seed: int, kinds: Collection[str]) -> list[Fault]:
 
 
 def _consumer_begins_at_slave(rng: random.Random) -> list[Fault]:
-    """Return faults after which a consumer finds its offsets at the slave alone.
+    """Return faults after which a consumer can read its offsets only from the slave.
 
-    Nobody committed them there. By then its group has consumed more than the slave's offsets may be behind.
+    The slave copied them from its master. The group has consumed more messages than the copied offsets may be behind.
     """
     begin, seconds = round(rng.uniform(40, 60), 1), round(rng.uniform(8, 15), 1)
     return [
@@ -150,9 +150,9 @@ def _consumer_begins_at_slave(rng: random.Random) -> list[Fault]:
 
 
 def _consumer_begins_after_nameserver(rng: random.Random) -> list[Fault]:
-    """Return faults after which a consumer asks a restarted nameserver for routes.
+    """Return faults after which a consumer fetches routes from a restarted nameserver.
 
-    They last so long that brokers have registered again before the end.
+    They last long enough for the brokers to register again before the end.
     """
     begin, seconds = round(FIRST_FAULT + rng.uniform(0, 20), 1), round(rng.uniform(1, 10), 1)
     return [
@@ -162,7 +162,7 @@ def _consumer_begins_after_nameserver(rng: random.Random) -> list[Fault]:
 
 
 def _draw_cut(rng: random.Random, faults: Sequence[Fault]) -> float:
-    """Return when a case ends: mostly during a fault."""
+    """Return the end of a case, in seconds; usually during a fault."""
     fault = rng.choice(faults)
     return round(fault.at + rng.uniform(1, max(fault.seconds, _SHORTLY)), 1)
 
@@ -177,19 +177,19 @@ def _draw_target(rng: random.Random, kind: str, focus: str | None) -> str:
     return rng.choice([target for target in targets if target in (focus, CONSUMER)] or targets)
 
 
-def _draw_seconds(rng: random.Random, kind: str, shape: Shape) -> float:
+def _draw_seconds(rng: random.Random, kind: str, limits: CaseLimits) -> float:
     if KINDS[kind].end is None:
         return 0.0
-    most = min(KINDS[kind].most, shape.longest)
+    most = min(KINDS[kind].most, limits.longest)
     return most if rng.random() < _SHARE_LONGEST else rng.uniform(KINDS[kind].least, most)
 
 
-def _draw_time(rng: random.Random, faults: Sequence[Fault], shape: Shape) -> float:
-    """Return when a fault begins: often during another one.
+def _draw_time(rng: random.Random, faults: Sequence[Fault], limits: CaseLimits) -> float:
+    """Return the begin of a fault, in seconds; often during another one.
 
-    Two that overlap do more than one after the other.
+    Overlapping faults find more than faults in succession.
     """
     if faults and rng.random() < _SHARE_DURING_ANOTHER:
         other = rng.choice(faults)
         return rng.uniform(other.at, max(other.ends_at, other.at + _SHORTLY))
-    return shape.first + rng.uniform(0, shape.span)
+    return limits.first + rng.uniform(0, limits.span)

@@ -6,23 +6,23 @@ It can be read, changed and played by `rmqlab run`.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rmqlab.cluster.hunt.case import ASKED, DELAYED, FIRST_FAULT, HALVES, ORDERLY, Case
+from rmqlab.cluster.hunt.case import CHECKED, DELAYED, FIRST_FAULT, HALF_MESSAGE_LOADS, ORDERLY, Case
 from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, SLAVE, Fault, StepTable
 
 LOG_FILE_BYTES = 16_384
 """Size of a commit log file: small, so that a short run has several."""
 FLUSH_MILLIS = 10_000
-"""Period of ASYNC_FLUSH, so that a power loss finds something to lose."""
+"""Period of ASYNC_FLUSH: long enough that a power loss loses unsynced messages."""
 INDEX_SLOTS, INDEX_ENTRIES = 1000, 4000
 """Size of an index file: small, because the file is allocated page by page."""
 QUEUE_FLUSH_MILLIS = 3000
-"""Period after which consume queues are synced: a power loss finds them behind the log, or before it."""
+"""Period of the sync of consume queues. At a power loss, they can be synced further than the log, or less far."""
 RATE = 10
-"""Cluster seconds per real second, when real processes play it."""
+"""Cluster seconds per real second, when the scenario runs on real processes."""
 SIZE, SIZE_SPREAD = 600, 800
-"""Bytes of a body: so different that records end anywhere in a file."""
+"""Sizes of bodies in bytes. They vary, so that records end at any position in a file."""
 SEND_SECONDS = 5.0
-"""Time-out of a send: longer than a master waits for its slave."""
+"""Timeout of a send: longer than a master waits for its slave."""
 
 DELAY_LEVEL = 3
 """10 s."""
@@ -52,7 +52,7 @@ def end_label_of(number: int, fault: Fault) -> str:
 
 
 def scenario_of(case: Case, expectations: Sequence[StepTable], *, name: str, claim: str) -> dict[str, Any]:
-    """Return the case as a scenario file has it, before it is written."""
+    """Return the case as the content of a scenario file."""
     in_force = case.in_force_at_end()
     consumers = 1 + sum(fault.kind == "consumer" and fault not in in_force for fault in case.faults)
     consumer = {
@@ -101,14 +101,14 @@ def _producers(case: Case) -> Iterator[dict[str, Any]]:
     yield {"name": "orders", **messages, "rate_per_second": case.rate}
     if case.load == DELAYED:
         yield {"name": "later", **messages, "rate_per_second": 1.0, "delay_level": DELAY_LEVEL}
-    if case.load in HALVES:
+    if case.load in HALF_MESSAGE_LOADS:
         yield {
             "name": "halves",
             **messages,
             "group": "halves",
             "rate_per_second": 1.0,
             "count": HALF_MESSAGES,
-            "transaction": "unknown" if case.load == ASKED else "commit",
+            "transaction": "unknown" if case.load == CHECKED else "commit",
             "stays": True,
         }
 
@@ -117,7 +117,7 @@ def _beginning(case: Case) -> Iterator[StepTable]:
     yield {"wait": f"slave-in-sync {MASTER}", "produce": "orders"}
     if case.load == DELAYED:
         yield {"produce": "later"}
-    if case.load in HALVES:
+    if case.load in HALF_MESSAGE_LOADS:
         yield {"produce": "halves"}
     yield {"wait": "sent.SEND_OK orders 20", "consume": f"{CONSUMER}-1"}
 
@@ -159,7 +159,7 @@ def _ending(case: Case, consumers: int) -> Iterator[StepTable]:
     yield {"wait": f"consumed-all {CONSUMER} orders", "within": "120 s", "mark": ALL_IS_CONSUMED}
     if case.load == DELAYED:
         yield {"wait": f"consumed-all {CONSUMER} later", "within": "60 s", "mark": DELAYS_ARE_OVER}
-    if case.load in HALVES:
+    if case.load in HALF_MESSAGE_LOADS:
         # A half message with another outcome is rolled back by its producer.
         yield {"wait": f"consumed-all.SEND_OK {CONSUMER} halves", "within": "240 s", "mark": HALVES_ARE_DECIDED}
     yield {"after": "12 s", "stop-workload": f"{CONSUMER}-{consumers}"}

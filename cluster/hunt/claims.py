@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.hunt.case import DELAYED, HALVES, ORDERLY, Case
+from rmqlab.cluster.hunt.case import DELAYED, HALF_MESSAGE_LOADS, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import (
     ALL_IS_CONSUMED,
     CUT,
@@ -24,36 +24,36 @@ from rmqlab.cluster.hunt.faults import CONSUMER, KINDS, MASTER, SLAVE, Fault
 from rmqlab.cluster.hunt.preconditions import (
     begins_with_old_offsets,
     can_consume_all,
-    can_find_the_common_part,
     commits_in_time,
     copies_offsets,
-    has_bytes_in_common,
+    ends_with_power,
+    first_fault_hiding_the_slave,
+    has_silent_master,
     has_time_to_follow,
-    is_started_again,
     is_undone,
+    keeps_common_bytes,
+    keeps_common_files,
+    keeps_consumed_messages,
     keeps_disks,
     keeps_files,
     keeps_slave,
-    keeps_what_was_read,
-    leaves_the_slave_to_read,
+    last_nameserver_start,
     loses_last_commits,
+    only_master_ends,
     replies_at_once,
-    silences_the_master,
-    until_the_master_cannot_know,
-    when_the_nameserver_is_back,
 )
 from rmqlab.verdict.findings import NO_COMMIT_DUE
 
 QUICK_MILLIS = 2500
-"""Longest time of a send that need not wait for its slave: less than the time-out of that wait, 3 s."""
+"""Maximum duration of a send that does not wait for its slave; the timeout of that wait is 3 s."""
 
 
 READ_SECONDS = 45.0
-"""In which a consumer finds the slave: it asks for the route every 30 s, and tries a pull again after 3 s."""
+"""Time in which a consumer switches to the slave: it polls the route every 30 s, and retries a pull after 3 s."""
 UNDER_WAY = 2
-"""Replies that may be on their way to the producer when the slave dies."""
+"""Maximum number of replies in flight to the producer when the slave dies."""
 COPIED_DELIVERIES = 60
-"""What a producer sends in 20 s. Consumers commit every 5 s, and the slave copies every 10 s."""
+"""Messages sent in 20 s. Consumers commit every 5 s, and the slave copies offsets every 10 s."""
 
 
 @attrs.frozen(kw_only=True)
@@ -63,13 +63,13 @@ class Claim:
     name: str
     text: str
     expectations: tuple[Mapping[str, Any], ...]
-    """As in a scenario file: one that is violated breaks the claim."""
+    """Expectations as in a scenario file. A violated one breaks the claim."""
     while_lasting: Callable[[Case, Fault], bool] | None = None
-    """Returns for which faults the expectations are to hold, each as long as it lasts; None: once, for the whole run."""
+    """Selects faults; the expectations are judged during each of them. None: they are judged once, for the whole run."""
     applies: Callable[[Case], bool] = lambda _: True
-    """True for cases in which it is promised."""
+    """Returns True for cases in which the claim must hold."""
     empty_reason: str = ""
-    """The judge's reason if a run has nothing that the claim is about: that does not leave the claim undecided."""
+    """The judge's reason if the run has no event that the claim concerns. Then the claim counts as held."""
     since: str = ""
     """Label of a step: the claim is judged only in runs that reach it."""
     begin: Callable[[Case], str | None] = lambda _: None
@@ -136,9 +136,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="same-log",
             text="the slave's log is byte for byte its master's",
             expectations=(_is_metric(f"divergence {SLAVE}", "bytes"),),
-            applies=lambda case: (
-                can_find_the_common_part(case) and has_bytes_in_common(case) and has_time_to_follow(case)
-            ),
+            applies=lambda case: keeps_common_files(case) and keeps_common_bytes(case) and has_time_to_follow(case),
         ),
         Claim(
             name="slave-complete",
@@ -151,7 +149,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="queues-match",
             text="entries of consume queues point at their records",
             expectations=tuple(_is_metric(f"dangling {node}", "entries") for node in (MASTER, SLAVE)),
-            applies=is_started_again,
+            applies=ends_with_power,
         ),
         Claim(
             name="all-queued",
@@ -199,7 +197,7 @@ CLAIMS: Mapping[str, Claim] = {
                     "at_least": "1 events",
                 },
             ),
-            applies=silences_the_master,
+            applies=has_silent_master,
         ),
         Claim(
             name="quick-sends",
@@ -213,13 +211,13 @@ CLAIMS: Mapping[str, Claim] = {
                     "at_most": f"{QUICK_MILLIS} ms",
                 },
             ),
-            until=until_the_master_cannot_know,
+            until=first_fault_hiding_the_slave,
         ),
         Claim(
             name="writes-return",
             text="after the last undo, sends are acknowledged by the slave within a minute",
             expectations=(_reaches(WRITES_ARE_BACK),),
-            applies=lambda case: is_undone(case) and can_find_the_common_part(case),
+            applies=lambda case: is_undone(case) and keeps_common_files(case),
         ),
         Claim(
             name="slave-returns",
@@ -238,7 +236,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="in-order",
             text="an orderly consumer receives each queue in its order",
             expectations=(_is_metric(f"order.delivered {CONSUMER}", "messages"),),
-            applies=lambda case: case.load == ORDERLY and keeps_what_was_read(case),
+            applies=lambda case: case.load == ORDERLY and keeps_consumed_messages(case),
         ),
         Claim(
             name="delays-end",
@@ -251,7 +249,7 @@ CLAIMS: Mapping[str, Claim] = {
             name="halves-decided",
             text="every half message with SEND_OK is committed in the end, if necessary by a check with its producer",
             expectations=(_reaches(HALVES_ARE_DECIDED),),
-            applies=lambda case: case.load in HALVES and can_consume_all(case),
+            applies=lambda case: case.load in HALF_MESSAGE_LOADS and can_consume_all(case),
             since=ALL_IS_CONSUMED,
         ),
         Claim(
@@ -266,15 +264,15 @@ CLAIMS: Mapping[str, Claim] = {
                 }
                 for number in (0, 1)
             ),
-            applies=lambda case: when_the_nameserver_is_back(case) is not None,
+            applies=lambda case: last_nameserver_start(case) is not None,
             since=WRITES_ARE_BACK,
-            begin=when_the_nameserver_is_back,
+            begin=last_nameserver_start,
         ),
         Claim(
             name="reads-survive",
             text="while the slave lives, a consumer waits for reads at most 45 s after the master's end",
             expectations=({"metric": f"read_unavailable {MASTER}", "at_most": f"{READ_SECONDS:g} s"},),
-            applies=leaves_the_slave_to_read,
+            applies=only_master_ends,
         ),
         Claim(
             name="pulls-wake",

@@ -1,7 +1,7 @@
-"""Kinds of faults: what may happen to a cluster in a hunt.
+"""Kinds of faults that a hunt applies to a cluster.
 
-A fault is a few steps of a scenario. Each kind has steps for its begin and, unless it is over at once, for its end. A
-step is a table as in a scenario file.
+A fault is played as one or two steps of a scenario: its begin and, if it has a duration, its end. A step is a table as
+in a scenario file. Besides the faults of `rmqlab.faults`, there are actions on processes and a restarted consumer.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,20 +12,20 @@ import attrs
 StepTable = dict[str, Any]
 
 CORRUPT_EVERY = 20_000
-"""Mean distance of bytes that are changed: every few seconds one."""
+"""Mean distance of corrupted bytes, in bytes: one every few seconds."""
 MASTER, SLAVE, NAMESERVER, CONSUMER = "broker-a", "broker-a-s", "namesrv-1", "shop"
 
 
 @attrs.frozen
 class Fault:
-    """One thing that happens, from a time on, for a while."""
+    """One fault of a case, with its begin and duration."""
 
     kind: str
     target: str
     at: float
     """Seconds after the start of the scenario."""
     seconds: float
-    """Duration in seconds; 0 for a fault that ends at once."""
+    """Duration in seconds; 0 for a fault without a separate end."""
 
     @property
     def ends_at(self) -> float:
@@ -33,7 +33,7 @@ class Fault:
 
     @property
     def is_timed(self) -> bool:
-        """True if it has a separate end."""
+        """True if a separate step ends the fault."""
         return KINDS[self.kind].end is not None
 
     def __str__(self) -> str:
@@ -46,26 +46,26 @@ class Kind:
     """A kind of faults."""
 
     text: str
-    """For the documentation and `--help`."""
+    """One line for the documentation and `--help`."""
     targets: tuple[str, ...]
     begin: Callable[[str, str], StepTable]
-    """Returns the step for a target, with the label that its end refers to."""
+    """Returns the first step, for a target and a label. The last step refers to the label."""
     end: Callable[[str, str], StepTable] | None
     least: float = 1.0
-    """Seconds that it lasts, at least."""
+    """Minimum duration in seconds."""
     most: float = 60.0
     is_of_link: bool = False
     """True for a fault of the link between both brokers, which can overlap with other faults of the target."""
     part: str = ""
     """The affected part of the target, if it can overlap with faults on the target's process."""
     ends_process: bool = False
-    """True if the process of the target does not run while it lasts."""
+    """True if the process of the target does not run during the fault."""
     loses_data: bool = False
-    """True if a broker has less on its disk afterwards."""
+    """True if a broker loses data on its disk."""
     is_unprotected: bool = False
-    """True if no switch protects from all of it: not drawn for the hardened profile, unless it is asked for."""
+    """True if no switch protects completely against it. With profile hardened, it is played only on request."""
     ends_with_start: bool = False
-    """True if a process starts when it ends."""
+    """True if the end of the fault starts a process."""
 
 
 def _fault(**values: Any) -> Callable[[str, str], StepTable]:

@@ -1,6 +1,6 @@
-"""Plays case after case, and reduces each new way to break a claim.
+"""Plays cases, and reduces each case that breaks a claim in a new way.
 
-In 4.9 a switch that fixes what was found is turned on for all that follows, so what breaks then is something else.
+With profile 4.9, a switch that fixes a failure is turned on in all later cases, so that they find other failures.
 """
 
 import functools
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import attrs
 
 from rmqlab.cluster.hunt.case import Case, draw_case
-from rmqlab.cluster.hunt.shrink import fixed_by, shrink
-from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, overtime, scratch, try_case, try_seed
+from rmqlab.cluster.hunt.shrink import fixing_switches, shrink
+from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, Trial, scratch, timed_out, try_case, try_seed
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.simulation.child import in_order, run_in_children
@@ -33,9 +33,9 @@ SWITCHES = (
     "wake_held_pulls_on_slave",
     "in_sync_replicas",
 )
-"""Keys of docs/switches.md that may fix a case that is played in 4.9.
+"""Switches (docs/switches.md) that are tried as fixes of a failure with profile 4.9.
 
-The first that does is turned on: the last refuses sends, which hides much.
+The first that fixes it is turned on. The last ones refuse sends, which hides other failures, so they are tried last.
 """
 
 
@@ -47,11 +47,11 @@ class Failure:
     found: str
     """What the judge found, in words."""
     case: Case
-    """The smallest one."""
+    """The smallest case that was found."""
     drawn: Case
-    """The one that was drawn."""
+    """The case that was drawn."""
     fixed_by: tuple[str, ...] = ()
-    """Switches of which each alone, beside those of the case, keeps the claim. The first is turned on from then on."""
+    """Switches that fix the failure, each alone in addition to those of the case. The first is turned on afterwards."""
     after_seconds: float = 0.0
     """Real seconds since the start of the hunt."""
 
@@ -63,20 +63,20 @@ class Failure:
 
 @attrs.define(eq=False)
 class Progress:
-    """How far a hunt is."""
+    """The progress of a hunt."""
 
     seeds: int = 0
     unknown: int = 0
-    """Cases with a claim that they could not decide."""
+    """Number of cases with a claim that could not be judged."""
     problems: list[str] = attrs.field(factory=list)
-    """Why cases could not be played, or a claim not judged, one text for each."""
+    """Reasons why cases could not be played or claims not judged; one text for each case."""
     virtual_seconds: float = 0.0
     shrinking: str = ""
-    """What is being reduced at the moment; empty while cases are drawn."""
+    """The claim whose case is being reduced; empty while cases are drawn."""
     began: float = attrs.field(factory=time.monotonic)
 
     def count(self, seed: int, trial: Trial) -> None:
-        """Add what was played with a seed."""
+        """Add the result of a seed."""
         self.seeds += 1
         self.virtual_seconds += trial.seconds
         self.unknown += bool(trial.unknown)
@@ -89,21 +89,21 @@ class Progress:
         return time.monotonic() - self.began
 
     def exit_status(self, *, is_broken: bool) -> int:
-        """Return 0 if nothing broke, 1 if something did, 2 if that is not known."""
+        """Return 0 if no claim broke, 1 if one did, 2 if that is unknown."""
         is_unsure = self.unknown or self.problems or not self.seeds
         return 1 if is_broken else 2 if is_unsure else 0
 
 
 @attrs.frozen(kw_only=True)
-class Extent:
-    """How long a hunt is, and how wide."""
+class HuntBudget:
+    """Limits of a hunt: seeds, minutes, and parallel processes."""
 
     first_seed: int = 1
     seeds: int | None = 100
     """Number of seeds; None: until `minutes` are over."""
     minutes: float | None = None
     jobs: int = 2
-    """Processes at a time."""
+    """Number of parallel processes."""
 
     def draw(self, progress: Progress) -> Iterator[int]:
         """Yield seeds until the end."""
@@ -120,11 +120,11 @@ class Hunt:
     claims: tuple[str, ...]
     kinds: tuple[str, ...]
     profile: str = "4.9"
-    extent: Extent = Extent()
+    budget: HuntBudget = HuntBudget()
     switches: tuple[str, ...] = SWITCHES
     """Switches that are tried on each failure found in 4.9."""
     on: tuple[str, ...] = ()
-    """Those that are on from the start."""
+    """Switches that are on from the start."""
     is_short: bool = False
     """True to draw short cases only."""
     role: str = ""
@@ -161,7 +161,7 @@ class Hunt:
 
         Each has the switches that fix the failures known so far.
         """
-        for seed in self.extent.draw(progress):
+        for seed in self.budget.draw(progress):
             case = draw_case(seed, self.profile, self.kinds, is_short=self.is_short)
             role, flush = self.role or case.role, self.flush or case.flush
             yield attrs.evolve(case, switches=self._on(known), role=role, flush=flush)
@@ -179,14 +179,14 @@ class Hunt:
             yield played[number], trial
 
     def _play(self, plays: Iterable[Callable[[], Trial]], claims: Sequence[str]) -> Iterator[tuple[int, Trial]]:
-        late = functools.partial(overtime, claims)
-        return run_in_children(plays, self.extent.jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)
+        late = functools.partial(timed_out, claims)
+        return run_in_children(plays, self.budget.jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)
 
     def _is_new(self, claim: str, case: Case, drawn: Case, known: Sequence[Failure]) -> bool:
         """True if no failure explains the case.
 
-        One that nothing fixes explains all cases with its faults. The others are fixed in the case, which may have
-        been drawn before they were found: then it is played again.
+        A failure that no switch fixes explains all cases with the same kinds of faults. If the case was drawn before
+        a fixed failure was found, it is played again with that failure's switch.
         """
         unfixed = [failure for failure in known if failure.claim == claim and not failure.fixed_by]
         if any(failure.kinds <= kinds_of(case) for failure in unfixed):
@@ -199,7 +199,7 @@ class Hunt:
     def _try(self, claim: str, cases: Sequence[Case]) -> Iterator[Trial]:
         """Play cases, and yield their results in order.
 
-        Those that are running when the caller stops are killed, and the others are not played.
+        When the caller stops early, running cases are killed and the others are not played.
         """
         return in_order(self._play((functools.partial(try_case, one, [claim]) for one in cases), [claim]))
 
@@ -207,7 +207,7 @@ class Hunt:
         breaks = functools.partial(self._breaks, claim)
         smallest = shrink(case, breaks)
         trial = next(self._try(claim, [smallest]))
-        fixes = fixed_by(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
+        fixes = fixing_switches(smallest, case, self.switches, breaks) if self.profile == "4.9" else []
         return Failure(
             claim=claim,
             found=trial.broken[claim],
@@ -224,7 +224,7 @@ class SeedHunt:
 
     scenario: Scenario
     profile: str = "4.9"
-    extent: Extent = Extent()
+    budget: HuntBudget = HuntBudget()
 
     def run(self, progress: Progress, on_change: Callable[[], object] = lambda: None) -> Iterator[tuple[int, Trial]]:
         """Yield each seed with which an expectation is violated."""
@@ -232,12 +232,12 @@ class SeedHunt:
         drawn: list[int] = []
 
         def plays() -> Iterator[Callable[[], Trial]]:
-            for seed in self.extent.draw(progress):
+            for seed in self.budget.draw(progress):
                 drawn.append(seed)
                 yield functools.partial(try_seed, self.scenario, self.profile, seed)
 
         with scratch():
-            for number, trial in run_in_children(plays(), self.extent.jobs):
+            for number, trial in run_in_children(plays(), self.budget.jobs):
                 progress.count(drawn[number], trial)
                 if trial.broken:
                     yield drawn[number], trial
@@ -245,5 +245,5 @@ class SeedHunt:
 
 
 def kinds_of(case: Case) -> frozenset[tuple[str, str]]:
-    """Return kind and target of each fault: they distinguish ways to break a claim."""
+    """Return kind and target of each fault. Failures with equal sets count as one."""
     return frozenset((fault.kind, fault.target) for fault in case.faults)

@@ -1,4 +1,4 @@
-"""Which faults a cluster can play together. Pure."""
+"""Rules for the faults that one case can have. Pure."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -6,30 +6,30 @@ from collections.abc import Callable, Sequence
 from rmqlab.cluster.hunt.faults import KINDS, NAMESERVER, Fault
 
 _GAP = 2.0
-"""Seconds between two faults on one target."""
+"""Minimum seconds between two faults on one target."""
 
 
 def is_possible(faults: Sequence[Fault]) -> bool:
-    """True if a cluster can play these faults, and is promised to survive them."""
+    """True if a cluster can play these faults, and RocketMQ must survive them."""
     return all(rule(faults) for rule in _RULES)
 
 
 def _one_disk_loses_data(faults: Sequence[Fault]) -> bool:
-    """RocketMQ promises nothing after a second one."""
+    """True for at most one loss of data: RocketMQ guarantees nothing after a second one."""
     return sum(KINDS[fault.kind].loses_data for fault in faults) <= 1
 
 
 def _brokers_start_with_a_nameserver(faults: Sequence[Fault]) -> bool:
-    """Without one, a broker does not become ready."""
+    """True if a nameserver runs at each start of a broker, which needs it to become ready."""
     away = [fault for fault in faults if fault.target == NAMESERVER]
     starts = [fault.ends_at for fault in faults if KINDS[fault.kind].ends_with_start and fault.target != NAMESERVER]
     return not any(fault.at - _GAP <= at <= fault.ends_at + _GAP for fault in away for at in starts)
 
 
 def _brokers_stop_with_a_quick_disk(faults: Sequence[Fault]) -> bool:
-    """A stop syncs each file.
+    """True if no broker is stopped during a slow or failing sync.
 
-    With a slow disk it does not end in time, and with a failing one not in good order.
+    A clean stop syncs all files: with slow syncs it exceeds its timeout, with failing syncs it is unclean.
     """
     return not any(
         fault.kind == "restart"
@@ -46,7 +46,7 @@ def _is_during(fault: Fault, other: Fault) -> bool:
 
 
 def _one_fault_at_a_time(faults: Sequence[Fault]) -> bool:
-    """On each process, disk and link."""
+    """True if no process, disk or link has overlapping faults."""
     by_target: dict[str, list[Fault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.at):
         kind = KINDS[fault.kind]

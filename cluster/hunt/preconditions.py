@@ -1,4 +1,4 @@
-"""What a cluster is promised in a case: conditions of claims. Pure."""
+"""Conditions of claims: functions of a case that are True if a claim must hold. Pure."""
 
 from rmqlab.cluster.hunt.case import DELAYED, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import end_label_of, label_of
@@ -9,38 +9,38 @@ _CLOSING = ("kill", "restart", "power-loss", "wipe", "disk-full")
 _AWAY = ("kill", "restart", "power-loss", "pause", "isolate")
 """Kinds of faults in which clients do not reach their broker."""
 HANDED_BACK_SECONDS = 10.0
-"""In which a slave finds a master that was started again, and hands offsets back."""
+"""Time in which a slave reconnects to a restarted master and sends it newer offsets."""
 SAVED_SECONDS = 5.0
-"""In which a master saves the offsets that were committed to it."""
+"""Time in which a master saves committed offsets."""
 RECONNECT_SECONDS = 25.0
-"""In which a slave finds its master again after a fault."""
+"""Time in which a slave reconnects to its master after a fault."""
 REGISTERED_SECONDS = 35.0
-"""In which each broker registers again: it does so every 30 s."""
+"""Time in which each broker registers again; the period is 30 s."""
 REST_SECONDS = 25.0
-"""What a case lasts after its last fault, at least."""
+"""Minimum time from the last fault to the end of a case."""
 SILENT_SECONDS = 45.0
-"""Silence of a master that a slave can notice: its housekeeping takes 20 s."""
+"""Time without bytes after which a slave closes the connection: the timeout is 20 s, checked every 20 s."""
 
 
 def keeps_disks(case: Case) -> bool:
-    """False if a power loss may take messages that ASYNC_FLUSH has not synced."""
+    """False if a power loss may lose messages that ASYNC_FLUSH has not synced."""
     return not (case.uses("power-loss") and case.flush == "ASYNC_FLUSH")
 
 
 def keeps_files(case: Case) -> bool:
-    """False if files are deleted before their time, by a full disk (store-ha#30), too."""
+    """False if unsynced or unexpired data may be lost, also by a full disk (store-ha#30)."""
     return keeps_disks(case) and not case.uses("disk-full")
 
 
 def keeps_slave(case: Case) -> bool:
-    """False if the run may end before the slave has again what its disk lost."""
+    """False if the run may end before the slave has received its lost data again."""
     return is_undone(case) or not any(KINDS[fault.kind].loses_data and fault.target == SLAVE for fault in case.faults)
 
 
-def has_bytes_in_common(case: Case) -> bool:
-    """False if the run may end while the slave lacks all that its master has.
+def keeps_common_bytes(case: Case) -> bool:
+    """False if the run may end while master and slave have no common log range.
 
-    Its store is wiped, or the master deleted what it has because of a full disk.
+    The slave's store is wiped, or the master deleted the common files because of a full disk.
     """
     return is_undone(case) or not any(
         fault.kind == "wipe" or (fault.kind == "disk-full" and fault.target == MASTER) for fault in case.faults
@@ -51,19 +51,19 @@ def is_undone(case: Case) -> bool:
     return case.cut_at is None
 
 
-def is_started_again(case: Case) -> bool:
-    """False if a broker is without power at the end.
+def ends_with_power(case: Case) -> bool:
+    """False if a broker has lost power and is not started before the end.
 
-    Its queues may point at lost parts of its log.
+    Its queues may point at lost parts of its log until a start recovers them.
     """
     return not any(fault.kind == "power-loss" for fault in case.in_force_at_end())
 
 
-def keeps_what_was_read(case: Case) -> bool:
-    """False if a power loss may take messages that a consumer has read.
+def keeps_consumed_messages(case: Case) -> bool:
+    """False if a power loss may lose unsynced messages that a consumer has received.
 
-    They were not synced yet. Their queue offsets are used again, below the offset that the consumer has committed. The
-    broker's own copy of a delayed message never waits for a sync (store-and-ha, section 7.1).
+    New messages then reuse their queue offsets, below the consumer's committed offset. Delivered copies of delayed
+    messages are never synced synchronously (store-and-ha, section 7.1).
     """
     is_late = case.uses("slow-sync") or case.uses("failing-sync")
     has_unsynced_copies = case.load == DELAYED and any(
@@ -75,16 +75,16 @@ def keeps_what_was_read(case: Case) -> bool:
 def commits_in_time(case: Case) -> bool:
     """False if a commit may arrive late.
 
-    An isolated broker's kernel gets it when the isolation ends.
+    TCP delivers commits to an isolated broker when the isolation ends.
     """
-    return keeps_what_was_read(case) and not case.uses("isolate")
+    return keeps_consumed_messages(case) and not case.uses("isolate")
 
 
 def loses_last_commits(case: Case) -> bool:
-    """True if no broker may have the last commits of a consumer that ends.
+    """True if the last commits of a consumer that ends may be lost.
 
-    Its master is killed before they are saved, or is away, while the consumer's route still names it. The next consumer
-    begins with older offsets, and commits these unless it reads from the slave first.
+    Its master is killed before it saves them, or is unreachable while the consumer's route still contains it. The next
+    consumer then starts with older offsets, and commits these unless it reads from the slave first.
     """
     return any(
         end.kind == "consumer"
@@ -98,9 +98,9 @@ def loses_last_commits(case: Case) -> bool:
 
 
 def begins_with_old_offsets(case: Case) -> bool:
-    """True if a consumer may begin while only the slave has offsets.
+    """True if a consumer may start while only the slave can return offsets.
 
-    They are copied every 10 s, and handed back when the master has been found again.
+    The slave copies offsets every 10 s, and sends newer ones to the master after it reconnects.
     """
     return any(
         begin.kind == "consumer"
@@ -113,18 +113,18 @@ def begins_with_old_offsets(case: Case) -> bool:
 
 
 def copies_offsets(case: Case) -> bool:
-    """True if the slave gets the offsets of its master, as long as that lives."""
+    """True if the slave copies the offsets of its master until the master ends."""
     return all(fault.kind == "consumer" or (fault.target == MASTER and fault.kind in _AWAY) for fault in case.faults)
 
 
 def can_consume_all(case: Case) -> bool:
-    return keeps_what_was_read(case) and not case.uses("disk-full")
+    return keeps_consumed_messages(case) and not case.uses("disk-full")
 
 
-def can_find_the_common_part(case: Case) -> bool:
-    """False if the slave may lack data that it needs to follow its master again.
+def keeps_common_files(case: Case) -> bool:
+    """False if master and slave may have no common log range left.
 
-    The master lost the end of its log, and the slave deleted the files that both had.
+    The master lost the end of its log, and the slave deleted the earlier files.
     """
     return not (
         any(KINDS[fault.kind].loses_data and fault.target == MASTER for fault in case.faults)
@@ -135,8 +135,8 @@ def can_find_the_common_part(case: Case) -> bool:
 def has_time_to_follow(case: Case) -> bool:
     """False if the run may end before the slave follows its master again.
 
-    The master lost the end of its log. Until the slave reconnects, it has what the master lost, and the master has
-    written other records at these offsets.
+    The master lost the end of its log, and wrote other records at these offsets. The slave keeps the lost records until
+    it reconnects.
     """
     if case.cut_at is None:
         return True
@@ -148,10 +148,10 @@ def has_time_to_follow(case: Case) -> bool:
     )
 
 
-def leaves_the_slave_to_read(case: Case) -> bool:
-    """True if nothing happens but that the master ends, and everyone can see it.
+def only_master_ends(case: Case) -> bool:
+    """True if the only fault ends the master's process, which closes its connections.
 
-    Orderly consumers need the master's locks.
+    False for orderly consumers: they need the master's locks.
     """
     return (
         is_undone(case)
@@ -160,10 +160,10 @@ def leaves_the_slave_to_read(case: Case) -> bool:
     )
 
 
-def silences_the_master(case: Case) -> bool:
-    """True if a connected slave hears nothing for SILENT_SECONDS.
+def has_silent_master(case: Case) -> bool:
+    """True if a connected slave receives nothing for SILENT_SECONDS.
 
-    And if nothing else happens to its connection.
+    No other fault may affect the connection.
     """
     return is_undone(case) and any(
         fault.kind in ("pause", "isolate")
@@ -179,17 +179,14 @@ _HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
 
 
 def _is_near(other: Fault, fault: Fault) -> bool:
-    """True if it may keep the slave from being connected.
-
-    When the fault begins, or until it ends.
-    """
+    """True if `other` may keep the slave disconnected at the begin of a fault or during it."""
     if other.kind in _HARMLESS:
         return False
     return other.ends_at > fault.at - RECONNECT_SECONDS and other.at < fault.ends_at
 
 
 def replies_at_once(case: Case) -> bool:
-    """True if nothing delays the replies that a slave releases before its death."""
+    """True if no fault delays replies of the master to sends that the slave acknowledged."""
     return case.role == "SYNC_MASTER" and all(
         fault.target in (CONSUMER, NAMESERVER)
         or (fault.target == MASTER and fault.kind in ("forged-report", "disk-full"))
@@ -198,10 +195,10 @@ def replies_at_once(case: Case) -> bool:
     )
 
 
-def when_the_nameserver_is_back(case: Case) -> str | None:
-    """Return the last step that starts a nameserver again.
+def last_nameserver_start(case: Case) -> str | None:
+    """Return the label of the last step that restarts a nameserver.
 
-    Both brokers can reach it until the end. None without one, or if the case may end before they have registered: it
+    Both brokers can reach it until the end. None if no step does, or if the case may end before they have registered: it
     lasts 25 s after the last fault.
     """
     last = max((fault.ends_at for fault in case.faults), default=0.0)
@@ -217,10 +214,10 @@ def when_the_nameserver_is_back(case: Case) -> str | None:
     return label if is_last and last - at >= REGISTERED_SECONDS - REST_SECONDS else None
 
 
-def until_the_master_cannot_know(case: Case) -> str | None:
-    """Return the first fault that may hide the slave's state from its master.
+def first_fault_hiding_the_slave(case: Case) -> str | None:
+    """Return the label of the first fault after which the master may not know its slave's state.
 
-    From then on the master may not have detected that its slave is silent.
+    From then on the master may count a silent slave as connected. None without such a fault.
     """
     for number, fault in enumerate(case.faults, 1):
         if fault.kind not in ("slow-link", "consumer") and not (fault.target == SLAVE and fault.kind in _CLOSING):

@@ -1,6 +1,6 @@
 """Reduces a case that breaks a claim, and finds what fixes it. Pure.
 
-Whether a case breaks the claim is asked of a function, for several cases at once: those are played in parallel.
+A function decides whether cases break the claim. It gets several cases at once, to play them in parallel.
 """
 
 import math
@@ -13,9 +13,9 @@ from rmqlab.cluster.hunt.faults import KINDS, Fault
 from rmqlab.cluster.hunt.possible import is_possible
 
 Breaks = Callable[[Sequence[Case]], Iterator[bool]]
-"""Yields for each case, in their order, whether it breaks the claim. Those not asked for need not be played."""
+"""Yields for each case, in order, whether it breaks the claim. Cases that the caller does not consume need no play."""
 _MOST_SUCCESSES = 40
-"""Reductions of one case, at most."""
+"""Maximum number of reductions of one case."""
 _LATER = 10.0
 """Seconds by which the faults of a similar case are later."""
 
@@ -58,9 +58,9 @@ def _with_fewer_faults(case: Case) -> Iterator[Case]:
 
 
 def _with_simpler_faults(case: Case) -> Iterator[Case]:
-    """Yield the case with one thing simpler.
+    """Yield cases with one simplification each; the first case has all of them.
 
-    Undone at its end, with a simpler load, with earlier faults, or with shorter ones. The first has all of it.
+    The simplifications: all faults undone at the end, a plain load, earlier faults, shorter faults.
     """
     yield from _simplest(case)
     if case.cut_at is not None:
@@ -106,12 +106,11 @@ def _shorter(fault: Fault) -> Iterator[float]:
         yield float(round(fault.seconds))
 
 
-def fixed_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
-    """Return the switches of which each alone keeps the case from breaking the claim.
+def fixing_switches(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -> list[str]:
+    """Return the switches that fix the case, each alone in addition to its own.
 
-    Those that are on in the case stay on. A switch that changes only when things happen may fix one case by chance. So
-    the first ones are those that also fix most of what is like the case: the one that was drawn, a later one, and a
-    longer one.
+    A switch that only changes timing may fix one case by chance. So the switches are sorted by the number of similar
+    cases that they fix, too: the drawn case, one with later faults, and one with longer faults.
     """
     tried = [switch for switch in switches if switch not in case.switches]
     fixes = [
@@ -121,7 +120,7 @@ def fixed_by(case: Case, drawn: Case, switches: Sequence[str], breaks: Breaks) -
     ]
     if len(fixes) < 2:
         return fixes
-    alike = [one for one in (drawn, *_alike(case)) if one != case]
+    alike = [one for one in (drawn, *_similar(case)) if one != case]
     broken = [one for one, is_broken in zip(alike, breaks(alike), strict=True) if is_broken]
     counts = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in fixes}
     return sorted(fixes, key=lambda switch: -counts[switch])
@@ -131,7 +130,7 @@ def _with(case: Case, switch: str) -> Case:
     return attrs.evolve(case, switches=(*case.switches, switch))
 
 
-def _alike(case: Case) -> Iterator[Case]:
+def _similar(case: Case) -> Iterator[Case]:
     """Yield the case with its faults later, and with longer ones."""
     later = tuple(attrs.evolve(fault, at=fault.at + _LATER) for fault in case.faults)
     yield attrs.evolve(case, faults=later, cut_at=None if case.cut_at is None else case.cut_at + _LATER)

@@ -1,4 +1,4 @@
-"""Plays one case on a simulated machine, and says which claims it breaks."""
+"""Plays one case on a simulated machine, and returns the claims that it breaks."""
 
 import contextlib
 import re
@@ -33,9 +33,9 @@ _scratch: Path | None = None
 
 @contextlib.contextmanager
 def scratch() -> Iterator[None]:
-    """Delete at the end what cases of the block left, also those that were killed."""
+    """Provide a directory for the cases of the block, and delete it at the end."""
     global _scratch  # noqa: PLW0603 -- processes are forked in between
-    place = _scratch = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_fast_place()))
+    place = _scratch = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_memory_directory()))
     try:
         yield
     finally:
@@ -43,8 +43,8 @@ def scratch() -> Iterator[None]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-class _Unwritten(RunDirectory):
-    """A directory without results: writing them takes longer than judging."""
+class _NoResultFiles(RunDirectory):
+    """A run directory that writes no result files: writing takes longer than judging."""
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
         """Do nothing."""
@@ -55,30 +55,30 @@ class _Unwritten(RunDirectory):
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """What came of a case."""
+    """The result of a case."""
 
     broken: Mapping[str, str] = attrs.field(factory=dict)
-    """By name of the broken claims: what was found."""
+    """Broken claims: the finding by name of the claim."""
     unknown: Mapping[str, str] = attrs.field(factory=dict)
-    """By name of the claims that this run cannot decide: why."""
+    """Undecided claims: the reason by name of the claim."""
     problem: str = ""
-    """Why the case could not be played as it is; empty if it could."""
+    """Why the case could not be played; empty if it could."""
     seconds: float = 0.0
     """Virtual time."""
 
 
 MOST_CPU_SECONDS = 30
-"""Processor time of a case: some 15 times of what the longest takes on an idle machine, 5 times on one that is full."""
+"""Maximum processor time of a case: 15 times the longest case on an idle machine, 5 times on a busy one."""
 
 
-def overtime(names: Iterable[str]) -> Trial:
+def timed_out(names: Iterable[str]) -> Trial:
     """Return the result of a case that used MOST_CPU_SECONDS."""
     found = f"a process still computes after {MOST_CPU_SECONDS} s of processor time"
     return Trial(broken={"no-crash": found}) if "no-crash" in names else Trial(problem=found)
 
 
 def claims_for(case: Case, names: Iterable[str]) -> list[Claim]:
-    """Return those of these claims that a case can break."""
+    """Return the claims of these names that apply to a case."""
     return [CLAIMS[name] for name in names if CLAIMS[name].applies(case)]
 
 
@@ -90,7 +90,7 @@ def bind_case(case: Case, claims: Sequence[Claim]) -> Scenario:
 
 
 def try_case(case: Case, names: Iterable[str]) -> Trial:
-    """Play a case in this process, which it changes for good: call it in a child."""
+    """Play a case in this process. Call it in a child: it changes global state."""
     claims = claims_for(case, names)
     options = Options(profile=case.profile, seed=case.seed, keeps_stores=True)
     return _simulated(bind_case(case, claims), options, lambda run: _judge(run, case, claims))
@@ -104,10 +104,10 @@ def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
 
 def _simulated(scenario: Scenario, options: Options, judge: Callable[[Run], Trial]) -> Trial:
     """Play a scenario in a directory that is deleted afterwards."""
-    place = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_scratch or _fast_place()))
+    place = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_scratch or _memory_directory()))
 
     async def play(host: Host) -> Run:
-        return await run_scenario(scenario, options, directory=_Unwritten(place), host=host)
+        return await run_scenario(scenario, options, directory=_NoResultFiles(place), host=host)
 
     try:
         return judge(simulate(str(options.seed), play))
@@ -165,7 +165,7 @@ def _problem(run: Run) -> str:
     return ""
 
 
-def _fast_place() -> str | None:
+def _memory_directory() -> str | None:
     """Return a directory in memory, where files need no disk; None for the usual one."""
     place = Path("/dev/shm")  # noqa: S108 -- a private directory is made in it
     return str(place) if place.is_dir() else None

@@ -16,8 +16,8 @@ from rmqlab.cluster.simulation.play import preload
 from rmqlab.runtime import stopwatch
 from rmqlab.store.machine import set_machine, this_machine
 
-REHEARSAL = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", faults=(Fault("restart", MASTER, 10.0, 0.0),))
-"""Runs most of the code of a case. All its processes end in good order, so nothing of it is left in this process."""
+WARM_UP_CASE = Case(seed=0, profile="hardened", flush="SYNC_FLUSH", faults=(Fault("restart", MASTER, 10.0, 0.0),))
+"""Runs most of the code of a case. All its processes stop cleanly, so it leaves no state in this process."""
 
 
 def warm_up() -> None:
@@ -28,7 +28,7 @@ def warm_up() -> None:
     """
     preload()
     with _unchanged_process():
-        try_case(REHEARSAL, CLAIMS)
+        try_case(WARM_UP_CASE, CLAIMS)
     gc.collect()
     gc.freeze()  # collections in children neither visit these objects nor copy their pages
 

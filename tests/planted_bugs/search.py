@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from rmqlab.cluster.hunt.case import draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import kinds_for
-from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, overtime, scratch, try_case
+from rmqlab.cluster.hunt.trial import MOST_CPU_SECONDS, scratch, timed_out, try_case
 from rmqlab.cluster.hunt.warmup import warm_up
 from rmqlab.simulation.child import run_in_children
 
@@ -29,7 +29,7 @@ def search(seeds: int, jobs: int, known: Mapping[str, Collection[str]] | None) -
     plays = (functools.partial(try_case, case, tuple(CLAIMS)) for case in cases)
     found: dict[str, list[str]] = {}
     warm_up()
-    late = functools.partial(overtime, CLAIMS)
+    late = functools.partial(timed_out, CLAIMS)
     with (
         scratch(),
         contextlib.closing(run_in_children(plays, jobs, cpu_seconds=MOST_CPU_SECONDS, overtime=late)) as trials,

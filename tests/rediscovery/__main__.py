@@ -15,7 +15,7 @@ import sys
 
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import kinds_for
-from rmqlab.cluster.hunt.hunt import Extent, Failure, Hunt, Progress
+from rmqlab.cluster.hunt.hunt import Failure, Hunt, HuntBudget, Progress
 
 LEAST = 10
 MOST_STEPS = 6
@@ -57,8 +57,8 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     options = parser.parse_args()
     most, progress, named = options.minutes * 60 * CORES, Progress(), dict[str, int]()
-    extent = Extent(seeds=None, first_seed=options.first_seed, jobs=options.jobs)
-    hunt = Hunt(claims=tuple(CLAIMS), kinds=kinds_for(PROFILE), profile=PROFILE, extent=extent)
+    budget = HuntBudget(seeds=None, first_seed=options.first_seed, jobs=options.jobs)
+    hunt = Hunt(claims=tuple(CLAIMS), kinds=kinds_for(PROFILE), profile=PROFILE, budget=budget)
 
     def check() -> None:
         if processor_seconds() > most:

@@ -16,7 +16,7 @@ from rmqlab.cluster.hunt import trial
 from rmqlab.cluster.hunt.case import FIRST_FAULT, LOADS, SHORT, Case, draw_case
 from rmqlab.cluster.hunt.claims import CLAIMS
 from rmqlab.cluster.hunt.faults import Fault
-from rmqlab.cluster.hunt.hunt import Extent, Hunt, Progress
+from rmqlab.cluster.hunt.hunt import Hunt, HuntBudget, Progress
 from rmqlab.cluster.hunt.trial import Trial, try_case, try_seed
 from rmqlab.cluster.scenario.load import load_scenario
 from rmqlab.simulation.child import ChildEndedError, run_in_child
@@ -35,7 +35,7 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
     hunt = Hunt(
         claims=("slave-complete",),
         kinds=("wipe",),
-        extent=Extent(seeds=1),
+        budget=HuntBudget(seeds=1),
         switches=("ha_drop_silent_master", "ha_bootstrap_from_first_byte"),
         is_short=True,
     )
@@ -52,7 +52,7 @@ def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
     hunt = Hunt(
         claims=("slave-complete",),
         kinds=("wipe",),
-        extent=Extent(seeds=3, jobs=1),
+        budget=HuntBudget(seeds=3, jobs=1),
         switches=("ha_bootstrap_from_first_byte",),
         is_short=True,
     )
@@ -107,7 +107,7 @@ def test_offsets_of_a_consumer_that_ends_at_the_slave_are_with_the_master_soon()
 
 
 def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "_fast_place", lambda: str(tmp_path))
+    monkeypatch.setattr(trial, "_memory_directory", lambda: str(tmp_path))
     monkeypatch.setattr(trial, "simulate", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     case = Case(seed=1, faults=(WIPE,))
 
@@ -216,7 +216,7 @@ def test_a_claim_about_nothing_is_not_undecided_and_the_reason_of_others_is_repo
 
 
 def test_sigterm_ends_a_hunt_as_ctrl_c_does() -> None:
-    progress, extent = Progress(), Extent(seeds=1000)
-    with shown(progress, extent, as_json=True):
+    progress, budget = Progress(), HuntBudget(seeds=1000)
+    with shown(progress, budget, as_json=True):
         signal.raise_signal(signal.SIGTERM)
     assert progress.problems == ["interrupted"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rmqlab.cluster.hunt.case import FIRST_FAULT, Case, draw_case
 from rmqlab.cluster.hunt.faults import KINDS, Fault
 from rmqlab.cluster.hunt.possible import is_possible
-from rmqlab.cluster.hunt.shrink import fixed_by, shrink
+from rmqlab.cluster.hunt.shrink import fixing_switches, shrink
 
 
 def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], Iterator[bool]]:
@@ -63,7 +63,7 @@ def test_the_smallest_case_is_possible_and_breaks_the_claim(seed: int, least: in
 def test_switches_that_mend_are_found_one_by_one() -> None:
     case = Case(seed=1, faults=(Fault("kill", "broker-a-s", 20.0, 1.0),))
 
-    fixes = fixed_by(case, case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
+    fixes = fixing_switches(case, case, ["one", "two", "three"], breaking(lambda one: one.switches == ("two",)))
 
     assert fixes == ["one", "three"]
     assert case == attrs.evolve(case, switches=())
@@ -78,7 +78,7 @@ def test_a_switch_that_mends_similar_cases_is_first() -> None:
             one.switches == ("by chance",) and one != attrs.evolve(case, switches=one.switches)
         )
 
-    assert fixed_by(case, drawn, ["by chance", "cause"], breaking(is_broken)) == ["cause", "by chance"]
+    assert fixing_switches(case, drawn, ["by chance", "cause"], breaking(is_broken)) == ["cause", "by chance"]
 
 
 def test_a_case_that_need_not_be_cut_is_undone() -> None:
@@ -108,4 +108,4 @@ def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
 def test_switches_of_a_case_stay_on() -> None:
     case = Case(seed=1, switches=("a",))
 
-    assert fixed_by(case, case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]
+    assert fixing_switches(case, case, ["a", "b", "c"], breaking(lambda case: case.switches != ("a", "c"))) == ["c"]
