@@ -210,8 +210,8 @@ class RouteTable:
     def lose_connection(self, connection: object, fallback_address: str) -> list[Change]:
         """Remove the broker that last registered over a closed connection.
 
-        Source: remoting#30 to #32. Without such a broker, the connection's remote address is looked up; a client's
-        address is no broker's.
+        Source: remoting#30 to #32. If no broker registered over it, the broker at the connection's remote address is
+        removed; a client's address matches none.
         """
         address = self._registered_by.first(id(connection))
         if address is None:

@@ -36,7 +36,7 @@ class Endpoint:
     takes_account: bool = False
     """True if brokers with access control reject it without an account."""
     failures: tuple[int, ...] = ()
-    """Statuses beside those that every endpoint has."""
+    """Response statuses in addition to those of every endpoint."""
     is_stream: bool = False
 
     def match(self, path: str) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""The account of all messages: send outcomes, logs on disk, deliveries. No I/O.
+"""Counts all messages by outcome: sends, records on disk, deliveries. No I/O.
 
 If the outcome of a send is `indeterminate`, neither presence nor absence of the message is an error.
 """

@@ -65,7 +65,7 @@ class Claim:
     expectations: tuple[Mapping[str, Any], ...]
     """Expectations as in a scenario file. A violated one breaks the claim."""
     while_lasting: Callable[[Case, Fault], bool] | None = None
-    """Selects faults; the expectations are judged during each of them. None: they are judged once, for the whole run."""
+    """Selects faults: the expectations are judged during each. None: they are judged once, for the whole run."""
     applies: Callable[[Case], bool] = lambda _: True
     """Returns True for cases in which the claim must hold."""
     empty_reason: str = ""

@@ -15,12 +15,18 @@ def is_possible(faults: Sequence[Fault]) -> bool:
 
 
 def _one_disk_loses_data(faults: Sequence[Fault]) -> bool:
-    """True for at most one loss of data: RocketMQ guarantees nothing after a second one."""
+    """True for at most one loss of data.
+
+    RocketMQ guarantees nothing after a second one.
+    """
     return sum(KINDS[fault.kind].loses_data for fault in faults) <= 1
 
 
 def _brokers_start_with_a_nameserver(faults: Sequence[Fault]) -> bool:
-    """True if a nameserver runs at each start of a broker, which needs it to become ready."""
+    """True if a nameserver runs at each start of a broker.
+
+    Without one, a broker does not become ready.
+    """
     away = [fault for fault in faults if fault.target == NAMESERVER]
     starts = [fault.ends_at for fault in faults if KINDS[fault.kind].ends_with_start and fault.target != NAMESERVER]
     return not any(fault.at - _GAP <= at <= fault.ends_at + _GAP for fault in away for at in starts)

@@ -1,4 +1,4 @@
-"""Conditions of claims: functions of a case that are True if a claim must hold. Pure."""
+"""Conditions of claims: True if a claim must hold in a case. Pure."""
 
 from rmqlab.cluster.hunt.case import DELAYED, ORDERLY, Case
 from rmqlab.cluster.hunt.casefile import end_label_of, label_of
@@ -28,7 +28,7 @@ def keeps_disks(case: Case) -> bool:
 
 
 def keeps_files(case: Case) -> bool:
-    """False if unsynced or unexpired data may be lost, also by a full disk (store-ha#30)."""
+    """False if a power loss or a full disk may lose messages (store-ha#30)."""
     return keeps_disks(case) and not case.uses("disk-full")
 
 
@@ -179,14 +179,14 @@ _HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
 
 
 def _is_near(other: Fault, fault: Fault) -> bool:
-    """True if `other` may keep the slave disconnected at the begin of a fault or during it."""
+    """True if `other` may keep the slave disconnected when a fault begins, or during it."""
     if other.kind in _HARMLESS:
         return False
     return other.ends_at > fault.at - RECONNECT_SECONDS and other.at < fault.ends_at
 
 
 def replies_at_once(case: Case) -> bool:
-    """True if no fault delays replies of the master to sends that the slave acknowledged."""
+    """True if no fault delays the master's replies after the slave's acknowledgement."""
     return case.role == "SYNC_MASTER" and all(
         fault.target in (CONSUMER, NAMESERVER)
         or (fault.target == MASTER and fault.kind in ("forged-report", "disk-full"))
@@ -215,7 +215,7 @@ def last_nameserver_start(case: Case) -> str | None:
 
 
 def first_fault_hiding_the_slave(case: Case) -> str | None:
-    """Return the label of the first fault after which the master may not know its slave's state.
+    """Return the label of the first fault that may hide the slave's state.
 
     From then on the master may count a silent slave as connected. None without such a fault.
     """

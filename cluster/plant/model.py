@@ -1,4 +1,4 @@
-"""Kinds of violations, the change that one made, and its expected findings."""
+"""Classes for kinds of violations, changes of a copy, and expected findings."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,11 @@ class Edit:
     """One change of one file."""
 
     node: str
-    """Whose file it is; `cluster` for the supervisor."""
+    """Node that the file belongs to; `cluster` for the supervisor."""
     file: str
     """Relative to the run's directory."""
     offset: int | None = None
-    """Byte offset in the file; None where the whole file is concerned."""
+    """Byte offset in the file; None if the whole file changed."""
     text: str
 
     def as_json(self) -> dict[str, Any]:
@@ -37,11 +37,11 @@ class Change:
 
     edits: tuple[Edit, ...]
     victims: tuple[str, ...] = ()
-    """Unique ids of the messages that suffered."""
+    """Unique ids of the damaged messages."""
     made_up_ids: tuple[str, ...] = ()
     """Unique ids that were made up."""
     others: tuple[str, ...] = ()
-    """Unique ids of messages that are concerned as well, and that a judge may name or not."""
+    """Unique ids of other affected messages, which a judge may report."""
     broker: str = ""
     """The broker name concerned."""
     consumer_group: str = ""
@@ -56,8 +56,8 @@ class Change:
 class Expected:
     """A metric that a judge must report, as a kind declares it.
 
-    The target is a word of capitals: NODE stands for each node that was changed, SLAVE for the slaves of the broker
-    name concerned, GROUP for the consumer group.
+    The target is a placeholder: NODE stands for each changed node, SLAVE for each slave of the affected broker name,
+    GROUP for the consumer group.
     """
 
     metric: str

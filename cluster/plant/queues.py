@@ -18,7 +18,7 @@ _DANGLING = Expected(metric="dangling NODE")
 _INDEX_HEAD = 40
 """Bytes of the head of an index file."""
 _NOWHERE = 10**9
-"""Bytes beyond its place that an entry astray points."""
+"""Distance in bytes from the record's offset to the wrong offset of an entry."""
 
 
 @attrs.frozen

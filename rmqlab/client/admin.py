@@ -58,7 +58,7 @@ class Admin:
         return ClusterInfo.decode(response.body)
 
     async def masters(self, cluster: str) -> list[str]:
-        """Addresses of a cluster's masters. NoRouteError for a cluster that is not known."""
+        """Return the addresses of a cluster's masters. NoRouteError for an unknown cluster."""
         info = await self.cluster_info()
         if cluster not in info.cluster_addr_table:
             raise NoRouteError(f"the nameserver has no cluster {cluster}")
@@ -199,9 +199,9 @@ class Admin:
         await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Let producers avoid a broker.
+        """Remove the write permission of a broker from all routes.
 
-        Returns the number of affected topics by nameserver.
+        Producers then avoid it. Returns the number of affected topics by nameserver.
         """
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)

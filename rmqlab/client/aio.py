@@ -9,8 +9,8 @@ The client runs in a thread of its own.
         ...
         await consumer.stop()
 
-The thread runs trio; each call crosses over and back, which costs some ten microseconds. A call that is cancelled
-here is cancelled there. Functions of the application's are called here, in the loop that opened the client.
+The thread runs trio. Passing a call to it and the result back takes some ten microseconds. Cancelling a call in asyncio
+cancels it in trio. Functions of the application run in the asyncio loop that opened the client.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Bridge:
-    """From a loop of asyncio to the thread with the client, and back."""
+    """Passes calls between an asyncio loop and the trio thread of the client."""
 
     def __init__(self, config: ClientConfig, loop: asyncio.AbstractEventLoop) -> None:
         self._config = config
@@ -67,7 +67,7 @@ class Bridge:
         await self._ended
 
     async def call(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function over there, and wait for it here.
+        """Run an async function in the trio thread, and await its result in asyncio.
 
         ClientClosedError once the client is closed.
         """
@@ -118,7 +118,7 @@ class Bridge:
         return running.result()
 
     def call_back_soon(self, fn: Callable[..., object], *args: Any) -> None:
-        """For the other side: call a function of the application's soon, and do not wait."""
+        """Schedule a function of the application in its asyncio loop; called from trio."""
         self._call_in_loop(fn, *args)
 
     def _call_in_loop(self, fn: Callable[..., object], *args: Any) -> None:

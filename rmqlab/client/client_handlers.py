@@ -49,13 +49,13 @@ class GroupMember(Protocol):
         """Rebalance soon, because something changed."""
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """An operator moves this group."""
+        """Set the group's offsets, as an operator requested."""
 
     def status(self, topic: str) -> dict[MessageQueue, int]:
         """Return its offsets, as it would commit them."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """Its inside, for tools."""
+        """Return its running info (ConsumerRunningInfo), for tools."""
 
     def consume_directly(self, request: Request) -> None:
         """Consume the message in the request's body at once, and reply with the outcome."""
@@ -63,7 +63,7 @@ class GroupMember(Protocol):
 
 @attrs.frozen(kw_only=True)
 class ReplyMessage:
-    """A reply that a broker has pushed to its asker."""
+    """A reply message that a broker pushed to the requesting client."""
 
     topic: str
     body: bytes

@@ -52,16 +52,16 @@ class ConsumeLaterError(Exception):
 
 
 class Consumption(Protocol):
-    """How pulled messages reach the application."""
+    """Delivers pulled messages to the application."""
 
     def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
         """Let new messages of a queue be consumed."""
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """The consumer starts: tasks that serve all queues live in its nursery."""
+        """Start the tasks that serve all queues, in the consumer's nursery."""
 
     def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
-        """A queue is ours now."""
+        """Start to serve a queue that was assigned to this consumer."""
 
 
 class ConcurrentConsumption:

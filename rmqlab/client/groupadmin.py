@@ -58,7 +58,7 @@ class GroupAdmin:
         await self._client.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode())
 
     async def delete_group(self, address: str, group: str, *, drop_offsets: bool = False) -> None:
-        """Forget a group's settings at one broker."""
+        """Delete a group's settings at one broker."""
         header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=JavaBoolean(drop_offsets))
         await self._client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
@@ -103,7 +103,7 @@ class GroupAdmin:
         return sorted(groups)
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
-        """The inside of one consumer, through its broker."""
+        """Return the running info of one consumer, through its broker."""
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id)
         address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=12.0)

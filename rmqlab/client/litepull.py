@@ -138,7 +138,7 @@ class LitePullConsumer(Member):
                 assignment.resumed = trio.Event()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         for queue in queues:
             if (assignment := self._held.get(queue)) is not None:
                 assignment.resumed.set()
@@ -163,7 +163,7 @@ class LitePullConsumer(Member):
         return []
 
     async def commit(self) -> None:
-        """Write down the positions now."""
+        """Commit the positions now."""
         await self._offsets.commit(list(self._held))
 
     def _running(self) -> trio.Nursery:

@@ -39,9 +39,9 @@ class Offsets(Protocol):
         """Return the last saved offset of the group. Errors as broker_api.query_offset."""
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
-        """Write down the progress in these queues.
+        """Save the offsets of these queues.
 
-        Failures are logged: the next round tries again.
+        Failures are logged; the next commit retries.
         """
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:

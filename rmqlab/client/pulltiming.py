@@ -1,4 +1,4 @@
-"""When a pull was sent and how long its broker may have held it, for the journal.
+"""Measures a pull for the journal: its duration, and how long its broker held it.
 
 Times are the cluster's clock.
 

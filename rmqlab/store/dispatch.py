@@ -1,4 +1,4 @@
-"""Dispatch: writes queue and index entries for the records of the commit log (3.4).
+"""Dispatch: writes queue and index entries for records of the log (section 3.4).
 
 Used for a master's puts, for a slave's received log, and at a start for records that a crash left undispatched. Batches
 are the exception: `Putter` writes their entries. This is a hot path: per record one unpack, one slice and no function

@@ -1,4 +1,4 @@
-"""Reads the messages that a slave truncated from its log and saved in `store/diverged/`.
+"""Reads messages that a slave truncated from its log and saved in `diverged/`.
 
 `rmqlab.store.truncate.save_from` writes one file for each truncation, named `<offset>.<time>`: the commit log offset of
 the first byte in 20 digits, and the time in ms. Records are copied unchanged, with their physical offsets.

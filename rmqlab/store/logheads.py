@@ -1,4 +1,4 @@
-"""Reads the first record of each log file, and the bytes after the log's last record.
+"""Reads the first record of each log file, and the bytes after the last record.
 
 The first record shows which broker and offset a file belongs to. No other bytes of the files are read.
 """

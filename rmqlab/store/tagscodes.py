@@ -54,9 +54,9 @@ def is_code_of(code: int, expected: int | None, stored_at: int) -> bool:
 
 
 def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:
-    """Return the tags code in the schedule topic: the delivery time in ms (store-ha#20).
+    """Return the tags code of an entry in the schedule topic (store-ha#20).
 
-    None without a delay level.
+    It is the delivery time in ms. None without a delay level.
     """
     try:
         level = int(delay or 0)

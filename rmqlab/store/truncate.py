@@ -25,7 +25,7 @@ def truncate(store: MessageStore, log_end: int) -> None:
 
 
 def forget_from(store: MessageStore, log_end: int) -> None:
-    """Drop queue and index entries of records from `log_end` on. OSError as `truncate`."""
+    """Drop queue and index entries from `log_end` on. OSError as `truncate`."""
     last = store.queues.record_before(log_end)
     store.putter.recent.clear()
     store.dispatcher.cut(log_end)

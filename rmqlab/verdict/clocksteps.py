@@ -1,4 +1,4 @@
-"""Steps of clocks, as the journal of one process alone shows them.
+"""Backward steps of clocks, detected in the journal of one process.
 
 A process appends its entries in the order of events. An entry dated before its predecessor shows that the wall clock of
 the process went back: it was set back, or corrected after it was ahead. This needs no other process, so it also finds
@@ -14,23 +14,24 @@ from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.roles import Roles
 
 TOLERANCE: Final = 1000
-"""Milliseconds, as for the clocks of two nodes."""
+"""Minimum step in milliseconds; also the tolerance between the clocks of two nodes."""
 _METRIC: Final = "clock_disagreement"
 
 
 def faulted_clocks(faults: Iterable[tuple[int, Mapping[str, Any]]], roles: Roles) -> frozenset[str]:
-    """Return the nodes whose clocks a fault set wrong.
+    """Return the nodes whose clocks a `clock` fault changed.
 
-    `faults` are time and fields of `fault_applied`. If such a node disagrees with another one, it is the wrong one.
+    `faults` are time and fields of each `fault_applied`. If such a node disagrees with another node, its own clock
+    counts as wrong.
     """
     clocks = ((at, str(fields.get("target"))) for at, fields in faults if fields.get("fault") == "clock")
     return frozenset(node for at, target in clocks for node in roles.resolve_target(target, at))
 
 
 def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield the findings, those about the clock of a node with the step of that clock.
+    """Yield the findings; add the step of a node's clock to the finding about that clock.
 
-    `went_back` are milliseconds by process. A larger difference to another node remains.
+    `went_back` are milliseconds by process. The finding keeps a larger difference to another node.
     """
     steps = {f"{_METRIC} {process}": millis for process, millis in went_back.items() if millis > TOLERANCE}
     for finding in findings:

@@ -1,4 +1,4 @@
-"""Findings that rest on a clock that disagrees with others: withdrawn."""
+"""Withdraws findings that depend on a clock that disagrees with others."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
@@ -23,9 +23,9 @@ class ClockDependencies:
     """The nodes whose clocks metrics depend on."""
 
     groups: Mapping[str, str]
-    """The consumer group of each node that consumed or committed anything."""
+    """Consumer group by node, for each node that consumed or committed."""
     senders: Collection[str]
-    """Nodes that sent anything."""
+    """Nodes that sent messages."""
     masters: Mapping[str, Collection[str]]
     """The masters of each slave, over time."""
 

@@ -1,4 +1,4 @@
-"""How a node ended, as far as events prove it."""
+"""Decides from events whether a node stopped cleanly or was killed."""
 
 from collections.abc import Iterable
 from typing import Final

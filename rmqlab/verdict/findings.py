@@ -71,7 +71,7 @@ class Finding:
         return self.value is not None
 
     def withdrawn(self, missing: str) -> "Finding":
-        """Return this finding as unknown, for want of the evidence that `missing` names."""
+        """Return this finding as unknown; `missing` names the missing evidence."""
         return attrs.evolve(self, value=None, is_at_least=False, missing=missing)
 
     def as_json(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class Findings:
         return iter(self.by_metric.values())
 
     def __getitem__(self, metric: str) -> Finding:
-        """The finding of a metric; an unknown one where it was not measured.
+        """Return the finding of a metric; an unknown one if it was not measured.
 
-        UnknownMetricError for no such name.
+        Raises UnknownMetricError if no metric has this name.
         """
         row = find_metric(metric, self.metrics)
         found = self.by_metric.get(metric)

@@ -1,9 +1,9 @@
-"""Holes in the evidence of a run: incomplete or missing journals, and the effects.
+"""Finds gaps in the journals of a run, and weakens the findings that depend on them.
 
-Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
-(`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`). A journal with
-entries of another process or run, or with repeated entries, proves no lower bound. A value above zero that a missing
-entry could explain (`Metric.excused_by`) is unknown.
+Both judges call `find_gaps`. A gap makes metrics unknown that are computed from the journal (`Metric.rests_on`). If
+missing entries can only make a value too low (`Metric.is_floor`), the value becomes a lower bound instead, unless the
+journal has repeated entries or entries of another process or run. A value above zero that a missing entry could explain
+(`Metric.excused_by`) becomes unknown, too.
 """
 
 import collections
@@ -32,16 +32,16 @@ _BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
 _CONTRADICTIONS: Final = ("clock_disagreement",)
-"""Metrics that show a journal of another run, rather than suffer from it."""
+"""Metrics that stay valid with a journal of another run, because they detect it."""
 _FOREIGN_SLACK: Final = 10_000
 """Minimum distance in milliseconds between the lifetime of a process and events of another run."""
 _SHOWN = 3
-"""Places named for one file."""
+"""Maximum number of damaged positions that a text names for one file."""
 
 
 @attrs.frozen(kw_only=True)
 class Gap:
-    """One hole in the evidence."""
+    """One incomplete or missing journal."""
 
     process: str
     sources: frozenset[Source]
@@ -49,7 +49,7 @@ class Gap:
     text: str
     """The missing evidence, with file and bytes."""
     may_exceed: bool = False
-    """True if the journal has foreign or repeated entries: they can increase values, so these are no lower bounds."""
+    """True if the journal has foreign or repeated entries. These can increase values, which are then unknown."""
 
 
 def find_gaps(
@@ -177,7 +177,7 @@ def _run_of(known: Mapping[str, JournalSurvey], recorded: str) -> str:
 
 
 def _foreign(survey: JournalSurvey, run: str, *, is_outside: bool) -> str:
-    """Say that a file has entries of another process or run; empty without any."""
+    """Return a text about entries of another process or run; empty without any."""
     file = f"journal/{survey.process}{SUFFIX}"
     if others := [one for one in survey.runs if one != run]:
         return f"{file}: it is of another run, {', '.join(others[:_SHOWN])}; this one is {run}"
@@ -233,9 +233,9 @@ def _more(places: Sequence[object]) -> str:
 def _cut_supervisor(
     file: str, survey: JournalSurvey, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
-    """The supervisor of a run that ended says so last.
+    """Yield a text if the supervisor's journal lacks its end.
 
-    While it runs no process has ended without its notice.
+    A supervisor records the end of each process and, as its last entry, its own end.
     """
     if survey.tail_bytes:
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry"

@@ -1,4 +1,4 @@
-"""The end of both judges: findings and the conditions of a run in, verdict out."""
+"""Common last step of both judges: derives the verdict from findings and conditions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -56,7 +56,7 @@ class Conditions:
     running_workloads: tuple[str, ...] = ()
     """Workloads that did not end before the journals were read: their last events may be in no journal."""
     running_producers: tuple[str, ...] = ()
-    """Those of them that send: their last sends may be in a store, but in no journal."""
+    """Running producers: their last sends may be in a store, but not yet in a journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
@@ -185,9 +185,9 @@ class Judgement(Findings):
         return self.decision.verdict
 
     def other_warnings(self, expected: Iterable[str]) -> tuple[str, ...]:
-        """Return the table's objections and warnings, without metrics of expectations.
+        """Return the violations and warnings of the table, without expected metrics.
 
-        `expected` are the metrics on which a scenario has expectations.
+        `expected` are the metrics that a scenario has expectations on.
         """
         decision = _decide(self, self.conditions, self.conditions.gaps, expected)
         return (*(decision.why if decision.verdict is not Verdict.HOLDS else ()), *decision.warnings)

@@ -1,8 +1,8 @@
-"""Log files that are missing in a store although its broker wrote them.
+"""Detects missing log files of a store, and weakens the findings that depend on them.
 
-A broker removes files of its log only with an event (REMOVING_KINDS). If its own samples of the log's end show bytes
-that no file has, and no event explains it, the store is incomplete: a record that is absent in it may have existed.
-Both judges call `log_trouble`, and `weaken_by_stores` withdraws findings that rest on such a log.
+A broker emits an event when it removes log files (REMOVING_KINDS). If it recorded a later end of its log than the files
+have, and no event explains that, the store is incomplete: the absence of a record then proves nothing. Both judges call
+`log_trouble`; `weaken_by_stores` withdraws the findings.
 """
 
 import itertools
@@ -126,12 +126,12 @@ class LogState:
     """Problems of the files of a log."""
 
     trouble: str = ""
-    """Missing and foreign files: the absence of a record is no evidence."""
+    """Text about missing and foreign files: then the absence of a record proves nothing."""
     is_misplaced: bool = False
     """True if the log has files of another broker or run."""
     remark: str = ""
-    """Bytes that are no record although the broker wrote them: the messages in them count as lost. And bytes behind the
-    end of the log that it did not write."""
+    """Warnings: bytes that the broker wrote and that are not a record (messages in them count as lost), and bytes after
+    the end of the log that no broker wrote."""
 
 
 def log_state(
@@ -169,11 +169,11 @@ def log_state(
 def weaken_by_stores(
     findings: Iterable[Finding], troubles: Mapping[str, str], misplaced: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield the findings, as far as they are known in spite of incomplete logs.
+    """Yield the findings; those that depend on an incomplete log become unknown or lower bounds.
 
-    `troubles` are what `log_trouble` returns, by node. Metrics that ask whether any store has a message consider them
-    where they are computed, as they do with stores that were not given. `misplaced` are the nodes of `troubles` whose
-    logs have files of others (`rmqlab.verdict.misplaced`): they do not count as lower bounds.
+    `troubles` are the results of `log_trouble` by node. `misplaced` are the nodes whose logs have files of other
+    brokers or runs (`rmqlab.verdict.misplaced`); their values are unknown, not lower bounds. Metrics about messages in
+    any store handle incomplete logs where they are computed, like stores that were not given.
     """
     every = "; ".join(f"{node}: {why}" for node, why in troubles.items())
     foreign = "; ".join(f"{node}: {why}" for node, why in troubles.items() if node in misplaced)

@@ -1,8 +1,8 @@
-"""Log files of another place, broker or run.
+"""Detects log files that were copied from another offset, broker or run.
 
-Each record states its commit log offset, the address of the broker that stored it, and when. A file whose first record
-contradicts the run was copied there: neither its records nor their absence are evidence. Both judges call
-`misplaced_files`.
+Each record has its commit log offset, the address of the broker that stored it, and its store time. If the first record
+of a file contradicts the run, the file is not of this log: then neither its records nor the absence of records prove
+anything. Both judges call `misplaced_files`.
 """
 
 import collections
@@ -91,9 +91,9 @@ def run_facts_of(events: Iterable[Event], began_at: int) -> RunFacts:
 
 
 def misplaced_files(node: str, records: Iterable[FirstRecord], facts: RunFacts) -> str:
-    """Return which files of a node's log are not its own; empty without any.
+    """Return a text about files that are not of this node's log; empty without any.
 
-    The text has the likely origin of each.
+    The text has the probable origin of each.
     """
     return "; ".join(f"{record.file} {why}" for record in records for why in _why_misplaced(node, record, facts))
 

@@ -1,6 +1,6 @@
-"""The id of a run, as its cluster records it.
+"""The id of a run, from the file `cluster.json`.
 
-It is beside the journals, so that all of them can be held to it.
+The file is outside of the journals, so that all journals can be compared with it.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Saved offsets that no client of a journal committed.
+"""Detects saved offsets that no client with a journal committed.
 
-Consumers record each commit, so a larger offset was set by an operator, by a client without a journal, or in the file.
-A group that continues there skips messages.
+Consumers journal each commit. So a larger saved offset was set by an operator, by a client without a journal, or by
+another program in the file. A group that continues at such an offset skips messages.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -14,10 +14,10 @@ GroupQueueKey = tuple[str, str, str, int]
 
 
 def judged_groups(conditions: Conditions, group_of: Mapping[str, str]) -> set[str]:
-    """Return the groups all of whose commits are in journals.
+    """Return the groups whose commits are all in journals.
 
-    `group_of` are the groups of workloads. Members that were killed may not have recorded their last commits, and those
-    that run continue. Groups that a request reset, and those with members that keep no journal, are left out.
+    `group_of` is the group of each workload. Excluded are groups with members that were killed (their last commits may
+    be missing), still run, or have no journal, and groups that a request reset.
     """
     if any(Source.CONSUMERS in gap.sources or Source.SUPERVISOR in gap.sources for gap in conditions.gaps):
         return set()
