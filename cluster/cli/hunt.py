@@ -87,14 +87,7 @@ def hunt(
     if listed:
         _print_list(as_json=as_json)
         return
-    if profile not in PROFILES:
-        misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}")
-    if seeds is not None and minutes is not None:
-        misused("--seeds and --minutes: expected one of them")
-    if on and profile != "4.9":
-        misused(f"--on: all switches are on in {profile}; expected --profile 4.9")
-    _check_choice("role", role, MASTER_ROLES)
-    _check_choice("flush", flush, FLUSH_TYPES)
+    _check_options(profile, seeds, minutes, on, role, flush)
     many = None if minutes is not None else seeds or SEEDS
     budget = HuntBudget(first_seed=first_seed, seeds=many, minutes=minutes, jobs=jobs)
     if scenario is not None:
@@ -124,6 +117,18 @@ def hunt(
     else:
         console.print(_render(progress, failures, replays))
     raise click.exceptions.Exit(progress.exit_status(is_broken=bool(failures)))
+
+
+def _check_options(profile: str, seeds: int | None, minutes: float | None, on: str, role: str, flush: str) -> None:
+    """Exit with an error if options are invalid or exclude each other."""
+    if profile not in PROFILES:
+        misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}")
+    if seeds is not None and minutes is not None:
+        misused("--seeds and --minutes: expected one of them")
+    if on and profile != "4.9":
+        misused(f"--on: all switches are on in {profile}; expected --profile 4.9")
+    _check_choice("role", role, MASTER_ROLES)
+    _check_choice("flush", flush, FLUSH_TYPES)
 
 
 def _check_choice(what: str, given: str, known: Sequence[str]) -> None:

@@ -128,19 +128,24 @@ def up(
         _check_control(control)
     try:
         if detach:
-            with working(f"starting {node_count(spec)} nodes"):
-                meanwhile = (lambda: None) if as_json else _import_views
-                document = run_detached(spec, directory, control=control, meanwhile=meanwhile)
-            if as_json:
-                print_json(up_document(document))
-            else:
-                _show_up(document)
+            _start_detached(spec, directory, control, as_json=as_json)
         else:
             from rmqlab.cluster.cli.foreground import run_here  # noqa: PLC0415 -- a detached cluster needs none of it
 
             run_here(spec, directory, plain=plain, as_json=as_json, control=control)
     except (UpFailedError, SetupError) as exc:
         fail(str(exc))
+
+
+def _start_detached(spec: ClusterSpec, directory: ClusterDirectory, control: str | None, *, as_json: bool) -> None:
+    """Start a supervisor in the background; print the cluster when it is ready."""
+    with working(f"starting {node_count(spec)} nodes"):
+        meanwhile = (lambda: None) if as_json else _import_views
+        document = run_detached(spec, directory, control=control, meanwhile=meanwhile)
+    if as_json:
+        print_json(up_document(document))
+    else:
+        _show_up(document)
 
 
 def _import_views() -> None:

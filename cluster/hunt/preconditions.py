@@ -179,7 +179,7 @@ _HARMLESS = ("consumer", "slow-sync", "failing-sync", "slow-link")
 
 
 def _is_near(other: Fault, fault: Fault) -> bool:
-    """True if `other` may keep the slave disconnected when a fault begins, or during it."""
+    """True if `other` may keep the slave disconnected at some time during a fault."""
     if other.kind in _HARMLESS:
         return False
     return other.ends_at > fault.at - RECONNECT_SECONDS and other.at < fault.ends_at

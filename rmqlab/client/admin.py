@@ -58,7 +58,7 @@ class Admin:
         return ClusterInfo.decode(response.body)
 
     async def masters(self, cluster: str) -> list[str]:
-        """Return the addresses of a cluster's masters. NoRouteError for an unknown cluster."""
+        """Return the addresses of a cluster's masters. NoRouteError for an unknown one."""
         info = await self.cluster_info()
         if cluster not in info.cluster_addr_table:
             raise NoRouteError(f"the nameserver has no cluster {cluster}")

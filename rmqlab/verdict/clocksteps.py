@@ -29,7 +29,7 @@ def faulted_clocks(faults: Iterable[tuple[int, Mapping[str, Any]]], roles: Roles
 
 
 def with_clock_steps(findings: Iterable[Finding], went_back: Mapping[str, int]) -> Iterator[Finding]:
-    """Yield the findings; add the step of a node's clock to the finding about that clock.
+    """Yield the findings; add the steps of clocks to the findings about them.
 
     `went_back` are milliseconds by process. The finding keeps a larger difference to another node.
     """

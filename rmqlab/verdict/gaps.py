@@ -1,4 +1,4 @@
-"""Finds gaps in the journals of a run, and weakens the findings that depend on them.
+"""Finds gaps in the journals of a run, and weakens findings that depend on them.
 
 Both judges call `find_gaps`. A gap makes metrics unknown that are computed from the journal (`Metric.rests_on`). If
 missing entries can only make a value too low (`Metric.is_floor`), the value becomes a lower bound instead, unless the

@@ -1,4 +1,4 @@
-"""Common last step of both judges: derives the verdict from findings and conditions."""
+"""Last step of both judges: derives the verdict from findings and conditions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final

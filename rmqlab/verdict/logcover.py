@@ -1,4 +1,4 @@
-"""Detects missing log files of a store, and weakens the findings that depend on them.
+"""Detects missing log files of a store, and weakens findings that depend on them.
 
 A broker emits an event when it removes log files (REMOVING_KINDS). If it recorded a later end of its log than the files
 have, and no event explains that, the store is incomplete: the absence of a record then proves nothing. Both judges call
@@ -169,9 +169,9 @@ def log_state(
 def weaken_by_stores(
     findings: Iterable[Finding], troubles: Mapping[str, str], misplaced: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield the findings; those that depend on an incomplete log become unknown or lower bounds.
+    """Yield the findings; weaken those that depend on an incomplete log.
 
-    `troubles` are the results of `log_trouble` by node. `misplaced` are the nodes whose logs have files of other
+    They become unknown or lower bounds. `troubles` are the results of `log_trouble` by node. `misplaced` are the nodes whose logs have files of other
     brokers or runs (`rmqlab.verdict.misplaced`); their values are unknown, not lower bounds. Metrics about messages in
     any store handle incomplete logs where they are computed, like stores that were not given.
     """
