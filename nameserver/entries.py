@@ -24,7 +24,7 @@ class BrokerLive:
     seen_at: float
     data_version: DataVersion
     connection: Any
-    """Compared by identity; returned when the broker expires."""
+    """The connection, compared by identity; `RouteTable.expire` returns it to be closed."""
     ha_address: str | None
     filter_servers: Sequence[str] | None
     """As the last registration had them."""

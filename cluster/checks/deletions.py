@@ -1,4 +1,4 @@
-"""Events certainly after the last deletion of a topic or a consumer group.
+"""Selects events that certainly followed the last deletion of a topic or group.
 
 Members of a group may still have messages and offsets from before, and journal them later. So a delivery counts if its
 message was sent after the deletion. A commit counts if its consumer received such a message of the queue before.

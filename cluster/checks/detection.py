@@ -1,4 +1,4 @@
-"""How long it takes until a broker's absence is noticed.
+"""Measures how long nameservers and clients keep the address of an absent broker.
 
 `detection WATCHER` is measured from the signal that ended, paused or isolated the broker (without a signal: from the
 moment the supervisor saw the end) until the watcher's routes lack its address. A watcher is a nameserver or a workload.

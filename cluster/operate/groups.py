@@ -2,7 +2,7 @@
 
 The model is mqadmin's updateSubGroup, deleteSubGroup, consumerProgress.
 
-`create_group` and `update_group` are mqadmin's updateSubGroup in two, as for topics. A created group has the defaults
+mqadmin's updateSubGroup is split into `create_group` and `update_group`, as for topics. A created group has the defaults
 of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false by default.
 """
 

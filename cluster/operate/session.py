@@ -40,7 +40,7 @@ def _real_millis() -> int:
 
 @attrs.frozen(kw_only=True)
 class Connection:
-    """Where the cluster is, and the account to use there.
+    """The addresses of a cluster, and the account that signs requests.
 
     InvalidOperationError for an invalid one.
     """

@@ -1,4 +1,4 @@
-"""Names of topics: which are the user's, and the error for an unknown one."""
+"""Selects the user's topics, and makes the error for an unknown topic."""
 
 import itertools
 from collections.abc import Iterable

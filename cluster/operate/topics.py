@@ -2,8 +2,8 @@
 
 The model is mqadmin's topicList, updateTopic, deleteTopic, topicRoute, topicStatus.
 
-`create_topic` and `update_topic` are mqadmin's updateTopic in two: the one rejects a topic that exists, the other one
-that does not, and keeps all settings that the command omits. mqadmin replaces either with its defaults.
+mqadmin's updateTopic is split in two: `create_topic` rejects an existing topic. `update_topic` rejects a missing topic,
+and keeps all settings that the command omits; mqadmin replaces these with its defaults.
 """
 
 from collections.abc import Mapping

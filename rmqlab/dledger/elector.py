@@ -30,7 +30,7 @@ class Outgoing:
 
 @attrs.frozen
 class RoleChange:
-    """A member has, or has again, a role.
+    """A member changed its role, or started the same role again.
 
     `term` may be later than the member's current term.
     """

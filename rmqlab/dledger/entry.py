@@ -30,7 +30,7 @@ MAX_ENTRY: Final = 4 * 2**20
 
 
 class IndexUnit(NamedTuple):
-    """Where an entry is, and which one it is.
+    """The index unit of an entry: its position, size, index and term.
 
     `number` is its index; `size` counts its header, too.
     """

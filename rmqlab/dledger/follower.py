@@ -15,7 +15,7 @@ from rmqlab.dledger.entrystore import EntryStore
 from rmqlab.dledger.member import Member, Role
 
 CHECK_INTERVAL_MS: Final = 1000
-"""APPENDs that do not fit are checked so often, and are too early after waiting so long."""
+"""Period, in ms, of the check of waiting APPENDs; one that has waited this long gets an error response."""
 
 Caller = TypeVar("Caller")
 """The owner's reference for the response: a connection and a request's number."""
@@ -31,8 +31,8 @@ MOST_WAITING: Final = 1000
 def _is_possible(body: EntryBody, push_type: PushType) -> bool:
     """True for an entry that a leader can have.
 
-    DLedger writes any other as well, and its next recovery ends the log there. A TRUNCATE can begin the log anew
-    anywhere, so it leaves half of all places for what follows.
+    DLedger also writes invalid ones, and its next recovery ends the log there. A TRUNCATE can restart the log at any
+    index, so an index in the upper half of the range is rejected: later entries would exceed it.
     """
     parts = 2 if push_type is PushType.TRUNCATE else 1
     is_place = 0 <= body.index < LAST_INDEX // parts and 0 <= body.pos < LAST_POSITION // parts
@@ -106,7 +106,7 @@ class Follower(Generic[Caller]):
     def _distance(self, index: int) -> int:
         """Return how far an entry is behind the end of the log.
 
-        Those that the log has are farthest: they get a response without being applied.
+        Entries that the log already has are the largest distance behind: they get a response and are not applied.
         """
         return index - self.store.end_index if index > self.store.end_index else LAST_INDEX
 

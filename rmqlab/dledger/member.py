@@ -18,9 +18,9 @@ from rmqlab.store.disk import Disk, StoreCorrupt
 
 TERM_FILE: Final = "currterm"
 FAR_TERM: Final = 2**62
-"""No group counts so far: only a damaged or hostile member reports a greater term."""
+"""No group reaches this term: only a damaged or hostile member reports a greater one."""
 LEAP: Final = 2**20
-"""A term beyond `FAR_TERM` is entered in steps of so many.
+"""Maximum step to a term beyond `FAR_TERM`.
 
 DLedger enters any term at once. After 2**63 - 1 its terms become negative, and its group never elects a leader again.
 """

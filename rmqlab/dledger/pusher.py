@@ -56,7 +56,7 @@ class Pusher:
     _pending: Pending = attrs.field(factory=Pending)
     _quota: Quota = attrs.Factory(lambda self: Quota(self.member.settings.peer_push_quota), takes_self=True)
     _rests_until: int | None = None
-    """While the quota is used up. The next entry is counted already."""
+    """True while the quota is used up. The quota already includes the next entry."""
     _awaited: Push | None = None
     """The COMPARE or TRUNCATE whose response is awaited."""
     _pushed_at: int = NEVER

@@ -1,4 +1,4 @@
-"""One member as its owner sees it: requests in, requests and responses out.
+"""One DLedger member: accepts requests; returns requests and responses to send.
 
 Class DLedgerServer, without network and clock. The owner decodes frames, has timers, and stores nothing.
 """

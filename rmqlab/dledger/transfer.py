@@ -16,7 +16,7 @@ from rmqlab.dledger.member import Role
 MAX_BEHIND: Final = 1000
 """A member that lacks this many entries cannot become the leader by a transfer."""
 CATCH_UP_MS: Final = 1000
-"""The transferee waits so long for the entries that it lacks."""
+"""Maximum time, in ms, that the transferee waits for missing entries."""
 CATCH_UP_STEP_MS: Final = 10
 PREFER_INTERVAL_MS: Final = 1000
 

@@ -3,7 +3,7 @@
 `rmqlab.cluster.cli.commands` names them.
 
 Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr. If a store has a
-pipe or the like in the place of a file: 2, and a line for each.
+path that is not a regular file, such as a pipe: 2, and a line for each.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""How much one micro-batch of a stream reads, and how far it is behind. No I/O."""
+"""Limits the size of a stream's micro-batches, and computes their lag. No I/O."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ class BatchDelay:
     """
 
     least: int
-    """Messages that are worth a batch."""
+    """Minimum number of waiting messages for a batch."""
     seconds: float
     """Longest delay after the last batch."""
     _last: float | None = attrs.field(default=None, init=False)

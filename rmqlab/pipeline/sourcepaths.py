@@ -19,7 +19,7 @@ AnyPath = Path | RemotePath
 
 
 class SourcePath(Protocol):
-    """What `pathlib.Path` and `RemotePath` have in common."""
+    """The common interface of `pathlib.Path` and `RemotePath`."""
 
     @property
     def name(self) -> str: ...

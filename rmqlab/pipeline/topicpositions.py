@@ -1,4 +1,4 @@
-"""Where a read begins and ends in each queue, as the options say. No I/O."""
+"""Computes the start and end of a read in each queue from the options. No I/O."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,7 +13,7 @@ from rmqlab.runtime.nearmiss import near_miss
 def start_positions(
     options: TopicOptions, queues: Collection[QueueName], commits: Commits, *, unset: int
 ) -> dict[QueueName, QueuePosition]:
-    """Return where to begin each queue; `unset` applies if no option says it.
+    """Return the start position of each queue; `unset` applies if no option sets it.
 
     Queues without a commit of option startingGroup begin where the other options say, or else at their first message,
     as do queues that JSON omits. Raises PlanError for JSON that names an unknown queue, and for a group without any
@@ -47,7 +47,7 @@ def _without_commits(group: str, known: Collection[str]) -> str:
 
 
 def end_positions(options: TopicOptions, queues: Collection[QueueName]) -> dict[QueueName, QueuePosition]:
-    """Return where to end each queue.
+    """Return the end position of each queue.
 
     Queues that JSON omits end at their last message. Raises PlanError for JSON that names an unknown queue.
     """

@@ -135,18 +135,18 @@ class LogImage:
 
         StoreError if it is missing.
         """
-        place = directory if _files(directory) else log_directory(directory)
-        files = _files(place)
-        if not place.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
+        folder = directory if _files(directory) else log_directory(directory)
+        files = _files(folder)
+        if not folder.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
             raise StoreError(
                 f"{directory} is not a store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in it"
             )
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
-            image = cls(place, [int(path.name) for path in files], views, [data_end(path, Disk()) for path in files])
+            image = cls(folder, [int(path.name) for path in files], views, [data_end(path, Disk()) for path in files])
             for first, view, following in zip(image.firsts, views, image.firsts[1:], strict=False):
                 if first + len(view) != following:
-                    raise StoreError(f"{place}: between {first + len(view)} and {following} a file is missing")
+                    raise StoreError(f"{folder}: between {first + len(view)} and {following} a file is missing")
             yield image
 
     @property

@@ -27,18 +27,18 @@ def irregular_paths(run: Path) -> Iterator[tuple[Path, str]]:
         if not _is(store, stat.S_ISDIR):
             yield store, f"not a directory: expected the store of {node}"
             continue
-        for place in (log_directory(store), store / "consumequeue", store / "index", store / "config"):
-            if place.is_symlink() or place.exists():
-                yield from _odd_in(place, node)
+        for path in (log_directory(store), store / "consumequeue", store / "index", store / "config"):
+            if path.is_symlink() or path.exists():
+                yield from _irregular_in(path, node)
 
 
-def unreadable(place: Path) -> Iterator[Path]:
+def unreadable(path: Path) -> Iterator[Path]:
     """Yield a path, and the paths below it, that this user has no permission to read.
 
     `Path.glob` treats a directory without permission as empty, so its callers check with this function.
     """
     failures: list[OSError] = []
-    for folder, _, names in os.walk(place, onerror=failures.append):
+    for folder, _, names in os.walk(path, onerror=failures.append):
         paths = (Path(folder, name) for name in sorted(names))
         yield from (path for path in paths if not _may_read(path))
     yield from (Path(exc.filename) for exc in failures if isinstance(exc, PermissionError))
@@ -56,27 +56,27 @@ def _may_read(path: Path) -> bool:
         return False
 
 
-def why_unreadable(place: Path) -> str:
+def why_unreadable(path: Path) -> str:
     """Name the first of `unreadable`; empty without one."""
-    first = next(unreadable(place), None)
+    first = next(unreadable(path), None)
     return "" if first is None else f"{first} cannot be read"
 
 
-def _odd_in(place: Path, node: str) -> Iterator[tuple[Path, str]]:
-    if not _is(place, stat.S_ISDIR):
-        yield place, f"not a directory: expected files of the store of {node}"
+def _irregular_in(folder: Path, node: str) -> Iterator[tuple[Path, str]]:
+    if not _is(folder, stat.S_ISDIR):
+        yield folder, f"not a directory: expected files of the store of {node}"
         return
-    if place.name not in _FILES:
+    if folder.name not in _FILES:
         return
     try:
-        paths = sorted(place.glob(_FILES[place.name]))
+        paths = sorted(folder.glob(_FILES[folder.name]))
     except OSError as exc:
-        yield place, f"{exc.strerror}: expected files of the store of {node}"
+        yield folder, f"{exc.strerror}: expected files of the store of {node}"
         return
     for path in paths:
         if not _is(path, stat.S_ISREG):
             yield path, f"not a regular file: expected one of the store of {node}"
-    for path in unreadable(place):
+    for path in unreadable(folder):
         yield path, f"it cannot be read: expected files of the store of {node}"
 
 

@@ -45,11 +45,11 @@ class Audited:
         )
 
 
-def measure(place: Path, counts: list[int], memory: str) -> None:
+def measure(directory: Path, counts: list[int], memory: str) -> None:
     """Make, audit and delete each run; print its figures."""
     before = None
     for count in counts:
-        run = place / f"audit-{count}"
+        run = directory / f"audit-{count}"
         byte_count = write_run(run, count)
         found = audit(run, count, byte_count, memory)
         print(found.line(before), flush=True)

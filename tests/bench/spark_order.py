@@ -24,11 +24,11 @@ select 'broker-a' node, 'broker-a' broker, 'orders' topic, 0 queue, printf('%032
 """
 
 
-def measure_order(spark: "SparkSession", place: Path, count: int, cpu: "Callable[[], float]") -> None:
+def measure_order(spark: "SparkSession", directory: Path, count: int, cpu: "Callable[[], float]") -> None:
     """Print seconds, CPU, tasks, and the share of the longest task, for each way."""
-    parquet = str(place / STORED.table)
+    parquet = str(directory / STORED.table)
     spark.sql(_ROWS.format(count=count)).write.parquet(parquet)
-    relations = Relations(spark, place, Scale.LARGE)
+    relations = Relations(spark, directory, Scale.LARGE)
     relations.define(STORED.table, f"select * from parquet.`{parquet}`")
     whole = attrs.evolve(STORED, rows=f"select * from {STORED.table}")
     for name, query in (

@@ -31,14 +31,14 @@ _TURNS = 2
 
 
 @contextlib.contextmanager
-def live_master(place: Path) -> Iterator[str]:
+def live_master(directory: Path) -> Iterator[str]:
     """A nameserver and a master of ours, with files below `place`.
 
     Gives the nameserver's address.
     """
-    with OurNameserver(place) as nameserver:
+    with OurNameserver(directory) as nameserver:
         settings = {"defaultTopicQueueNums": _QUEUES}
-        with OurBroker(place, nameserver.address, role="ASYNC_MASTER", settings=settings):
+        with OurBroker(directory, nameserver.address, role="ASYNC_MASTER", settings=settings):
             yield nameserver.address
 
 
@@ -92,7 +92,7 @@ class MicroBatches:
 
 
 def measure_stream(
-    spark: "SparkSession", server: str, place: Path, spark_cpu: Callable[[], float], *, rows: int, batches: int
+    spark: "SparkSession", server: str, directory: Path, spark_cpu: Callable[[], float], *, rows: int, batches: int
 ) -> None:
     """Measure micro-batches of so many rows, as fast as they go.
 
@@ -116,7 +116,7 @@ def measure_stream(
             frame = spark.readStream.format(source).options(**options).load()
             frame = frame if source == "rate-micro-batch" else frame.select("body")
             writer = frame.writeStream.format(sink).options(**sink_options)
-            query = writer.option("checkpointLocation", str(place / f"checkpoint-{number}-{turn}")).start()
+            query = writer.option("checkpointLocation", str(directory / f"checkpoint-{number}-{turn}")).start()
             try:
                 costs[name] = _measure(query, batches, spark_cpu)
             finally:

@@ -28,9 +28,9 @@ class Victim:
 
     @classmethod
     @contextlib.contextmanager
-    def started(cls, name: str, place: Path, module: str, *arguments: str) -> Iterator["Victim"]:
+    def started(cls, name: str, directory: Path, module: str, *arguments: str) -> Iterator["Victim"]:
         """Run `python -m MODULE` for the length of the block."""
-        log = place / f"{name}.log"
+        log = directory / f"{name}.log"
         with log.open("wb") as output:
             command = [sys.executable, "-m", module, *arguments]
             path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

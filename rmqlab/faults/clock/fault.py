@@ -9,7 +9,7 @@ from rmqlab.faults.specification import TargetedFault
 class ClockFault(TargetedFault):
     """Set a node's wall clock wrong: store timestamps, message ages, delayed delivery.
 
-    Time-outs stay right. After the heal the clock jumps to the cluster's time.
+    Timeouts are not affected. After the heal the clock jumps to the cluster's time.
     """
 
     family = "clock"

@@ -29,7 +29,7 @@ class DiskFull(DiskFault):
 
 
 class Quota(DiskEffect):
-    """Allows so many bytes more."""
+    """Allows a number of bytes, then fails with ENOSPC."""
 
     def __init__(self, bytes_left: int) -> None:
         self.bytes_left = bytes_left
