@@ -36,6 +36,7 @@ Scope = Literal["session", "package", "module", "class", "function"]
 
 MARK = "rmq_cluster"
 _EVENT_LINES = 40
+_LINE_WIDTH = 120
 _numbers = itertools.count(1)
 
 
@@ -89,7 +90,13 @@ def _settings_named() -> Iterator[None]:
     try:
         yield
     except BadSettingsError as exc:
-        pytest.fail(f"{MARK}: {exc}", pytrace=False)
+        raise _failure(str(exc)) from None
+
+
+def _failure(text: str) -> BaseException:
+    """Return the failure of a test because of its mark."""
+    failure: BaseException = pytest.fail.Exception(f"{MARK}: {text}", pytrace=False)
+    return failure
 
 
 def _place(
@@ -110,11 +117,11 @@ def _place(
             if near
             else f"expected {', '.join(known)}; broker settings go to broker_settings"
         )
-        pytest.fail(f"{MARK}: unknown key {key}; {hint}", pytrace=False)
+        raise _failure(f"unknown key {key}; {hint}")
     try:
         spec = ClusterSpec(**given)
     except (TypeError, ValueError) as exc:
-        pytest.fail(f"{MARK}: {exc.args[0]}", pytrace=False)
+        raise _failure(exc.args[0]) from None
     return spec, ClusterDirectory(factory.mktemp(spec.name), is_lasting=False)
 
 
@@ -144,4 +151,5 @@ def _history(directory: "ClusterDirectory") -> str:
     from rmqlab.cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
     from rmqlab.runtime.journal import read_journals  # noqa: PLC0415 -- see above
 
-    return "\n".join(list(history_lines(read_journals(directory.journal_dir)))[-_EVENT_LINES:])
+    lines = list(history_lines(read_journals(directory.journal_dir)))[-_EVENT_LINES:]
+    return "\n".join(line if len(line) <= _LINE_WIDTH else f"{line[: _LINE_WIDTH - 1]}…" for line in lines)

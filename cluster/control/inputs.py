@@ -29,6 +29,9 @@ _LONGEST_NAME = 100
 """Characters of an invalid field's name in the response."""
 _PLACE = re.compile(r" - at \$\.?(.*)$")
 _MISSING = re.compile(r"missing required field (.*)$")
+_JSON_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_TYPE = re.compile(r"(?:(?<=Expected `)|(?<=got `)|(?<=\| ))(?:str|int|float|bool)\b")
+"""Python's types in msgspec's errors, for clients in other languages."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _CHARACTERS = "[%|a-zA-Z0-9_-]"
@@ -70,7 +73,7 @@ class Fields:
         try:
             arguments: dict[str, Any] = msgspec.to_builtins(msgspec.convert(given, self.fields, strict=not is_text))
         except msgspec.ValidationError as exc:
-            text = str(exc).replace("`", "")
+            text = _TYPE.sub(lambda match: _JSON_TYPES[match[0]], str(exc)).replace("`", "")
             place = _PLACE.search(text) or _MISSING.search(text)
             invalid(_PLACE.sub("", text), field=place[1] if place else None)
         return arguments
@@ -87,10 +90,10 @@ class FaultValues:
     def parse(self, given: Any, *, is_text: bool) -> dict[str, Any]:
         del is_text
         if not isinstance(given, dict):
-            invalid(f"Expected object, got {type(given).__name__}")
+            invalid("Expected object")
         for name in ("type", "kind"):
             if not isinstance(given.get(name, ""), str):
-                invalid("Expected str", field=name)
+                invalid("Expected string", field=name)
         values = {name: _whole(value) for name, value in given.items()}
         fault_of(values)
         return values

@@ -25,6 +25,14 @@ def test_that_fails(rmq_cluster):
 def test_with_a_misspelt_key(rmq_cluster):
     pass
 
+@pytest.mark.rmq_cluster(role="MASTER")
+def test_with_an_invalid_role(rmq_cluster):
+    pass
+
+@pytest.mark.rmq_cluster(broker_settings={"flush_disk_typ": "SYNC_FLUSH"})
+def test_with_a_misspelt_setting(rmq_cluster):
+    pass
+
 async def test_in_trio(rmq_trio_cluster):
     await rmq_trio_cluster.kill("broker-a:slave")
     await rmq_trio_cluster.wait_until("killed broker-a:slave")
@@ -62,7 +70,11 @@ def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp
     with start(tmp_path, tmp_path / "scratch") as run:
         output, _ = run.communicate(timeout=300)
     assert run.returncode == 1, output
-    assert "1 failed, 1 passed, 1 error" in output
+    assert "1 failed, 1 passed, 3 errors" in output
+    assert "During handling of the above exception" not in output
+    events = [line for line in output.splitlines() if re.match(r" +\+\d+\.\d{3} s  ", line)]
+    assert any(line.endswith("…") for line in events), output  # of a new route, which lists all topics
+    assert max(map(len, events)) == 120
     assert "what happened in rmq_cluster" in output
     assert sum(map(int, re.findall(r"(\d) x sent SEND_OK", output))) == 3, output  # an event may come between two
     assert "node_paused" in output

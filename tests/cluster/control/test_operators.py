@@ -146,7 +146,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
     [
         ("PATCH", "/v1/topics/ordrs", {"queues": 2}, 404, "unknown topic 'ordrs'; did you mean orders?"),
         ("PATCH", "/v1/topics/orders", {}, 422, "nothing to change at topic orders"),
-        ("PATCH", "/v1/topics/orders", {"queues": 0}, 422, "queues: Expected int >= 1"),
+        ("PATCH", "/v1/topics/orders", {"queues": 0}, 422, "queues: Expected integer >= 1"),
         ("PATCH", "/v1/topics/orders", {"queues": 2, "read_queues": 2}, 422, "expected either `queues` or these"),
         ("PATCH", "/v1/topics/orders", {"permision": "rw"}, 422, "did you mean permission?"),
         ("POST", "/v1/topics", {"topic": "x", "brokers": ["broker-b"]}, 404, "did you mean broker-a?"),
@@ -156,7 +156,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("DELETE", "/v1/topics/ordrs", None, 404, "did you mean orders?"),
         ("DELETE", "/v1/topics/orders", {"x": 1}, 422, "expected no body"),
         ("PATCH", "/v1/groups/shp", {"retries": 1}, 404, "did you mean shop?"),
-        ("PATCH", "/v1/groups/shop", {"retries": -1}, 422, "retries: Expected int >= 0"),
+        ("PATCH", "/v1/groups/shop", {"retries": -1}, 422, "retries: Expected integer >= 0"),
         ("DELETE", "/v1/groups/shp", None, 404, "did you mean shop?"),
         ("DELETE", "/v1/groups/CID_ONSAPI_OWNER", None, 409, "RocketMQ's own"),
         ("POST", "/v1/offsets/reset", {"group": "shop", "topic": "orders"}, 422, "expected either time or offset"),
@@ -180,7 +180,13 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("GET", "/v1/messages/unique-key?topic=orders&key=nothing", None, 404, "no message of the unique key"),
         ("GET", "/v1/messages/key?topic=orders&key=a%20b", None, 422, "key"),
         ("GET", "/v1/messages/at?queue=orders@broker-a:0&offset=99", None, 404, "has no offset 99"),
-        ("GET", "/v1/messages/at?queue=orders@broker-a:0&offset=0&count=33", None, 422, "count: Expected int <= 32"),
+        (
+            "GET",
+            "/v1/messages/at?queue=orders@broker-a:0&offset=0&count=33",
+            None,
+            422,
+            "count: Expected integer <= 32",
+        ),
         ("GET", "/v1/messages/at?queue=orders&offset=0", None, 422, "expected TOPIC@BROKER:QUEUE"),
         ("POST", "/v1/wipe-write-perm", {"broker": "broker-aa"}, 404, "did you mean broker-a?"),
         ("GET", "/v1/config/broker-b", None, 404, "did you mean broker-a?"),
@@ -189,7 +195,7 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("PATCH", "/v1/config/broker-a", {"settings": {"slaveReadEnabel": 1}}, 404, "did you mean slaveReadEnable?"),
         ("PATCH", "/v1/config/broker-a", {"settings": {"flushInterval": "a\nb=1"}}, 422, "line break"),
         ("POST", "/v1/mark", {"text": "  "}, 422, "a mark of 0 characters"),
-        ("POST", "/v1/mark", {"text": "x" * 201}, 422, "text: Expected str of length <= 200"),
+        ("POST", "/v1/mark", {"text": "x" * 201}, 422, "text: Expected string of length <= 200"),
     ],
 )
 def test_what_cannot_be_done_says_why(lab: Lab, method: str, path: str, body: Any, status: int, text: str) -> None:

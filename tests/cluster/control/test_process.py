@@ -224,7 +224,7 @@ def _without_rate(document: Any) -> Any:
         ("/v1/offsets?group=shop&topic=ordrs", 404, "unknown topic 'ordrs'; did you mean orders?"),
         ("/v1/topics/x%20y", 422, "topic 'x y' has a character other than"),
         ("/v1/offsets?group=x%20y", 422, "group 'x y' has a character other than"),
-        ("/v1/topics?all=maybe", 422, "all: Expected bool"),
+        ("/v1/topics?all=maybe", 422, "all: Expected boolean"),
     ],
 )
 def test_an_unknown_name_has_the_near_miss(lab: Lab, path: str, status: int, words: str) -> None:

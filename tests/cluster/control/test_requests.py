@@ -79,9 +79,9 @@ async def test_the_response_to_head_has_no_body(api: Api) -> None:
         (b"[]", 422, None, "Expected object, got array"),
         (b"null", 422, None, "Expected object, got null"),
         (b"{}", 422, "target", "target: Object missing required field target"),
-        (b'{"target": 7}', 422, "target", "target: Expected str, got int"),
-        (b'{"target": null}', 422, "target", "target: Expected str, got null"),
-        (b'{"target": ""}', 422, "target", "target: Expected str of length >= 1"),
+        (b'{"target": 7}', 422, "target", "target: Expected string, got integer"),
+        (b'{"target": null}', 422, "target", "target: Expected string, got null"),
+        (b'{"target": ""}', 422, "target", "target: Expected string of length >= 1"),
         (b'{"targt": "x"}', 422, "targt", "targt: unknown field; did you mean target?; expected target"),
         (b'{"target": "broker-b"}', 404, "target", "did you mean broker-a?"),
     ],
@@ -113,15 +113,15 @@ async def test_a_body_is_json_by_its_content_type(api: Api, content_type: str) -
     [
         ("/v1/status?x=1", "x", "x: unknown parameter; expected none"),
         ("/v1/events?lst=1", "lst", "did you mean last?"),
-        ("/v1/events?last=-1", "last", "last: Expected int >= 0"),
-        ("/v1/events?last=x", "last", "last: Expected int, got str"),
-        ("/v1/events?follow=maybe", "follow", "follow: Expected bool, got str"),
+        ("/v1/events?last=-1", "last", "last: Expected integer >= 0"),
+        ("/v1/events?last=x", "last", "last: Expected integer, got string"),
+        ("/v1/events?follow=maybe", "follow", "follow: Expected boolean, got string"),
         ("/v1/events?last=1&last=2", "last", "last: given more than once"),
         ("/v1/events?kind=node_redy&follow=false", "kind", "did you mean node_ready?"),
         ("/v1/offsets", "group", "group: Object missing required field group"),
         ("/v1/offsets?group=%ff", None, "the query is invalid"),
         ("/v1/events?" + "&".join(f"a{n}=1" for n in range(60)), None, "the query is invalid"),
-        ("/v1/check?metric=", "metric[0]", "Expected str of length >= 1"),
+        ("/v1/check?metric=", "metric[0]", "Expected string of length >= 1"),
     ],
 )
 async def test_an_invalid_query_is_rejected_with_the_parameters_name(
@@ -137,8 +137,8 @@ async def test_an_invalid_query_is_rejected_with_the_parameters_name(
     [
         ([], 422, "Expected object"),
         ({}, 422, "a fault needs a type"),
-        ({"type": []}, 422, "type: Expected str"),
-        ({"type": "link", "kind": {}}, 422, "kind: Expected str"),
+        ({"type": []}, 422, "type: Expected string"),
+        ({"type": "link", "kind": {}}, 422, "kind: Expected string"),
         ({"type": "lnk"}, 422, "did you mean link?"),
         (
             {"type": "link", "kind": "latency", "src": "a", "dst": "b", "millis": "x"},
