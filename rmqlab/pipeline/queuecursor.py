@@ -16,7 +16,7 @@ import trio
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline.errors import UserError
-from rmqlab.pipeline.queues import Members, Pulled, Reading, merged, pull, pull_all, topic_of
+from rmqlab.pipeline.queues import Filter, Members, Pulled, Reading, merged, pull, pull_all, topic_of
 from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
@@ -142,20 +142,55 @@ class QueueCursor:
         return self.position >= self.part.end
 
     async def next(self, client: Client, enough_bytes: int) -> Chunk:
-        """Return the result of the next pulls, and the loss after it. Raises ReadError."""
+        """Return the result of the next pulls, and the loss after it. Raises ReadError.
+
+        In a filtered response, deleted messages look like messages that the filter excludes. So the part is read again
+        if its first message is not there any more: brokers delete the oldest first.
+        """
+        start, deadline = self.position, trio.current_time() + self.reading.seconds
+        while True:
+            chunk, served = await self._chunk(client, enough_bytes)
+            if self.reading.message_filter.is_any or await self._are_there(client, served):
+                return chunk
+            if trio.current_time() >= deadline:
+                reason = "the brokers have deleted some of them, which the filter may include"
+                return attrs.evolve(chunk, loss=chunk.loss or Loss(self.part.queue, start, chunk.end, reason))
+            self.position = start
+            await trio.sleep(_RETRY_SECONDS)
+            await self._refresh(client)
+
+    async def _chunk(self, client: Client, enough_bytes: int) -> tuple[Chunk, dict[int, int]]:
+        """Return the result of the next pulls, and the first position that each member served."""
         start, size = self.position, 0
         bodies: list[bytes] = []
+        served: dict[int, int] = {}
         while not self.is_done and size < enough_bytes:
             step = await self._step(client)
             if isinstance(step, Loss):
                 self.position = step.end
-                return Chunk(start, step.end, bodies, step)
+                return Chunk(start, step.end, bodies, step), served
+            served.setdefault(self._asked, self.position)
             for pulled in [step, *await self._ahead(client, step)]:
                 self.position = pulled.next_offset
                 if pulled.is_found:
                     bodies.append(pulled.body)
                     size += len(pulled.body)
-        return Chunk(start, min(self.position, self.part.end), bodies)
+        return Chunk(start, min(self.position, self.part.end), bodies), served
+
+    async def _are_there(self, client: Client, places: Mapping[int, int]) -> bool:
+        """Return True if each of these members has the message at its position."""
+        unfiltered = attrs.evolve(self.reading, message_filter=Filter())
+        for broker_id, position in places.items():
+            address = self.members.get(self.part.queue.broker, {}).get(broker_id)
+            with contextlib.suppress(*FAILURES):
+                if address is not None:
+                    queue = self.part.queue
+                    pulled = await pull(client, address, queue, position, count=1, reading=unfiltered)
+                    if pulled.is_found and pulled.next_offset == position + 1:
+                        continue
+            self._shun(broker_id)
+            return False
+        return True
 
     async def _step(self, client: Client) -> Pulled | Loss:
         """Return one pull that advances the position, or the loss that does."""

@@ -178,14 +178,33 @@ def _split(uri: str) -> tuple[RemoteTree, PurePosixPath]:
 
 def _list(path: RemotePath) -> dict[str, int]:
     """Return the size of the file, or of all files below the directory, by path."""
-    from pyarrow.fs import FileSelector  # noqa: PLC0415 - slow to import, and rarely needed
-
     with _opened(path) as (filesystem, inner):
         found = filesystem.get_file_info(inner)
         if found.is_file:
             return {str(path.path): found.size}
-        below = filesystem.get_file_info(FileSelector(inner, allow_not_found=True, recursive=True))
-    return {str(path.path / PurePosixPath(info.path).relative_to(inner)): info.size for info in below if info.is_file}
+        sizes = _sizes_below(filesystem, inner)
+    return {str(path.path / PurePosixPath(file).relative_to(inner)): size for file, size in sizes}
+
+
+def _sizes_below(filesystem: "FileSystem", directory: str) -> list[tuple[str, int]]:
+    """Return all files below a directory, with their sizes; none if it is missing.
+
+    Raises OSError if any directory cannot be listed: a shorter list would look complete.
+    """
+    from pyarrow.fs import FileSelector, FileType, FSSpecHandler, PyFileSystem  # noqa: PLC0415 - slow, rarely needed
+
+    try:
+        if isinstance(filesystem, PyFileSystem) and isinstance(filesystem.handler, FSSpecHandler):
+            # Arrow's FileSelector uses `find`, which omits directories that it cannot list.
+            walk = filesystem.handler.fs.walk(directory, detail=True, on_error="raise")
+            return [(str(file["name"]), int(file["size"])) for _, _, files in walk for file in files.values()]
+        # With allow_not_found, Arrow returns an empty list for a namenode that does not respond.
+        below = filesystem.get_file_info(FileSelector(directory, recursive=True))
+    except FileNotFoundError:
+        if filesystem.get_file_info(directory).type == FileType.Directory:
+            raise
+        return []
+    return [(info.path, info.size) for info in below if info.is_file]
 
 
 @contextmanager

@@ -93,17 +93,26 @@ class Bounds:
             log.warning("%s", text)
         self._last_warning = text
 
-    def check_assignment(self, begun: Collection[QueueName] = ()) -> None:
-        """Raise PlanError for queues of option assign that their broker lacks.
+    def check_begun(self, begun: Collection[QueueName]) -> None:
+        """Raise PlanError for a queue of the checkpoint that the options do not select.
 
-        Also for a begun queue that is not in the option.
+        A stream would return messages that nobody asked for.
         """
-        assigned = self.options.assign
-        if assigned and (outside := sorted(set(begun) - assigned)):
+        if outside := sorted(queue for queue in begun if not self._is_selected(queue)):
+            option = self.options.topic_option
             raise PlanError(
-                f"{NAME}: the checkpoint has {shortened(outside)}, which option assign does not name. "
-                "Name these queues, or start with another checkpoint"
+                f"{NAME}: the checkpoint has {shortened(outside)}, which option {option} does not name. "
+                f"Name {'these queues' if option == 'assign' else 'their topic'}, or start with another checkpoint"
             )
+
+    def _is_selected(self, queue: QueueName) -> bool:
+        if self.options.topic_pattern:
+            return re.fullmatch(self.options.topic_pattern, queue.topic) is not None and self._may_match(queue.topic)
+        return queue.topic in self.options.named_topics and self.options.reads(queue)
+
+    def check_assignment(self) -> None:
+        """Raise PlanError for queues of option assign that their broker lacks."""
+        assigned = self.options.assign
         with_topic = {(queue.topic, queue.broker) for queue in self.in_routes}
         if unknown := [queue for queue in assigned - self.queues if (queue.topic, queue.broker) in with_topic]:
             raise PlanError(self._unassignable(sorted(unknown), "there is no queue"))

@@ -169,8 +169,9 @@ def read_position(value: str) -> int | dict[QueueName, int]:
         return word
     document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
     if isinstance(document, dict) and isinstance(document.get("v"), int):  # copied from a checkpoint or a progress
-        return read_document(document)
-    offsets = dict(_entries(document, _EXPECTED_OFFSETS))
+        offsets = read_document(document)
+    else:
+        offsets = dict(_entries(document, _EXPECTED_OFFSETS))
     for queue, offset in offsets.items():
         if offset < EARLIEST:
             raise ValueError(

@@ -37,6 +37,7 @@ from rmqlab.remoting.names import group_fault, topic_fault
 NAME: Final = "rocketmq"
 Position = int | dict[QueueName, int]
 
+_TOPICS = ("topic", "topics", "topic_pattern", "assign")
 _STARTS = ("starting_offsets", "starting_timestamp", "starting_times")
 _ENDS = ("ending_offsets", "ending_timestamp", "ending_times")
 _READ_ONLY_IN_BATCHES = _ENDS
@@ -301,8 +302,7 @@ class TopicOptions:
 
         OptionError for options that no reader supports, and unless exactly one topic option is set.
         """
-        given = [name for name in ("topic", "topics", "topic_pattern", "assign") if getattr(self, name)]
-        if len(given) != 1:
+        if sum(1 for name in _TOPICS if getattr(self, name)) != 1:
             raise OptionError(f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed")
         self._refuse(_WRITE_ONLY, "writing")
 
@@ -345,6 +345,11 @@ class TopicOptions:
     def has_stated_start(self) -> bool:
         """Whether an option other than startingGroup says where to begin."""
         return any(self._has(name) for name in _STARTS)
+
+    @property
+    def topic_option(self) -> str:
+        """The option that selects topics or queues."""
+        return next(_option_name(name) for name in _TOPICS if getattr(self, name))
 
     @property
     def named_topics(self) -> tuple[str, ...]:

@@ -155,8 +155,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.bounds.queues.update(begin)
         if self._target is not None:
             return self._target
+        self.bounds.check_begun(begin)
         ends = self.options.link.call(self._ask, queues.max_offset, None)
-        self.bounds.check_assignment(begin)
+        self.bounds.check_assignment()
         if self._is_available_now:
             self._target = ends
         return ends

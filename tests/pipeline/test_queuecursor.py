@@ -269,7 +269,62 @@ async def test_with_a_filter_nothing_that_was_passed_over_is_lost(
 ) -> None:
     broker = brokers["master"] = FakeBroker()
     answers = [Pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, 40, 0, b""), Pulled(ResponseCode.SUCCESS, 90, 0, b"040,")]
+    answers.append(Pulled(ResponseCode.SUCCESS, 1, 0, b"000,"))  # the first message is still there
     monkeypatch.setattr(broker, "pull", lambda _offset, _count: answers.pop(0))
     found, chunks = await read_all(cursor(brokers, 0, 80, message_filter=Filter(tags=("a",))))
     assert found == [40]
     assert not [chunk for chunk in chunks if chunk.loss]
+
+
+@attrs.define(slots=False)
+class FilteringBroker(FakeBroker):
+    """Returns messages with even offsets. Those before `logged` are in the queue, but not in the log."""
+
+    logged: int = 0
+
+    def pull(self, offset: int, count: int) -> Pulled:
+        pulled = super().pull(offset, count)
+        if not pulled.is_found:
+            return pulled
+        if count == 1:  # without the filter: the next message that is in the log
+            at = max(offset, self.logged)
+            return Pulled(ResponseCode.SUCCESS, at + 1, 0, b"%03d," % at)
+        evens = [n for n in range(offset, pulled.next_offset) if n >= self.logged and n % 2 == 0]
+        code = ResponseCode.SUCCESS if evens else ResponseCode.PULL_RETRY_IMMEDIATELY
+        return Pulled(code, pulled.next_offset, 0, b"".join(b"%03d," % n for n in evens))
+
+
+EVEN = Filter(sql="n % 2 = 0")
+
+
+async def test_messages_that_expire_under_a_filter_are_lost_and_not_passed_over(
+    brokers: dict[str, FakeBroker], autojump_clock: MockClock
+) -> None:
+    def expire(broker: FakeBroker) -> None:
+        """Correct the queue a little later than the log, as brokers do."""
+        if autojump_clock.current_time() > 3:
+            broker.first = 40
+
+    brokers["master"] = FilteringBroker(0, 100, logged=40, on_pull=expire)
+    found, chunks = await read_all(cursor(brokers, 0, 100, message_filter=EVEN))
+    assert found == list(range(40, 100, 2))
+    (loss,) = [chunk.loss for chunk in chunks if chunk.loss]
+    assert (loss.start, loss.end) == (0, 40)
+
+
+async def test_what_expired_under_a_filter_comes_from_the_other_member(brokers: dict[str, FakeBroker]) -> None:
+    brokers |= {"master": FilteringBroker(0, 100, logged=40), "slave": FilteringBroker(0, 100)}
+    found, chunks = await read_all(cursor(brokers, 0, 100, message_filter=EVEN))
+    assert found == list(range(0, 100, 2))
+    assert not [chunk for chunk in chunks if chunk.loss]
+
+
+async def test_messages_that_only_the_log_lacks_are_lost_under_a_filter(
+    brokers: dict[str, FakeBroker], autojump_clock: MockClock
+) -> None:
+    brokers["master"] = FilteringBroker(0, 100, logged=40)
+    found, chunks = await read_all(cursor(brokers, 0, 100, message_filter=EVEN, seconds=60))
+    assert found == list(range(40, 100, 2))
+    (loss,) = [chunk.loss for chunk in chunks if chunk.loss]
+    assert str(loss).startswith("orders@broker-a:0: offsets 0 to 99 are lost: the brokers have deleted some of them")
+    assert 60 <= autojump_clock.current_time() < 70

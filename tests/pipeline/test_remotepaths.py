@@ -3,12 +3,14 @@
 import pathlib
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyarrow.fs import FileInfo, FileSelector, FileType, FSSpecHandler, PyFileSystem
 from pyspark.sql.types import StructType
 
+from rmqlab.pipeline import remotepaths
 from rmqlab.pipeline.errors import NoPathError
 from rmqlab.pipeline.journalsource import JournalSource
 from rmqlab.pipeline.options import OptionError
@@ -126,6 +128,55 @@ def test_what_an_object_store_lacks_is_named_without_the_password(
     with pytest.raises(OptionError, match=said) as caught:
         StoreSource({"path": bucket.uri(path)})
     assert "secret" not in str(caught.value)
+
+
+class _Unlistable:
+    """Local files as a file system of fsspec, which cannot list the directory `hidden`."""
+
+    def info(self, path: str) -> dict[str, Any]:
+        found = pathlib.Path(path).stat()
+        return {"name": path, "size": found.st_size, "type": "file" if pathlib.Path(path).is_file() else "directory"}
+
+    def walk(self, path: str, *, detail: bool, on_error: str = "omit") -> Iterator[tuple[str, object, dict[str, Any]]]:
+        assert detail
+        if path.endswith("hidden"):
+            if on_error == "raise":
+                raise OSError("the server closed the connection")
+            return
+        entries = [self.info(str(child)) for child in sorted(pathlib.Path(path).iterdir())]
+        yield path, {}, {entry["name"]: entry for entry in entries if entry["type"] == "file"}
+        for entry in entries:
+            if entry["type"] == "directory":
+                yield from self.walk(entry["name"], detail=detail, on_error=on_error)
+
+
+def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("seen/a", "hidden/b"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"12")
+    monkeypatch.setattr(remotepaths, "_filesystem", lambda *_: (PyFileSystem(FSSpecHandler(_Unlistable())), ""))
+    (seen,) = remote_paths(f"some://host{tmp_path}/seen")
+    assert [(str(file.path), file.size) for file in seen.glob("*")] == [(f"{tmp_path}/seen/a", 2)]
+    with pytest.raises(NoPathError, match=r"cannot read some://host/.*: the server closed the connection"):
+        remote_paths(f"some://host{tmp_path}")
+    with pytest.raises(NoPathError, match="there are no files at"):
+        remote_paths(f"some://host{tmp_path}/nothing")
+
+
+def test_a_server_that_does_not_respond_is_not_an_empty_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's HDFS client finds no path then, and lists nothing if asked to ignore a missing directory."""
+
+    class Away:
+        def get_file_info(self, asked: str | FileSelector) -> FileInfo | list[FileInfo]:
+            if isinstance(asked, str):
+                return FileInfo(asked, FileType.NotFound)
+            if asked.allow_not_found:
+                return []
+            raise OSError(255, "HDFS list directory failed")
+
+    monkeypatch.setattr(remotepaths, "_filesystem", lambda *_: (Away(), ""))
+    with pytest.raises(NoPathError, match=r"cannot read hdfs://away:8020/runs: .*HDFS list directory failed"):
+        remote_paths("hdfs://away:8020/runs")
 
 
 @pytest.mark.parametrize(

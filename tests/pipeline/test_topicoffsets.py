@@ -51,7 +51,17 @@ def test_positions_are_words_or_json(text: str, position: object) -> None:
     assert read_position(text) == position
 
 
-@pytest.mark.parametrize("text", ["first", '{"t": 5}', '{"t": {"b": {"x": 1}}}', '{"t": {"b": {"0": -3}}}', "[]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "first",
+        '{"t": 5}',
+        '{"t": {"b": {"x": 1}}}',
+        '{"t": {"b": {"0": -3}}}',
+        '{"v": 1, "topics": {"t": {"b": {"0": -3}}}}',
+        "[]",
+    ],
+)
 def test_other_positions_are_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         read_position(text)

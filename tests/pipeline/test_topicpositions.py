@@ -114,7 +114,8 @@ def assigned(text: str, *, known: set[QueueName]) -> Bounds:
 
 def test_an_assignment_that_routes_have_is_accepted() -> None:
     bounds = assigned('{"t": {"a": [0]}}', known={FIRST})
-    bounds.check_assignment({FIRST})
+    bounds.check_assignment()
+    bounds.check_begun({FIRST})
     assert bounds.absences() == []
 
 
@@ -125,12 +126,24 @@ def test_a_queue_that_its_broker_lacks_cannot_be_assigned() -> None:
 
 def test_a_queue_of_the_checkpoint_outside_the_assignment_is_an_error() -> None:
     with pytest.raises(PlanError, match="the checkpoint has t@a:1, which option assign does not name"):
-        assigned('{"t": {"a": [0]}}', known={FIRST}).check_assignment({FIRST, SECOND})
+        assigned('{"t": {"a": [0]}}', known={FIRST}).check_begun({FIRST, SECOND})
 
 
 def test_a_queue_of_the_checkpoint_that_left_the_route_stays_assigned() -> None:
     gone = QueueName("t", "a", 5)
-    assigned('{"t": {"a": [5]}}', known={gone}).check_assignment({gone})
+    bounds = assigned('{"t": {"a": [5]}}', known={gone})
+    bounds.check_assignment()
+    bounds.check_begun({gone})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("topic", "u"), ("topics", "u,v"), ("topicPattern", "tt|u"), ("topicPattern", "u.*")]
+)
+def test_a_checkpoint_of_another_topic_is_an_error(option: str, value: str) -> None:
+    bounds = Bounds(bound(**{option: value}))
+    bounds.check_begun({QueueName("u", "a", 0), QueueName("u", "gone", 7)})
+    with pytest.raises(PlanError, match=f"the checkpoint has t@a:0, which option {option} does not name. Name their"):
+        bounds.check_begun({QueueName("u", "a", 0), FIRST})
 
 
 def test_an_assigned_broker_that_no_route_has_is_silent() -> None:
