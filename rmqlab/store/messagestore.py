@@ -27,7 +27,7 @@ from rmqlab.store.index import Index
 from rmqlab.store.keysearch import records_by_key
 from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
-from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
+from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
 from rmqlab.store.queues import Queues
 from rmqlab.store.results import GetResult, PutResult, QueryResult
@@ -276,11 +276,14 @@ class MessageStore:
         matches: TagsMatch | None = None,
         *,
         property_filter: PropertyFilter | None = None,
+        max_examined: int = MOST_EXAMINED,
     ) -> GetResult:
-        """Return messages of a queue, within the limits of one pull (section 6.1)."""
-        return self.puller.get(
-            self.queues.table.get((topic, queue_id)), queue_offset, max_nums, matches, property_filter
-        )
+        """Return messages of a queue, within the limits of one pull (section 6.1).
+
+        At most `max_examined` queue entries are examined.
+        """
+        queue = self.queues.table.get((topic, queue_id))
+        return self.puller.get(queue, queue_offset, max_nums, matches, property_filter, max_examined)
 
     def message_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
         """Return a whole record, of `size` bytes if given; None without one."""
