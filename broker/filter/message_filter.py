@@ -13,7 +13,7 @@ from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.sql92 import MAX_OPERANDS, Matches
 from rmqlab.broker.filter.table import ConsumerFilterTable, compiled
 from rmqlab.remoting.bodies.filter import ConsumerFilterData
-from rmqlab.remoting.bodies.heartbeat import MAX_TAGS, SubscriptionData
+from rmqlab.remoting.bodies.heartbeat import SubscriptionData, check_tags
 from rmqlab.remoting.message import java_hash
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.store.pull import MOST_EXAMINED
@@ -53,12 +53,14 @@ EVERYTHING = MessageFilter()
 def filter_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
-    FilterError if it has only bars or more than MAX_TAGS tags. An expression of blanks has no tags and matches nothing.
+    FilterError if it has only bars or exceeds a limit of `check_tags`. An expression of blanks has no tags and matches nothing.
     """
     if expression in (None, "", "*"):
         return EVERYTHING
-    if expression.count("||") >= MAX_TAGS:
-        raise FilterError(f"more than {MAX_TAGS} tags")
+    try:
+        check_tags(expression)
+    except ValueError as exc:
+        raise FilterError(str(exc)) from None
     parts = expression.split("||")
     if not any(parts):
         raise FilterError(f"{expression}: there is no tag between the bars")
