@@ -10,15 +10,15 @@ KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NUL
 MAX_LENGTH = 2**16
 """Characters of an expression."""
 
-_TOKEN = re.compile(
-    r"""(?P<skip>[ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
+_LINE_COMMENT = r"--[^\n\r]*+(?:\r\n|\n|\r) |"
+_WITHOUT_LINE_COMMENTS = r"""(?P<skip>[ \t\n\r\f]+ | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
     | (?P<float>[0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]++)? | \.[0-9]++(?:[eE][+-]?[0-9]++)? | [0-9]++[eE][+-]?[0-9]++)
     | (?P<whole>0 | [1-9][0-9]*[lL]?)
     | (?P<text>'(?:''|[^'])*')
     | (?P<name>[a-zA-Z_$][a-zA-Z0-9_$]*)
-    | (?P<sign><> | <= | >= | [=<>(),+-])""",
-    re.VERBOSE,
-)
+    | (?P<sign><> | <= | >= | [=<>(),+-])"""
+_LAST_LINE_TOKEN = re.compile(_WITHOUT_LINE_COMMENTS, re.VERBOSE)
+_TOKEN = re.compile(_WITHOUT_LINE_COMMENTS.replace("(?P<skip>", f"(?P<skip>{_LINE_COMMENT}", 1), re.VERBOSE)
 
 
 class FilterError(Exception):
@@ -46,8 +46,10 @@ def tokens(expression: str) -> Iterator[Token]:
     if len(expression) > MAX_LENGTH:
         raise FilterError(f"an expression of {len(expression)} characters; at most {MAX_LENGTH}")
     at = 0
+    last_line = max(expression.rfind("\n"), expression.rfind("\r"))
     while at < len(expression):
-        match = _TOKEN.match(expression, at)
+        # A comment ends with its line. In the last line `--` are signs, and none of them searches all that follows.
+        match = (_TOKEN if at < last_line else _LAST_LINE_TOKEN).match(expression, at)
         if match is None:
             raise FilterError(f"at character {at + 1}: {expression[at]!r} begins no valid token")
         kind, image = str(match.lastgroup), match[0]

@@ -41,7 +41,8 @@ MAX_COMPILED = 100
 MAX_DEPTH = 100
 """Brackets, signs and NOTs within one another; of comparisons in a row, as in `a IS NULL IS NULL`, twice as many."""
 MAX_OPERANDS = 2000
-"""Maximum number of properties and constants in one expression; all texts after IN count as one."""
+"""Maximum number of properties, constants, signs, NOTs and comparisons with NULL in one expression. All texts after IN
+count as one."""
 
 _BY_SIZE: dict[str, Callable[[int], bool]] = {
     ">": lambda order: order > 0,
@@ -66,25 +67,33 @@ class Node:
     """Calls within calls that evaluate it."""
 
 
-@functools.lru_cache(MAX_COMPILED)
-def compile_filter(expression: str) -> Matches:
-    """Compile an expression. FilterError if it is invalid.
+@attrs.frozen(eq=False)
+class CompiledFilter:
+    """A compiled expression: a function from a message's properties to True or False."""
 
-    The returned function maps a message's properties to True or False. It returns False if the expression is false or
-    unknown, and where Java raises, for example when text that is not a number is compared with a number.
-    """
-    try:
-        evaluate = _Parser(expression).parse().evaluate
-    except RecursionError:
-        raise FilterError("too many parts within parts") from None
+    _evaluate: Evaluate
+    operands: int
+    """As MAX_OPERANDS counts them: the cost of one evaluation."""
 
-    def matches(properties: Properties) -> bool:
+    def __call__(self, properties: Properties) -> bool:
+        """Return False if the expression is false or unknown, and where Java raises.
+
+        Java raises, for example, when text that is not a number is compared with a number.
+        """
         try:
-            return evaluate(properties) is True
+            return self._evaluate(properties) is True
         except EvaluationError:
             return False
 
-    return matches
+
+@functools.lru_cache(MAX_COMPILED)
+def compile_filter(expression: str) -> CompiledFilter:
+    """Compile an expression. FilterError if it is invalid."""
+    parser = _Parser(expression)
+    try:
+        return CompiledFilter(parser.parse().evaluate, parser.operands)
+    except RecursionError:
+        raise FilterError("too many parts within parts") from None
 
 
 class _Parser:
@@ -93,7 +102,7 @@ class _Parser:
     def __init__(self, expression: str) -> None:
         self._tokens = tokens(expression)
         self._ahead: Token | None = None
-        self._depth = self._operands = 0
+        self._depth = self.operands = 0
 
     def parse(self) -> Node:
         return _boolean(self._or())
@@ -142,6 +151,7 @@ class _Parser:
         left = self._comparison()
         while token := self._take("=", "<>", "IS"):
             if token.kind == "IS":
+                self._count(token)
                 is_negated = self._take("NOT") is not None
                 self._expect("NULL")
                 left = _negated_if(is_negated, _equal(left, _NULL))
@@ -186,18 +196,19 @@ class _Parser:
     def _signed(self) -> Node:
         if self._take("+"):
             return self._unary()
-        if self._take("-"):
+        if token := self._take("-"):
+            self._count(token)
             inner = self._unary()
             return _over(lambda properties: negated(inner.evaluate(properties)), inner, is_boolean=False)
-        if self._take("NOT"):
+        if token := self._take("NOT"):
+            self._count(token)
             return _negated_if(True, _boolean(self._unary()))
         return self._primary()
 
     def _primary(self) -> Node:
         token = self._expect("text", "whole", "float", "TRUE", "FALSE", "NULL", "name", "(")
-        self._operands += token.kind != "("
-        if self._operands > MAX_OPERANDS:
-            raise FilterError(f"at character {token.at + 1}: more than {MAX_OPERANDS} operands")
+        if token.kind != "(":
+            self._count(token)
         match token.kind:
             case "(":
                 inner = self._or()
@@ -211,6 +222,12 @@ class _Parser:
                 return _constant(_number_of(token))
             case _:
                 return {"TRUE": _TRUE, "FALSE": _FALSE, "NULL": _NULL}[token.kind]
+
+    def _count(self, token: Token) -> None:
+        """Count what costs time in each evaluation."""
+        self.operands += 1
+        if self.operands > MAX_OPERANDS:
+            raise FilterError(f"at character {token.at + 1}: more than {MAX_OPERANDS} operands")
 
 
 # ---- nodes -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import msgspec
 
 from rmqlab.broker.filter.bloom import BloomFilter
 from rmqlab.broker.filter.lexer import FilterError
-from rmqlab.broker.filter.sql92 import Matches, compile_filter
+from rmqlab.broker.filter.sql92 import CompiledFilter, compile_filter
 from rmqlab.remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
 from rmqlab.remoting.bodies.heartbeat import SubscriptionData
 from rmqlab.store.configfile import keep_config_file, load_config_file
@@ -30,7 +30,7 @@ def is_tag_type(expression_type: str | None) -> bool:
     return expression_type in (None, "", "TAG")
 
 
-def compiled(expression_type: str, expression: str) -> Matches:
+def compiled(expression_type: str, expression: str) -> CompiledFilter:
     """Compile an expression of any type but TAG.
 
     FilterError if it is invalid or its type unknown.

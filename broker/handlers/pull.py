@@ -15,11 +15,12 @@ from rmqlab.broker.filter.message_filter import (
     EVERYTHING,
     MessageFilter,
     filter_by_expression,
+    filter_by_properties,
     filter_by_subscription,
     filter_by_tags,
     filter_of_retries,
 )
-from rmqlab.broker.filter.table import compiled, is_tag_type
+from rmqlab.broker.filter.table import is_tag_type
 from rmqlab.broker.handlers.offset import commit_offset
 from rmqlab.broker.held_pulls import HeldPull
 from rmqlab.broker.state import Broker
@@ -183,7 +184,7 @@ def _filter_of_pull(broker: Broker, header: PullMessageRequestHeader) -> Message
     try:
         if is_tag_type(header.expression_type):
             return filter_by_tags(header.subscription)
-        return MessageFilter(by_properties=compiled(header.expression_type or "", header.subscription or ""))
+        return filter_by_properties(header.expression_type or "", header.subscription or "")
     except FilterError as exc:
         if not is_tag_type(header.expression_type) and not broker.config.enable_property_filter:
             raise _no_property_filter(header.expression_type) from None
@@ -245,6 +246,7 @@ def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: Mess
         max(header.max_msg_nums, 1),
         message_filter.by_code,
         property_filter=message_filter.by_properties,
+        max_examined=message_filter.max_examined,
     )
     broker.stats.get_times.count(stopwatch.wall() - began)
     if result.status is not GetStatus.FOUND:

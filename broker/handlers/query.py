@@ -3,6 +3,7 @@
 Classes QueryMessageProcessor, AdminBrokerProcessor. Sources: broker-requests sections 5 and 6.2.
 """
 
+from rmqlab.broker.slices import Work
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -19,6 +20,8 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 MAX_WAITING_QUERIES = 1000
 """Queries that wait for the index, of all clients together."""
+MAX_ENTRIES = 10_000
+"""Entries of a queue in one reply. A file has 300,000: more bytes than fit into a frame, and seconds of work."""
 
 
 def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
@@ -32,7 +35,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
         raise HeaderError(f"a query for {header.max_num} messages")
     wanted = broker.store.dispatcher.want_index()
     if wanted is None:
-        return _query(broker, header, request)
+        return broker.slices.begin(_query(broker, header, request), request)
     if len(broker.waiting_queries) >= MAX_WAITING_QUERIES:
         raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
     broker.waiting_queries.append((wanted, header, request))
@@ -45,12 +48,19 @@ def answer_waiting_queries(broker: Broker) -> None:
     while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):
         _, header, request = waiting.popleft()
         if not request.channel.is_closed:
-            request.reply(_query(broker, header, request))
+            try:
+                reply = broker.slices.begin(_query(broker, header, request), request)
+            except Refusal as exc:
+                reply = Reply(exc.code, remark=str(exc))
+            if reply is not None:
+                request.reply(reply)
 
 
-def _query(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply:
+def _query(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Work:
     max_num = broker.config.default_query_max_num if header.is_unique_key else header.max_num
-    found = broker.store.query(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
+    found = yield from broker.store.search(
+        header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp
+    )
     fields = QueryMessageResponseHeader(
         index_last_update_timestamp=found.index_last_update_timestamp,
         index_last_update_phyoffset=found.index_last_update_phyoffset,
@@ -106,9 +116,9 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
 def _count(number: int) -> int:
     """Convert a requested number as RocketMQ's 32-bit arithmetic does.
 
-    A number that is too large or below 0 becomes 0: no message has it.
+    A number that is too large or below 0 becomes 0: no message has it. At most MAX_ENTRIES.
     """
-    return max((number * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
+    return min(max((number * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE, MAX_ENTRIES)
 
 
 ROUTES: list[Route[Broker]] = [

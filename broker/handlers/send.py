@@ -59,6 +59,8 @@ NOT_STORED = {
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
+MAX_PROPERTIES: Final = 2**17
+"""Characters of properties that are parsed. At most 32,767 bytes can be stored, but repeated names count once there."""
 _MAX_KNOWN: Final = 256
 """Longest properties of a batch, in characters, whose parsed form is cached."""
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
@@ -124,8 +126,10 @@ def chosen_queue(send: CompleteSend, topic: TopicConfig) -> int:
 def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
     """Return a header that passed `check_send`.
 
-    HeaderError if its time or its flag is missing.
+    HeaderError if its time or its flag is missing. Refusal for properties that are too long to parse.
     """
+    if len(header.properties or "") > MAX_PROPERTIES:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"properties of {len(header.properties or '')} characters")
     if header.born_timestamp is None or header.flag is None:
         raise HeaderError("a send without its time or its flag")
     return cast("CompleteSend", header)

@@ -132,8 +132,8 @@ def unsigned_hash(units: bytes) -> int:
     hashed = 0
     for at in range(0, len(units), HASH_CHUNK):
         chunk = units[at : at + HASH_CHUNK]
-        hashed = hashed * pow(31, len(chunk), 1 << 32) + unsigned_hash(chunk)
-    return hashed & 0xFFFFFFFF
+        hashed = (hashed * pow(31, len(chunk), 1 << 32) + unsigned_hash(chunk)) & 0xFFFFFFFF
+    return hashed
 
 
 def _hash_of_utf16(text: str) -> int:

@@ -16,6 +16,7 @@ import trio
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
+from rmqlab.runtime.event_budget import RATE, EventBudget
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from rmqlab.runtime.mapcodec import ControlError, MapCodec
@@ -134,6 +135,8 @@ class ControlLink:
     _ready: bytes = attrs.field(default=b"", init=False)
     _dropped: int = attrs.field(default=0, init=False)
     _counts: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
+    _budget: EventBudget = attrs.field(factory=EventBudget, init=False)
+    _left_out: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
     _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _queued: trio.Event = attrs.field(factory=trio.Event, init=False)
     _written: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -152,7 +155,10 @@ class ControlLink:
     def _record(self, kind: str, all_fields: dict[str, object]) -> None:
         at_millis, fields = cluster_millis(), bounded_fields(all_fields)
         if self.journal is not None:
-            self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
+            if not self._budget.admits(kind, at_millis):
+                self._leave_out(self.journal, kind)
+                return
+            self._budget.spend(kind, self.journal.append(JournalEntry(at_millis, self.name, kind, fields)))
             self._appended.set()
         if kind in MESSAGE_KINDS:
             self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1
@@ -161,6 +167,13 @@ class ControlLink:
             log.info("%s %s", kind, text, extra={"group": kind})
         else:
             self._queue_event(Event(at_millis, kind, fields))
+
+    def _leave_out(self, journal: JournalWriter, kind: str) -> None:
+        """Count an event that exceeds the budget of its kind; its number stays missing in the journal."""
+        journal.skip()
+        self._left_out[kind] += 1
+        if self._left_out[kind] == 1:
+            log.warning("too many events of kind %s: the journal lacks those above %d bytes/s", kind, RATE)
 
     def _queue_event(self, event: Event) -> None:
         encoded = CONTROL.encode(event)

@@ -165,11 +165,18 @@ class JournalWriter:
         self.append(first)
         self.flush()
 
-    def append(self, entry: JournalEntry) -> None:
-        """Add an entry to the batch."""
+    def append(self, entry: JournalEntry) -> int:
+        """Add an entry to the batch. Return its size in bytes."""
         self._seq += 1
-        if len(self._pending) < self.MAX_PENDING:
-            self._pending += pack_entry(entry, self._seq)
+        if len(self._pending) >= self.MAX_PENDING:
+            return 0
+        packed = pack_entry(entry, self._seq)
+        self._pending += packed
+        return len(packed)
+
+    def skip(self) -> None:
+        """Leave an entry out. Readers detect that it is missing."""
+        self._seq += 1
 
     def flush(self) -> None:
         """Write the batch to the file: from then on it survives the process."""

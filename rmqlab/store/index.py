@@ -9,7 +9,7 @@ import logging
 import mmap
 import struct
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,8 @@ _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64
 _ENTRY_STEP: Final = 256 * 1024
 _MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
 _MANY: Final = 8  # entries from which on columns are quicker
+
+_EXAMINED_AT_ONCE: Final = 32
 
 
 def key_hash(key: bytes) -> int:
@@ -232,13 +234,20 @@ class IndexFile:
         self.file.allocate(start, end)
         populate(self._map, start, end)
 
-    def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
-        """Return log offsets of this hash stored in [begin, end], newest first."""
-        found: list[int] = []
+    def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
+        """Add log offsets of this hash stored in [begin, end] to `found`, newest first, up to `limit`.
+
+        Yields now and then: a key that many records have makes a chain of millions of entries. The file must be open
+        when the search continues.
+        """
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
-            return found
+            return
+        examined = 0
         while 0 < at < self.max_index and len(found) < limit:
+            examined += 1
+            if examined % _EXAMINED_AT_ONCE == 0:
+                yield
             its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
                 self._map, self._entries_at + _ENTRY_SIZE * at
             )
@@ -250,7 +259,6 @@ class IndexFile:
             if previous > self.index_count or previous >= at:  # newer than itself: a damaged chain may be a ring
                 break
             at = previous
-        return found
 
     def overlaps(self, begin: int, end: int) -> bool:
         return begin <= self.end_timestamp and self.begin_timestamp <= end
@@ -337,15 +345,21 @@ class Index:
         self.files.append(file)
         return file
 
-    def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
-        """Return log offsets of records with this key's hash, newest first."""
-        hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
-        for file in reversed(self.files):
+    def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
+        """Add log offsets of records with this hash to `found`, newest first. Yields now and then.
+
+        The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
+        """
+        for file in reversed(self.files[:]):
+            if file not in self.files:
+                return
             if file.overlaps(begin, end):
-                found += file.find(hashed, limit - len(found), begin, end)
+                for _ in file.search(hashed, found, limit, begin, end):
+                    yield
+                    if file not in self.files:
+                        return
             if file.begin_timestamp < begin or len(found) >= limit:
-                break
-        return found
+                return
 
     def cut(self, log_end: int) -> None:
         """Remove records from `log_end` on. Never raises OSError."""

@@ -1,25 +1,46 @@
 """Finding messages by key, through the index (store-and-ha section 3.3)."""
 
+from collections.abc import Generator
+from typing import TypeVar, cast
+
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.index import Index, key_hash
 from rmqlab.store.keyreader import is_record_of
 from rmqlab.store.results import QueryResult
 
+T = TypeVar("T")
 
-def records_by_key(
+
+def search_by_key(
     index: Index | None, log: CommitLog, topic_and_key: str, limit: int, begin: int, end: int
-) -> QueryResult:
-    """Return at most `limit` records with this key's hash, oldest first.
+) -> Generator[None, None, QueryResult]:
+    """Return at most `limit` records with this key's hash, oldest first. Yields now and then.
 
     The key is one of the record's keys or its unique key. `begin` and `end` are store times in ms, both included. As in
     RocketMQ, the client compares the keys themselves. Each record found is checked against its hash, because after a
     torn write or in a damaged file an entry may point anywhere (issue 12.13).
     """
-    found = index.find(topic_and_key, limit, begin, end) if index is not None and index.files else []
-    if index is None or not found:  # RocketMQ reports the end of its index only with records that it found there
-        return QueryResult([], 0, 0)
     hashed = key_hash(topic_and_key.encode("utf-8", "replace"))
-    records = [(offset, log.record(offset)) for offset in sorted(found)]
-    right = [one for offset, one in records if one is not None and is_record_of(one, offset, hashed)]
+    found, right = list[int](), list[int]()
+    if index is not None:
+        yield from index.search(hashed, found, limit, begin, end)
+    for offset in sorted(found):
+        record = log.record(offset)
+        if record is not None and is_record_of(record, offset, hashed):
+            right.append(offset)
+        record = None  # its file may be closed before the search continues
+        yield
+    if index is None or not found or not index.files:  # RocketMQ reports the end of its index only with records from it
+        return QueryResult([], 0, 0)
+    records = [record for offset in right if (record := log.record(offset)) is not None]
     newest = index.files[-1]
-    return QueryResult(right, newest.end_timestamp, newest.end_physical)
+    return QueryResult(records, newest.end_timestamp, newest.end_physical)
+
+
+def finished(steps: Generator[None, None, T]) -> T:
+    """Run all steps at once. Return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast("T", end.value)

@@ -8,7 +8,7 @@ use them within the same pass of the event loop, because a later pass may delete
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Self
 
 import attrs
@@ -24,10 +24,10 @@ from rmqlab.store.disk import Disk
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.index import Index
-from rmqlab.store.keysearch import records_by_key
+from rmqlab.store.keysearch import finished, search_by_key
 from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.logkind import PLAIN_LOG, LogKind, Recover
-from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
+from rmqlab.store.pull import MOST_EXAMINED, PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
 from rmqlab.store.queues import Queues
 from rmqlab.store.results import GetResult, PutResult, QueryResult
@@ -276,20 +276,27 @@ class MessageStore:
         matches: TagsMatch | None = None,
         *,
         property_filter: PropertyFilter | None = None,
+        max_examined: int = MOST_EXAMINED,
     ) -> GetResult:
-        """Return messages of a queue, within the limits of one pull (section 6.1)."""
-        return self.puller.get(
-            self.queues.table.get((topic, queue_id)), queue_offset, max_nums, matches, property_filter
-        )
+        """Return messages of a queue, within the limits of one pull (section 6.1).
+
+        At most `max_examined` queue entries are examined.
+        """
+        queue = self.queues.table.get((topic, queue_id))
+        return self.puller.get(queue, queue_offset, max_nums, matches, property_filter, max_examined)
 
     def message_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
         """Return a whole record, of `size` bytes if given; None without one."""
         return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
-        """Return messages by a key's hash (`rmqlab.store.keysearch`), if indexed."""
+        """Return messages by a key's hash, if indexed."""
+        return finished(self.search(topic, key, max_num, begin, end))
+
+    def search(self, topic: str, key: str, max_num: int, begin: int, end: int) -> Generator[None, None, QueryResult]:
+        """Return the same as `query`, in many steps (`rmqlab.store.keysearch`)."""
         limit = min(max_num, self.config.max_msgs_num_batch)
-        return records_by_key(self.index, self.log, f"{topic}#{key}", limit, begin, end)
+        return search_by_key(self.index, self.log, f"{topic}#{key}", limit, begin, end)
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries from one to its file's end: log offset, size, tags code."""

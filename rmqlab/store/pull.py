@@ -18,6 +18,8 @@ TagsMatch = Callable[[int], bool]
 PropertyFilter = Callable[[Mapping[str, str]], bool]
 
 _LEAST_EXAMINED: Final = 16_000  # minimum bytes of queue entries examined, for any number of requested messages
+MOST_EXAMINED: Final = 16_000
+"""Maximum number of queue entries examined. Without it, one pull for 2**31 messages examines a whole file of entries."""
 
 
 @attrs.define(slots=True)
@@ -58,6 +60,7 @@ class Puller:
         max_nums: int,
         matches: TagsMatch | None,
         property_filter: PropertyFilter | None,
+        max_examined: int,
     ) -> GetResult:
         lowest, highest = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if queue is None or highest == 0:
@@ -68,7 +71,7 @@ class Puller:
             return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, lowest, highest)
         if queue_offset > highest:
             return self._not_found(GetStatus.OFFSET_OVERFLOW_BADLY, queue_offset, highest, lowest, highest)
-        entries = queue.entries(queue_offset, max(_LEAST_EXAMINED, QUEUE_ENTRY_SIZE * max_nums))
+        entries = queue.entries(queue_offset, _bytes_to_examine(max_nums, max_examined))
         if not entries:
             following = queue.next_file_offset(queue_offset)
             return self._not_found(GetStatus.OFFSET_FOUND_NULL, queue_offset, following, lowest, highest)
@@ -149,3 +152,8 @@ class Puller:
     @staticmethod
     def _passes(view: memoryview, at: int, property_filter: PropertyFilter) -> bool:
         return property_filter(decode_properties(view, at))
+
+
+def _bytes_to_examine(max_nums: int, max_examined: int) -> int:
+    """Return the bytes of queue entries that a pull for so many messages examines at most."""
+    return min(max(_LEAST_EXAMINED, QUEUE_ENTRY_SIZE * max_nums), QUEUE_ENTRY_SIZE * max_examined)

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 _MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
 _MAX_TOPIC: Final = 127
+_MAX_BATCH: Final = 32_768  # messages: each costs some 10 us, and other requests wait meanwhile
+_MAX_BATCH_GROWTH: Final = 16  # times the largest body: a batch's own properties are stored with each of its messages
 _RECORD_SLACK: Final = 65_536  # bytes by which a record may exceed the largest body
 _SHORT: Final = struct.Struct(">h")
 _PACK: Final = {
@@ -176,6 +178,12 @@ class Putter:
             return _illegal(f"a body exceeds {self._max_body} bytes")
         if not 1 < len(records.stored_topic) <= _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not records:
             return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
+        if len(records) > _MAX_BATCH:
+            return _illegal(f"a batch of {len(records)} messages; at most {_MAX_BATCH}")
+        if records.total > _MAX_BATCH_GROWTH * self._max_body:
+            return _illegal(
+                f"the records of a batch have {records.total} bytes; at most {_MAX_BATCH_GROWTH * self._max_body}"
+            )
         if records.total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
             return _illegal(f"a batch of {records.total} bytes exceeds a commit log file")
         return None

@@ -86,6 +86,12 @@ def test_a_full_file_is_followed_by_one_that_begins_where_it_ended(tmp_path: Pat
     index.close()
 
 
+def offsets_of(file: IndexFile, hashed: int) -> list[int]:
+    found = list[int]()
+    assert not list(file.search(hashed, found, limit=10, begin=0, end=10_000)), "it is short"
+    return found
+
+
 def test_unique_key_and_every_key_lead_to_the_message(open_store: Open) -> None:
     """store-ha#24, by put and by dispatch alike."""
     store, slave = open_store(), open_store("slave", is_slave=True)
@@ -138,7 +144,36 @@ def test_the_length_of_an_index_file_is_not_checked(tmp_path: Path, size: int) -
         raw.truncate(size)
     again = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
     again.load()
-    assert again.files[0].find(7, 10, 0, 10_000) == [1000]
+    assert offsets_of(again.files[0], 7) == [1000]
     again.put([(8, 2000, 6000)])
-    assert again.files[0].find(8, 10, 0, 10_000) == [2000]
+    assert offsets_of(again.files[0], 8) == [2000]
     assert path.stat().st_size == max(size, 40 + 4 * 10 + 20 * 50)
+
+
+def test_a_long_chain_is_searched_in_steps(open_store: Open, clock: ManualClock) -> None:
+    """A peer can put a key into millions of entries: without steps, a query for it holds up all others."""
+    store = open_store(max_index_num=5000, max_hash_slot_num=100)
+    clock.step = 10_000
+    for _ in range(40):
+        store.put(new_message(keys=" ".join(["same"] * 50)))
+    steps = store.search("orders", "same", 3, 0, 0)
+    assert sum(1 for _ in steps) == 0  # no file is of that time
+    assert store.index is not None
+    began = store.index.files[0].begin_timestamp
+    assert sum(1 for _ in store.search("orders", "same", 3, began, began)) > 50
+    assert len(store.query("orders", "same", 3, 0, 2**62).buffers) == 3
+
+
+def test_a_search_ends_at_a_file_that_is_dropped_meanwhile(open_store: Open, clock: ManualClock) -> None:
+    store = open_store(max_index_num=5000, max_hash_slot_num=100)
+    clock.step = 10_000
+    for _ in range(40):
+        store.put(new_message(keys=" ".join(["same"] * 50)))
+    assert store.index is not None
+    began = store.index.files[0].begin_timestamp
+    steps = store.search("orders", "same", 3, began, began)
+    next(steps)
+    store.index.destroy()
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    assert end.value.value.buffers == []

@@ -113,6 +113,14 @@ def test_800_entries_are_examined_at_most(open_store: Open) -> None:
     assert store.get_message("orders", 0, 800, 32, lambda _: False).next_begin_offset == 900
 
 
+def test_a_pull_for_2_31_messages_examines_some_entries_only(open_store: Open) -> None:
+    store = filled(open_store(mapped_file_size_consume_queue=20_000), 900)
+    assert store.get_message("orders", 0, 0, 2**31 - 1, lambda _: False).next_begin_offset == 900
+    got = store.get_message("orders", 0, 0, 2**31 - 1, lambda _: False, max_examined=7)
+    assert (got.status, got.next_begin_offset) == (GetStatus.NO_MATCHED_MESSAGE, 7)
+    assert store.get_message("orders", 0, 0, 32, max_examined=7).count == 7
+
+
 def test_only_matching_messages_are_given_and_all_examined_are_passed(open_store: Open) -> None:
     store = filled(open_store(), 12, 200)
     codes = [entry[2] for entry in store.queue_entries("orders", 0, 0, 2)]

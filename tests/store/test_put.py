@@ -177,6 +177,15 @@ def test_a_record_larger_than_a_file_is_illegal(open_store: Open) -> None:
     assert store.put(new_message(b"x" * room)).status is PutStatus.PUT_OK
 
 
+def test_a_batch_that_holds_up_others_or_grows_without_measure_is_illegal(open_store: Open) -> None:
+    store = open_store(mapped_file_size_commit_log=2**27, max_message_size=4000)
+    many = store.put_batch(new_message(), Batch.of([BatchItem(b"")] * 32_769))
+    assert (many.status, many.reason) == (PutStatus.MESSAGE_ILLEGAL, "a batch of 32769 messages; at most 32768")
+    wide = store.put_batch(new_message(properties={"a": "x" * 30_000}), Batch.of([BatchItem(b"")] * 3))
+    assert (wide.status, wide.reason.endswith("at most 64000")) == (PutStatus.MESSAGE_ILLEGAL, True)
+    assert store.max_commit_log_offset == 0
+
+
 @pytest.mark.parametrize("kind", [0x4, 0xC])
 def test_prepared_and_rollback_records_have_no_entry_and_no_queue_offset(open_store: Open, kind: int) -> None:
     """store-ha#22; only rollbacks stay out of the index."""

@@ -13,6 +13,8 @@ from rmqlab.remoting.header import Int, Long
 from rmqlab.remoting.message import java_hash
 
 MAX_TAGS = 10_000
+MAX_TAGS_SIZE = 2**18
+"""Characters of a tag expression: each tag is hashed, and other requests wait meanwhile."""
 """Tags of one expression. Each is hashed, in every heartbeat and pull."""
 
 
@@ -75,13 +77,20 @@ def tags_of(expression: str) -> list[str]:
 
     None for `*`, which is every tag (broker-requests section 2.3).
 
-    ValueError for more than MAX_TAGS.
+    ValueError for more than MAX_TAGS or MAX_TAGS_SIZE.
     """
     if expression in {"", "*"}:
         return []
+    check_tags(expression)
+    return [tag for part in expression.split("||") if (tag := part.strip())]
+
+
+def check_tags(expression: str) -> None:
+    """Raise ValueError for an expression of too many tags or characters."""
+    if len(expression) > MAX_TAGS_SIZE:
+        raise ValueError(f"tags of {len(expression)} characters; at most {MAX_TAGS_SIZE}")
     if expression.count("||") >= MAX_TAGS:
         raise ValueError(f"more than {MAX_TAGS} tags")
-    return [tag for part in expression.split("||") if (tag := part.strip())]
 
 
 class ProducerData(Body, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from rmqlab.remoting.bodies.queue import QueryConsumeQueueResponseBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import decode_messages
+from rmqlab.store.messagestore import MessageStore
 
 FOREVER = {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
 
@@ -132,6 +133,20 @@ def test_how_many_entries_are_given(talk: TalkingBroker, count: int, given: int)
     data = QueryConsumeQueueResponseBody.decode(body).queue_data
     assert data is not None
     assert len(data) == given
+
+
+def test_one_reply_has_10000_entries_at_most(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = list[int]()
+    talk.send("T")
+
+    def count_them(_store: MessageStore, _topic: str, _queue_id: int, _begin: int, count: int) -> list[object]:
+        counts.append(count)
+        return []
+
+    monkeypatch.setattr(MessageStore, "queue_entries", count_them)
+    for count in (9_999, 10_001, 100_000_000):
+        queue(talk, count=count)
+    assert counts == [9_999, 10_000, 10_000]
 
 
 def test_a_group_is_shown_with_its_subscription_or_as_offline(talk: TalkingBroker) -> None:

@@ -167,6 +167,15 @@ def test_limits_of_size(talk: TalkingBroker) -> None:
     assert talk.broker.store.max_queue_offset("T", 0) == 1
 
 
+def test_properties_that_take_long_to_parse_are_refused(talk: TalkingBroker) -> None:
+    """Names may be repeated: 400,000 pairs of one name are one property."""
+    for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2):
+        (reply,) = talk.exchange(code, send_fields("T") | {"i": "a\x01b\x02" * 32_769}, b"x")
+        assert (reply.code, reply.remark) == (ResponseCode.MESSAGE_ILLEGAL, "properties of 131076 characters")
+    few = send_fields("T") | {"i": "a\x01b\x02" * 9}
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, few).code == ResponseCode.SUCCESS
+
+
 def test_the_message_id_leads_back_to_the_message(talk: TalkingBroker) -> None:
     """broker-requests#18, store-ha#16."""
     talk.send("T", body=b"first")

@@ -63,6 +63,16 @@ def test_an_expression_may_be_used_if_pulls_honour_it(sql: TalkingBroker, talk: 
     assert off.remark == "The broker does not support consumer to filter message by SQL92"
 
 
+def test_a_costly_expression_examines_fewer_messages_in_one_pull(sql: TalkingBroker) -> None:
+    for number in range(60):
+        sql.send("T", a=str(number))
+    costly = " OR ".join(["a = 100"] * 990)
+    (reply,) = pull(sql, sysFlag=SUBSCRIPTION, subscription=costly)
+    assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "50")
+    (reply,) = pull(sql, sysFlag=SUBSCRIPTION, subscription="a = 100")
+    assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "60")
+
+
 def test_only_what_matches_is_pulled(sql: TalkingBroker) -> None:
     """broker-requests#28: what does not match is counted in the next offset."""
     for number in range(6):

@@ -7,6 +7,7 @@ from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.message_filter import filter_by_tags
 from rmqlab.remoting.bodies.heartbeat import (
     MAX_TAGS,
+    MAX_TAGS_SIZE,
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -113,3 +114,8 @@ def test_tags_are_counted() -> None:
         HeartbeatData.decode(raw % b"||".join([b"a"] * (MAX_TAGS + 1)))
     with pytest.raises(FilterError, match=f"more than {MAX_TAGS} tags"):
         filter_by_tags("||".join(["a"] * (MAX_TAGS + 1)))
+    assert filter_by_tags("a" * MAX_TAGS_SIZE).by_code is not None
+    with pytest.raises(FilterError, match=f"tags of {MAX_TAGS_SIZE + 1} characters"):
+        filter_by_tags("a" * (MAX_TAGS_SIZE + 1))
+    with pytest.raises(BodyError, match=f"tags of {MAX_TAGS_SIZE + 1} characters"):
+        HeartbeatData.decode(raw % (b"a" * (MAX_TAGS_SIZE + 1)))

@@ -1,0 +1,46 @@
+"""Events that peers can cause have a budget; workloads' events have none."""
+
+import pathlib
+
+import pytest
+
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.event_budget import BURST, RATE, EventBudget
+from rmqlab.runtime.journal import JournalWriter
+from rmqlab.runtime.journalsurvey import survey_journals
+
+
+def test_a_kind_that_used_up_its_bytes_gets_new_ones_with_time() -> None:
+    budget = EventBudget()
+    assert budget.admits("ha_connected", 0)
+    budget.spend("ha_connected", BURST)
+    assert not budget.admits("ha_connected", 0)
+    assert budget.admits("ha_disconnected", 0)
+    assert budget.admits("ha_connected", 1000)
+    budget.spend("ha_connected", RATE + 1)
+    assert not budget.admits("ha_connected", 1000)
+    assert not budget.admits("ha_connected", 0)  # a clock that goes back pays nothing
+
+
+@pytest.mark.parametrize("kind", ["sent", "delivered", "served", "offset_committed", "log_sampled", "node_killed"])
+def test_what_no_peer_can_repeat_and_requested_traffic_have_no_limit(kind: str) -> None:
+    budget = EventBudget()
+    budget.spend(kind, 2 * BURST)
+    assert budget.admits(kind, 0)
+
+
+def test_a_peer_that_repeats_something_cannot_fill_the_disk_and_judges_see_the_gap(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker-a.msgpack"
+    link = ControlLink("broker-a", limit=10, journal=JournalWriter(path))
+    assert link.journal is not None
+    text = "x" * 4000
+    for _ in range(2 * BURST // len(text)):
+        link.emit("ha_disconnected", slave="10.0.0.1:1", reason=text, ack_offset=-1)
+        link.journal.flush()
+    link.emit("file_deleted", file="1")
+    link.journal.close()
+    assert path.stat().st_size < 1.1 * BURST
+    _, (survey,) = survey_journals(tmp_path)
+    assert survey.kinds["file_deleted"] == 1
+    (gap,) = survey.breaks
+    assert gap.found - gap.expected + survey.entries == survey.last_seq
