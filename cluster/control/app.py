@@ -121,12 +121,12 @@ class ControlApp:
                 return error_response(422, "unknown_condition", text, field="condition")
             case BadSettingsError():
                 return error_response(422, "invalid_value", text, field="settings")
+            case UnknownNameError():
+                return error_response(404, "not_found", text)
             case FaultError() | InvalidOperationError() | BadMarkError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():
                 return error_response(404, "not_found", text, field="metric" if arguments.get("metric") else None)
-            case UnknownNameError():
-                return error_response(404, "not_found", text)
             case ConflictError():
                 return error_response(409, "conflict", text)
             case WrongStateError():
