@@ -141,15 +141,22 @@ class ControlApp:
         return error_response(500, "internal_error", f"internal error in {endpoint.name}: {type(exc).__name__}: {text}")
 
     def _possible(self, target: object) -> list[dict[str, Any]]:
-        """Return the actions that make sense on each node of a target."""
+        """Return the actions that make sense on each node of a target.
+
+        Another request may have changed roles since: the target can then name no node.
+        """
         supervisor = self.cluster.supervisor
+        try:
+            nodes = supervisor.find(target) if isinstance(target, str) else ()
+        except UnknownTargetError:
+            return []
         return [
             {
                 "node": node.name,
                 "state": str(state),
                 "actions": [action.name for action in ACTIONS.values() if suits(action, node, state)],
             }
-            for node in (supervisor.find(target) if isinstance(target, str) else ())
+            for node in nodes
             for state in (supervisor.process_state(node.name).state,)
         ]
 
