@@ -25,6 +25,8 @@ from rmqlab.cluster.supervisor.roles import with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.journal import journal_path
 from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular_text
+from rmqlab.runtime.validators import line_fault
+from rmqlab.verdict.runs import home
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
 _RECORD_VERSION = 1
@@ -69,8 +71,12 @@ class Record:
         return with_changes(nodes_of(self.spec, self.placement), self.roles, self.spec.role)
 
 
-def home() -> Path:
-    return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
+def check_path(path: Path) -> None:
+    """NoPlaceError for a path that settings and messages cannot have, such as one that is not UTF-8."""
+    if line_fault(str(path)):
+        raise NoPlaceError(
+            f"cannot create {path}: expected a path in UTF-8, without line breaks and control characters (see RMQLAB_HOME)"
+        )
 
 
 @attrs.frozen
@@ -145,9 +151,14 @@ class ClusterDirectory:
 
         NoPlaceError also for a log that is a pipe: the process that opens it would wait for a reader.
         """
+        check_path(self.path)
         try:
             for path in (self.path.parent, self.path):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError as exc:
+            raise NoPlaceError(
+                f"cannot create {self.path}: {exc.filename} is not a directory (see RMQLAB_HOME)"
+            ) from None
         except OSError as exc:
             raise NoPlaceError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
         for path in (self.supervisor_log, self.path / "forkserver.log"):
