@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from rmqlab.remoting.properties import properties_file_text, write_properties_text
+from rmqlab.runtime.homedir import home_directory
 from rmqlab.runtime.settings import (
     NO_KEY,
     PROPERTIES_SUFFIXES,
@@ -45,7 +46,8 @@ def _are_lines(_config: object, _field: object, pairs: Mapping[str, str]) -> Non
 
 
 def _in_home(name: str) -> str:
-    return str(pathlib.Path.home() / "namesrv" / name)
+    """Return a path in the home directory; in the working directory for a user without one."""
+    return str((home_directory() or pathlib.Path.cwd()) / "namesrv" / name)
 
 
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)

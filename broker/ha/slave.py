@@ -267,6 +267,7 @@ class HaSlave:
         self._now = now
         self._address_changed = known_master.ha_address_changed
         self._client: HaClient | None = None
+        self._has_connected = False
         self._last_failure = ""
 
     def snapshot(self) -> dict[str, Any]:
@@ -275,6 +276,7 @@ class HaSlave:
         return {
             "master_address": self._known_master.ha_address,
             "connected": client is not None,
+            "has_connected": self._has_connected,
             "verdict": self._master_check.verdict,
             "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
             "received_bytes_per_second": client.rate.per_second(now) if client is not None else 0,
@@ -360,7 +362,7 @@ class HaSlave:
         except OSError:  # gone already
             sock.close()
             return
-        self._client = client
+        self._client, self._has_connected = client, True
         log.info("connected to master %s, our log ends at %d", master, self._store.max_commit_log_offset)
         self._emit("ha_client_connected", master=master, offset=self._store.max_commit_log_offset)
         if self._connection_observer is not None:

@@ -7,14 +7,20 @@ import click
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.number import NumberRange
+from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import (
     command,
+    directory_of,
+    fail,
     json_option,
     name_option,
+    no_result,
     print_json,
     print_lines,
     targets_argument,
 )
+from rmqlab.cluster.supervisor.command import CommandFailedError, CommandLateError, CommandUsageError, ask
+from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.cluster.supervisor.targets import join_targets
 
 _settings_option = click.option(
@@ -59,11 +65,18 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 @click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Seconds of real time; 0: look once.")
 @json_option
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
-    """Wait until a condition is true; exit status 1 if it is not in time.
+    """Wait until a condition is true; exit status 1 if it is not in time, 2 without a result.
 
     Conditions: ready [TARGET]; stopped, killed, crashed, paused, power-lost, is-master TARGET; route-has, route-gone
     TARGET; slave-connected, slave-in-sync, slave-caught-up, metadata-synced GROUP; topic-known TARGET TOPIC.
     """
-    document = command(name, "wait", condition=" ".join(condition), seconds=timeout)
+    text = " ".join(condition)
+    try:
+        with working(f"wait {text}"):
+            document = ask(directory_of(name), "wait", condition=text, seconds=timeout)
+    except CommandLateError as exc:
+        fail(str(exc))
+    except (CommandFailedError, CommandUsageError, NoClusterError) as exc:
+        no_result(str(exc))
     if as_json:
         print_json(document)

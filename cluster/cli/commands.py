@@ -16,6 +16,7 @@ import click
 from rmqlab.cluster.cli.failures import JUDGING, disk_failure
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.runtime.errorline import print_error
+from rmqlab.verdict.runs import NoHomeError
 
 _CLI = "rmqlab.cluster.cli"
 ACTION = f"{_CLI}.act:ACTION_COMMANDS"
@@ -58,7 +59,10 @@ PURPOSES: dict[str, dict[str, Entry]] = {
             f"{_CLI}.mark:mark",
             "Write a line into every node's log, and an event, to align them in time.",
         ),
-        "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
+        "wait": Entry(
+            f"{_CLI}.act:wait",
+            "Wait until a condition is true; exit status 1 if it is not in time, 2 without a result.",
+        ),
     },
     "Act on nodes": {
         "kill": Entry(ACTION, "Kill with SIGKILL: nothing is flushed or unregistered, the sockets close."),
@@ -214,6 +218,9 @@ class CommandTable(CommandGroup):
             if ctx.invoked_subcommand not in JUDGING:
                 raise
             print_error("interrupted: no result")
+        except NoHomeError as exc:
+            print_error(str(exc))
+            raise click.exceptions.Exit(2) from None
         except Exception as exc:
             if (failure := disk_failure(exc)) is not None:
                 print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")

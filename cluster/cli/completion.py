@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, home
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.verdict.runs import home
 
 
 def complete_cluster(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -4,7 +4,7 @@ import errno
 
 _DISK_FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """Errors of writes and syncs, which name no file."""
-JUDGING = frozenset({"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff"})
+JUDGING = frozenset({"check", "audit", "report", "run", "repro", "scenarios", "compare", "hunt", "diff", "wait"})
 """Commands whose exit status 1 is a result, such as the verdict `violated`: whatever prevents a result ends with 2."""
 
 

@@ -25,8 +25,8 @@ from rmqlab.cluster.hunt.faults import KINDS, kinds_for
 from rmqlab.cluster.hunt.hunt import SWITCHES, Failure, Hunt, HuntBudget
 from rmqlab.cluster.hunt.tomlfile import scenario_text
 from rmqlab.cluster.scenario.binding import near
-from rmqlab.cluster.supervisor.directory import home
 from rmqlab.cluster.supervisor.topology import FLUSH_TYPES, MASTER_ROLES, PROFILES
+from rmqlab.verdict.runs import home
 
 SEEDS = 100
 MOST_PROBLEMS = 5

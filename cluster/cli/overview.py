@@ -13,10 +13,11 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, print_json
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError, home
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
 from rmqlab.runtime.regularfile import read_regular
+from rmqlab.verdict.runs import home
 
 Document = Mapping[str, Any]
 RUNNING, STOPPED, UNKNOWN = "running", "stopped", "unknown"

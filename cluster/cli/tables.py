@@ -248,6 +248,7 @@ def _rate_note(document: Document) -> Text:
 
 def _render_replication(document: Document) -> Text:
     """Render each master, and below it its slaves with the labels of mqadmin haStatus."""
+    slaves = {node["name"]: node for node in document["nodes"]}
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
     members = {node["name"]: node["dledger"] for node in document["nodes"] if node.get("dledger")}
     text = Text()
@@ -259,7 +260,7 @@ def _render_replication(document: Document) -> Text:
             text.append(f"commit log {_span(logs.get(master) or {})}\n" if master else "\n")
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
-        text.append("" if row["connected"] is not False else "  not connected", "red")
+        text.append_text(_link_note(row, slaves[row["slave"]]))
         if row["slave"] in members:
             text.append(f"\n    {_entries(members[row['slave']])}\n")
             continue
@@ -275,6 +276,22 @@ def _render_replication(document: Document) -> Text:
             text.append(f"  {name}: {fault}\n", "red")
     text.rstrip()
     return text
+
+
+def awaits_connection(row: Document, slave: Document) -> bool:
+    """Return True if a slave has had no connection to a master since its start.
+
+    It looks for its master every 5 s.
+    """
+    ha = slave.get("ha")
+    return row["connected"] is False and isinstance(ha, Mapping) and ha.get("has_connected") is False
+
+
+def _link_note(row: Document, slave: Document) -> Text:
+    """Return a note for a slave without a connection; empty if it has one, or if that is unknown."""
+    if row["connected"] is not False:
+        return Text()
+    return Text("  not connected yet", "yellow") if awaits_connection(row, slave) else Text("  not connected", "red")
 
 
 def _ha_status(row: Document) -> str:

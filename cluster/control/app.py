@@ -121,12 +121,12 @@ class ControlApp:
                 return error_response(422, "unknown_condition", text, field="condition")
             case BadSettingsError():
                 return error_response(422, "invalid_value", text, field="settings")
+            case UnknownNameError():
+                return error_response(404, "not_found", text)
             case FaultError() | InvalidOperationError() | BadMarkError():
                 return error_response(422, "invalid_value", text)
             case CannotJudgeError():
                 return error_response(404, "not_found", text, field="metric" if arguments.get("metric") else None)
-            case UnknownNameError():
-                return error_response(404, "not_found", text)
             case ConflictError():
                 return error_response(409, "conflict", text)
             case WrongStateError():
@@ -141,15 +141,22 @@ class ControlApp:
         return error_response(500, "internal_error", f"internal error in {endpoint.name}: {type(exc).__name__}: {text}")
 
     def _possible(self, target: object) -> list[dict[str, Any]]:
-        """Return the actions that make sense on each node of a target."""
+        """Return the actions that make sense on each node of a target.
+
+        Another request may have changed roles since: the target can then name no node.
+        """
         supervisor = self.cluster.supervisor
+        try:
+            nodes = supervisor.find(target) if isinstance(target, str) else ()
+        except UnknownTargetError:
+            return []
         return [
             {
                 "node": node.name,
                 "state": str(state),
                 "actions": [action.name for action in ACTIONS.values() if suits(action, node, state)],
             }
-            for node in (supervisor.find(target) if isinstance(target, str) else ())
+            for node in nodes
             for state in (supervisor.process_state(node.name).state,)
         ]
 

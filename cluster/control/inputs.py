@@ -3,6 +3,7 @@
 A value that does not fit is rejected with the name of its field.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NoReturn, Protocol
@@ -125,10 +126,20 @@ def parse_body(body: bytes, kind: Input) -> Mapping[str, Any]:
     """Return the arguments of a JSON body."""
     try:
         given = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        json.loads(body, object_pairs_hook=_check_unique)  # msgspec keeps the last of equal names
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as exc:
         reject(400, "invalid_json", f"the body is not valid JSON: {exc}")
     arguments: Mapping[str, Any] = kind.parse(given, is_text=False)
     return arguments
+
+
+def _check_unique(members: list[tuple[str, Any]]) -> None:
+    """Reject an object that has a member more than once."""
+    names = set[str]()
+    for name, _ in members:
+        if name in names:
+            invalid("given more than once", field=name)
+        names.add(name)
 
 
 def invalid(message: str, *, field: str | None = None) -> NoReturn:

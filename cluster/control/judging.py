@@ -25,7 +25,9 @@ class CannotJudgeError(Exception):
 
 async def judge(directory: Path, metrics: Sequence[str]) -> dict[str, Any]:
     """Return the document of `rmqlab check --json`. CannotJudgeError, TooSlowError."""
-    options = [part for metric in metrics for part in ("--metric", metric)]
+    if any("\0" in metric for metric in metrics):  # no argument of a process
+        raise CannotJudgeError("a metric's name has no NUL character; `rmqlab check --metrics` lists all")
+    options = [f"--metric={metric}" for metric in metrics]
     command = module_command("rmqlab.cluster", "check", "--json", *options, "--", os.fspath(directory))
     with trio.fail_after(real_seconds(CHECK_SECONDS)):
         done = await trio.run_process(

@@ -55,7 +55,7 @@ class Limits:
     ping_seconds: float = 15.0
     """Between comments on a silent stream, so that a client that is gone is noticed."""
     end_seconds: float = 0.5
-    """For the end of a stream when the cluster stops."""
+    """For the end of a stream, or a last response, when the cluster stops."""
 
 
 @attrs.define(eq=False)
@@ -158,7 +158,7 @@ class _Connection:
         else:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
-                await self._reply(await self.server.app.respond(admitted, body))
+                await self._reply(await self._respond(admitted, body, nursery.cancel_scope))
                 nursery.cancel_scope.cancel()
 
     # ---- the request ---------------------------------------------------------------------------
@@ -211,6 +211,26 @@ class _Connection:
         scope.cancel()
 
     # ---- the response --------------------------------------------------------------------------
+
+    async def _respond(self, admitted: Admitted, body: bytes, scope: trio.CancelScope) -> Reply:
+        """Return the reply. If the cluster stops meanwhile, send 503.
+
+        `scope` is cancelled if the client closes the connection.
+        """
+        try:
+            return await self.server.app.respond(admitted, body)
+        except BaseException:
+            if not scope.cancel_called:
+                with self._last_words():
+                    await self._send_response(error_response(503, "stopping", "the cluster stops"))
+            raise
+
+    @contextmanager
+    def _last_words(self) -> Iterator[None]:
+        """Send in spite of the cancellation, for a short time."""
+        seconds = real_seconds(self.server.limits.end_seconds)
+        with trio.move_on_after(seconds, shield=True), suppress(*GONE, GoneError):
+            yield
 
     async def _reply(self, reply: Reply) -> None:
         if isinstance(reply, Response):
@@ -265,7 +285,7 @@ class _Connection:
 
         Without it, the client treats the end as a broken connection.
         """
-        with trio.move_on_after(real_seconds(self.server.limits.end_seconds), shield=True), suppress(*GONE, GoneError):
+        with self._last_words():
             if self._is_whole:
                 await self._send(h11.EndOfMessage())
 

@@ -18,6 +18,10 @@ class UnknownNameError(OperationError):
     """The cluster has nothing of this name, id or offset."""
 
 
+class UnknownSettingError(UnknownNameError, InvalidOperationError):
+    """A server has no setting of this key, in any state of the cluster."""
+
+
 class ConflictError(OperationError):
     """The present state of the cluster excludes the operation."""
 
@@ -27,9 +31,18 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
 
     It has the near miss, or else some of the known names.
     """
+    return UnknownNameError(_unknown_text(kind, name, known))
+
+
+def unknown_setting(server: str, key: str, known: Iterable[str]) -> UnknownSettingError:
+    """Return the error for an unknown key, as `unknown`."""
+    return UnknownSettingError(_unknown_text(f"setting of {server}", key, known))
+
+
+def _unknown_text(kind: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 1)
     if close:
-        return UnknownNameError(f"unknown {kind} {name!r}; did you mean {close[0]}?")
+        return f"unknown {kind} {name!r}; did you mean {close[0]}?"
     listed = ", ".join(names[:_MOST_NAMED]) + (f", and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED))
-    return UnknownNameError(f"unknown {kind} {name!r}; {'there are: ' + listed if names else 'there are none'}")
+    return f"unknown {kind} {name!r}; {'there are: ' + listed if names else 'there are none'}"

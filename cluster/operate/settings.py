@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.operate.errors import OperationError, unknown
+from rmqlab.cluster.operate.errors import OperationError, unknown_setting
 from rmqlab.cluster.operate.session import NAME_SERVERS, Operator
 from rmqlab.cluster.operate.values import checked_settings
 
@@ -38,7 +38,7 @@ async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()
 
     Those with these keys, or all.
 
-    OperationError for an unknown target or key.
+    OperationError for an unknown target, UnknownSettingError for an unknown key.
     """
     found = await _read(operator, target)
     for one in found:
@@ -46,7 +46,7 @@ async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()
             raise OperationError(f"{one.server} replied without settings")
         for key in keys:
             if key not in one.settings:
-                raise unknown(f"setting of {one.server}", key, one.settings)
+                raise unknown_setting(one.server, key, one.settings)
     return [
         attrs.evolve(one, settings={key: one.settings[key] for key in keys or sorted(one.settings)}) for one in found
     ]
@@ -55,7 +55,8 @@ async def get_settings(operator: Operator, target: str, keys: Sequence[str] = ()
 async def set_settings(operator: Operator, target: str, changes: Mapping[str, str]) -> list[ChangedSetting]:
     """Change settings of a running broker, or of all nameservers for `namesrv`.
 
-    OperationError for an unknown target or key, a value that the server rejects, or a setting that did not change.
+    UnknownSettingError for an unknown key. OperationError for an unknown target, a value that the server rejects, or a
+    setting that did not change.
     """
     changes = checked_settings(dict(changes))
     before = await get_settings(operator, target, [*changes])

@@ -21,8 +21,9 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError, home
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, SetupError, check_path
 from rmqlab.runtime.clock import wall_millis
+from rmqlab.verdict.runs import home
 
 LATEST = "latest"
 
@@ -37,6 +38,7 @@ class RunDirectory:
     def create(cls, scenario: str, root: Path | None = None) -> "RunDirectory":
         """Create a directory and point `latest` to it. SetupError if that fails."""
         parent = (root or home() / "runs") / scenario
+        check_path(parent)
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_millis() / 1000))
         try:
             parent.mkdir(mode=0o700, parents=True, exist_ok=True)

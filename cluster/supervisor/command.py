@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
-from rmqlab.runtime.mapcodec import CHUNK, MapCodec
+from rmqlab.runtime.mapcodec import CHUNK, ControlError, MapCodec
 from rmqlab.runtime.regularfile import odd_kind
 from rmqlab.verdict.runs import newest_run
 
@@ -43,11 +43,12 @@ class CommandResult:
 class Failure:
     """The last message: the command failed, and why.
 
-    `is_usage`: the command itself was invalid.
+    `is_usage`: the command itself was invalid. `is_late`: a condition was not true in time.
     """
 
     text: str
     is_usage: bool
+    is_late: bool = False
 
 
 CommandMessage = CommandRequest | Item | CommandResult | Failure
@@ -58,8 +59,19 @@ class CommandFailedError(Exception):
     """The supervisor could not execute the command."""
 
 
+class CommandLateError(CommandFailedError):
+    """A condition was not true in time."""
+
+
 class CommandUsageError(Exception):
     """The supervisor rejected the command as invalid."""
+
+
+def error_of(failure: Failure) -> CommandFailedError | CommandUsageError:
+    """Return the exception for a failure."""
+    if failure.is_usage:
+        return CommandUsageError(failure.text)
+    return CommandLateError(failure.text) if failure.is_late else CommandFailedError(failure.text)
 
 
 def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
@@ -79,22 +91,39 @@ def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iter
     Errors as `ask`, and those of the command.
     """
     with contextlib.closing(_connect(directory)) as connection:
-        connection.sendall(COMMANDS.encode(CommandRequest(verb, arguments)))
-        decoder = COMMANDS.decoder()
+        for message in _replies(connection, directory.path.name, CommandRequest(verb, arguments)):
+            match message:
+                case Failure():
+                    raise error_of(message)
+                case Item():
+                    yield message
+                case CommandResult():
+                    yield message
+                    return
+    raise CommandFailedError(f"the supervisor of cluster {directory.path.name} ended without a reply")
+
+
+def _replies(connection: socket.socket, cluster: str, request: CommandRequest) -> Iterator[CommandMessage]:
+    """Send a request; yield what arrives, until the connection ends. CommandFailedError for invalid bytes."""
+    encoded = COMMANDS.encode(request)
+    decoder = COMMANDS.decoder()
+    try:
+        connection.sendall(encoded)
         while data := connection.recv(CHUNK):
             decoder.feed(data)
-            for message in decoder.messages():
-                match message:
-                    case Failure(text=text, is_usage=True):
-                        raise CommandUsageError(text)
-                    case Failure(text=text):
-                        raise CommandFailedError(text)
-                    case Item():
-                        yield message
-                    case CommandResult():
-                        yield message
-                        return
-    raise CommandFailedError(f"the supervisor of cluster {directory.path.name} ended without an answer")
+            yield from decoder.messages()
+    except ConnectionError:
+        pass  # the supervisor was killed
+    except ControlError as exc:
+        raise CommandFailedError(invalid_reply(cluster, exc)) from None
+
+
+def invalid_reply(cluster: str, exc: ControlError) -> str:
+    """Return the text for bytes that are no reply of a supervisor of this version."""
+    return (
+        f"the reply from the supervisor of cluster {cluster} is invalid ({exc}). If another version of rmqlab started"
+        f" the cluster, stop it with that version: rmqlab down --name {cluster}"
+    )
 
 
 def _connect(directory: ClusterDirectory) -> socket.socket:

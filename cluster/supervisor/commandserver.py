@@ -51,7 +51,7 @@ _USAGE = (
     BadSettingsError,
     BadMarkError,
 )
-_FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
+_FAILURES = (NodeFailedError, WrongStateError, ForkServerGoneError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -152,8 +152,10 @@ async def _execute(
         return CommandResult(await handler(cluster, request.arguments, send_item))
     except _USAGE as exc:
         return _failure(str(exc), is_usage=True)
+    except WaitTimeoutError as exc:
+        return _failure(str(exc), is_late=True)
     except _FAILURES as exc:
-        return _failure(str(exc), is_usage=False)
+        return _failure(str(exc))
     except _GONE:
         raise
     except ExceptionGroup as group:  # from a command that runs a nursery
@@ -166,11 +168,11 @@ async def _execute(
 
 def _internal_failure(cluster: Cluster, verb: str, exc: Exception) -> Failure:
     cluster.supervisor.processes.errors.caught(f"command {verb}", exc)
-    return _failure(f"internal error in {verb}: {type(exc).__name__}: {exc}", is_usage=False)
+    return _failure(f"internal error in {verb}: {type(exc).__name__}: {exc}")
 
 
-def _failure(text: str, *, is_usage: bool) -> Failure:
-    return Failure(cut_text(text, _LONGEST_ERROR), is_usage)
+def _failure(text: str, *, is_usage: bool = False, is_late: bool = False) -> Failure:
+    return Failure(cut_text(text, _LONGEST_ERROR), is_usage, is_late)
 
 
 async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:

@@ -34,6 +34,8 @@ def run_detached(
         directory.create()
     except SetupError as exc:
         raise UpFailedError(str(exc)) from None
+    log = directory.supervisor_log
+    logged = log.stat().st_size if log.exists() else 0
     process = started_process()
     process.send(json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path), "control": control}))
     try:
@@ -44,7 +46,7 @@ def run_detached(
         process.wait()
         raise
     if not text:
-        lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
+        lines = "".join(f"\n  {line}" for line in last_lines(log, since=logged))
         raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
     document: dict[str, Any] = json.loads(text)
     if "error" in document:

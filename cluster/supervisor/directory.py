@@ -21,13 +21,17 @@ from typing import TextIO
 
 import attrs
 
-from rmqlab.cluster.supervisor.roles import with_changes
+from rmqlab.cluster.supervisor.roles import MASTER_ID, with_changes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.journal import journal_path
 from rmqlab.runtime.regularfile import check_regular, open_regular, read_regular_text
+from rmqlab.runtime.validators import line_fault, shown, within
+from rmqlab.verdict.runs import home
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
 _RECORD_VERSION = 1
+LATEST_MILLIS = 253_402_300_799_000
+"""The end of the year 9999 in ms since 1970: Python has no later date."""
 _LONGEST_PID = 20
 _LOCK_SECONDS = 0.01
 _LOCK_ATTEMPTS = 4
@@ -50,6 +54,11 @@ class RecordError(ValueError):
     """The record of a cluster cannot be read, or is damaged. The text names the file."""
 
 
+def _are_broker_ids(_record: object, _field: object, roles: Mapping[str, int]) -> None:
+    if min(roles.values(), default=MASTER_ID) < MASTER_ID:
+        raise ValueError("a broker id is negative")
+
+
 @attrs.frozen(kw_only=True)
 class Record:
     """The data of a cluster that outlive its supervisor."""
@@ -57,11 +66,11 @@ class Record:
     version: int = _RECORD_VERSION
     spec: ClusterSpec
     placement: Placement
-    clock_millis: int = 0
+    clock_millis: int = attrs.field(default=0, validator=within(0, LATEST_MILLIS))
     """The cluster's time at its last regular stop."""
     run: str = ""
     """Id of the latest start, which the journals of its processes name."""
-    roles: Mapping[str, int] = attrs.field(factory=dict)
+    roles: Mapping[str, int] = attrs.field(factory=dict, validator=_are_broker_ids)
     """Broker ids of brokers whose role was changed, in the order of the changes."""
 
     def nodes(self) -> list[Node]:
@@ -69,8 +78,12 @@ class Record:
         return with_changes(nodes_of(self.spec, self.placement), self.roles, self.spec.role)
 
 
-def home() -> Path:
-    return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
+def check_path(path: Path) -> None:
+    """SetupError for a path that settings and messages cannot have, such as one that is not UTF-8."""
+    if line_fault(str(path)):
+        raise SetupError(
+            f"cannot create {path}: expected a path in UTF-8, without line breaks and control characters (see RMQLAB_HOME)"
+        )
 
 
 @attrs.frozen
@@ -145,9 +158,14 @@ class ClusterDirectory:
 
         SetupError also for a log that is a pipe: the process that opens it would wait for a reader.
         """
+        check_path(self.path)
         try:
             for path in (self.path.parent, self.path):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except FileExistsError as exc:
+            raise SetupError(
+                f"cannot create {self.path}: {exc.filename} is not a directory (see RMQLAB_HOME)"
+            ) from None
         except OSError as exc:
             raise SetupError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
         for path in (self.supervisor_log, self.path / "forkserver.log"):
@@ -170,12 +188,20 @@ class ClusterDirectory:
         import cattrs  # noqa: PLC0415 -- commands that read no record do not pay for it
 
         try:
-            return cattrs.structure(json.loads(text), Record)
+            plain = json.loads(text)
+            version = plain.get("version", _RECORD_VERSION) if isinstance(plain, dict) else _RECORD_VERSION
+            record = cattrs.structure(plain, Record) if version == _RECORD_VERSION else None
         except (cattrs.BaseValidationError, ValueError, TypeError, RecursionError):
             raise RecordError(
                 f"{self.record_path} is damaged: expected the record that `rmqlab up` writes; delete the file, and `rmqlab up`"
                 " writes a new record and starts the cluster on its existing stores"
             ) from None
+        if record is None:
+            raise RecordError(
+                f"{self.record_path} has version {shown(version)}: expected {_RECORD_VERSION}; use the version of rmqlab"
+                " that wrote it"
+            )
+        return record
 
     def restore_record(self, record: Record | None, run: str) -> None:
         """Restore the previous record, or remove it after a failed first start.

@@ -9,7 +9,7 @@ import trio
 
 import rmqlab
 from rmqlab.cluster.supervisor.address_allocation import AddressAllocation, addresses_of
-from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.directory import LATEST_MILLIS, ClusterDirectory, Record
 from rmqlab.cluster.supervisor.host import Host
 from rmqlab.cluster.supervisor.nodesettings import node_settings
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
@@ -131,5 +131,6 @@ def last_time(directory: ClusterDirectory, record: Record | None) -> float:
         return 0
     millis = record.clock_millis
     if millis == 0:  # it was killed: its journals have the time
-        millis = max((event.at_millis for event in read_journals(directory.journal_dir)), default=0)
+        times = (event.at_millis for event in read_journals(directory.journal_dir))
+        millis = max((time for time in times if time <= LATEST_MILLIS), default=0)  # later ones are damaged
     return millis / 1000

@@ -27,7 +27,9 @@ from pathlib import Path
 
 import attrs
 
+from rmqlab.pipeline.errors import NoSparkError
 from rmqlab.pipeline.java import Java
+from rmqlab.runtime.homedir import home_directory
 
 JAVA_OPTIONS_VARIABLE = "RMQLAB_SPARK_JAVA_OPTIONS"
 """The environment variable with the JVM's options for `bin/spark-submit`, separated by spaces.
@@ -243,4 +245,10 @@ def _silence(java: Java) -> str:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rmqlab"
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "rmqlab"
+    if (home := home_directory()) is None:
+        raise NoSparkError(
+            "this user has no home directory: set XDG_CACHE_HOME to a directory for what Spark starts with"
+        )
+    return home / ".cache" / "rmqlab"

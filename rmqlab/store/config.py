@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.runtime.homedir import home_directory
 from rmqlab.runtime.validators import FIXED, INT32, INT64, above, one_line_texts, one_of, shown, within
 from rmqlab.store.machine import this_machine
 
@@ -72,11 +73,16 @@ def _within_limits(percent: int) -> int:
     return min(95, max(10, percent))
 
 
+def _default_root() -> Path:
+    """Return `store` in the home directory; in the working directory for a user without one."""
+    return (home_directory() or Path.cwd()) / "store"
+
+
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class StoreConfig:
     """One broker's store. Sizes in bytes, times in ms unless the name says hours."""
 
-    store_path_root_dir: Path = attrs.field(factory=lambda: Path.home() / "store", converter=Path, metadata=FIXED)
+    store_path_root_dir: Path = attrs.field(factory=_default_root, converter=Path, metadata=FIXED)
     store_path_commit_log: Path = attrs.field(converter=Path, validator=_is_one_directory, metadata=FIXED)
 
     mapped_file_size_commit_log: int = attrs.field(default=1 << 30, validator=within(4096, LARGEST_FILE))

@@ -39,13 +39,13 @@ class Lost:
 
 
 def lose_unsynced(config: StoreConfig) -> Lost:
-    """Erase the unsynced bytes of a store. A missing store is no error.
+    """Erase the unsynced bytes of a store. A missing or wiped store is no error.
 
     StoreLocked while a process still has the store; StoreError for a store without marks of what was synced, such as a
     real broker's.
     """
     root = config.store_path_root_dir
-    if not root.is_dir():
+    if not any(path.exists() for path in _folders(config)):
         return Lost()
     lock, disk = StoreLock.acquire(root / "lock"), Disk()
     try:

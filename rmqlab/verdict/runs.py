@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from rmqlab.runtime.homedir import home_directory
 from rmqlab.runtime.nearmiss import near_miss
 
 _RUNS = "runs"
@@ -24,9 +25,20 @@ class NoRunError(Exception):
     """
 
 
+class NoHomeError(Exception):
+    """There is no directory for clusters and runs. The text says what to set."""
+
+
 def home() -> Path:
-    """Return the directory of clusters and runs."""
-    return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
+    """Return the directory of clusters and runs.
+
+    NoHomeError for a user without a home directory, as in containers that run as any user id.
+    """
+    if given := os.environ.get("RMQLAB_HOME"):
+        return Path(given)
+    if (of_user := home_directory()) is None:
+        raise NoHomeError("this user has no home directory: set RMQLAB_HOME to a directory for clusters")
+    return of_user / ".rmqlab"
 
 
 def find_run(name: str, below: Path) -> Path:

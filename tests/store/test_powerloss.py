@@ -53,6 +53,14 @@ def test_a_store_that_never_was_loses_nothing_and_one_without_marks_is_left_alon
     assert (store.config.store_path_commit_log / f"{0:020d}").read_bytes() == before
 
 
+def test_a_wiped_store_has_nothing_to_lose(open_store: Open) -> None:
+    store = open_store()
+    store.put(new_message())
+    store.close()
+    assert wipe_store(store.config) > 0
+    assert lose_unsynced(store.config) == Lost()
+
+
 def test_wiping_deletes_the_store_and_nothing_beside_it(open_store: Open) -> None:
     store = open_store()
     store.put(new_message(keys="k"))

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
-from rmqlab.cluster.cli.tables import STATE_STYLES
+from rmqlab.cluster.cli.tables import STATE_STYLES, awaits_connection
 from rmqlab.runtime.printable import printable, printable_values
 
 BAR_CELLS = 8
@@ -136,19 +136,21 @@ def _node_line(number: int, node: Document, selected: str, document: Document, *
 def _growth(node: Document, rows: Mapping[str, Document], rates: Mapping[str, float]) -> Text:
     """Return a slave's lag, or how fast the log of another broker grows."""
     if node["name"] in rows:
-        return _lag(rows[node["name"]])
+        return _lag(rows[node["name"]], node)
     rate = rates.get(node["name"], 0)
     return Text(f"+{size(round(rate))}/s" if rate >= 1 else "", "dim")
 
 
-def _lag(row: Document) -> Text:
+def _lag(row: Document, slave: Document) -> Text:
     """Render the lag as a bar on a logarithmic scale that is full at 256 MB."""
     if row["lag"] is None:
         return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
     cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
     text = Text("█" * cells, "red" if cells > BAR_CELLS // 2 else "yellow").append("░" * (BAR_CELLS - cells), "dim")
+    if row["lag"] >= 0 and awaits_connection(row, slave):  # the size as well would not fit into 80 columns
+        return text.append(" not connected yet", "yellow")
     is_cut_off = row["connected"] is False
-    behind = " behind" if not is_cut_off else ""
+    behind = "" if is_cut_off else " behind"
     if row["lag"] < 0:
         text.append(f" {size(-row['lag'])} ahead", "red")
     else:

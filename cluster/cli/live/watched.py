@@ -20,13 +20,15 @@ from rmqlab.cluster.supervisor.command import (
     CommandUsageError,
     Failure,
     Item,
+    error_of,
     explain_absence,
+    invalid_reply,
 )
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.faults import FaultError
-from rmqlab.runtime.mapcodec import CHUNK
+from rmqlab.runtime.mapcodec import CHUNK, ControlError
 
 
 class ActionFailedError(Exception):
@@ -181,8 +183,8 @@ class RemoteCluster:
                     decoder.feed(bytes(data))
                     for message in decoder.messages():
                         match message:
-                            case Failure(text=text, is_usage=is_usage):
-                                raise CommandUsageError(text) if is_usage else CommandFailedError(text)
+                            case Failure():
+                                raise error_of(message)
                             case Item():
                                 yield message
                             case CommandResult():
@@ -190,4 +192,6 @@ class RemoteCluster:
                                 return
             except trio.BrokenResourceError:
                 pass  # the supervisor has ended, as at the end of the stream
+            except ControlError as exc:
+                raise CommandFailedError(invalid_reply(self.directory.path.name, exc)) from None
         raise NoClusterError(explain_absence(self.directory))

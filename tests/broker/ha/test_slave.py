@@ -333,6 +333,7 @@ async def test_it_connects_from_its_own_address(
         "verdict": "",
         "reported_offset": 100,
         "received_bytes_per_second": 0,
+        "has_connected": True,
         "seconds_since_receipt": ANY,
     }
     nursery.cancel_scope.cancel()

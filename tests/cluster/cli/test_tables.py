@@ -228,3 +228,16 @@ def test_a_slave_without_connection_has_a_reason(*, master: str | None, connecte
     text = console.export_text()
     assert says in text
     assert "slaveAckOffset" not in text
+
+
+@pytest.mark.parametrize(("has_connected", "note"), [(False, "not connected yet"), (True, "not connected\n")])
+def test_a_slave_that_starts_has_not_connected_yet(*, has_connected: bool, note: str) -> None:
+    row = dict.fromkeys(("slaveAckOffset", "diff", "transferredByteInSecond", "inSync", "transferFromWhere", "state"))
+    row |= {"master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 0, "verdict": "", "trouble": None}
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
+    nodes[2]["ha"] = {"connected": False, "has_connected": has_connected}
+    head = {"name": "n", "namesrv_addr": "a", "rate": 1, "routes": {}, "masters": {}}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_status({**head, "nodes": nodes, "replication": [row]}))
+    assert f"lag 0  {note}" in console.export_text()

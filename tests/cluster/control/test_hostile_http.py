@@ -263,6 +263,28 @@ async def test_a_stream_that_the_stop_of_the_cluster_cuts_has_its_last_chunk(sup
     assert (await read_all(stream)).endswith(b"0\r\n\r\n")
 
 
+async def test_a_request_that_the_stop_of_the_cluster_ends_gets_503(supervisor: Supervisor) -> None:
+    began = trio.Event()
+
+    async def work(_cluster: Cluster, _arguments: Any, _send: SendItem) -> None:
+        async with trio.open_nursery():  # a cancellation arrives as a group
+            began.set()
+            await trio.sleep_forever()
+
+    async with trio.open_nursery() as serving:
+        api = Api(server_of(supervisor), serving)
+        api.server.app.endpoints = (
+            Endpoint(name="w", method="GET", path="/v1/w", summary="-", call=work, returns=Fault),
+        )
+        stream = api.connect()
+        await stream.send_all(request_bytes("GET", "/v1/w"))
+        with trio.fail_after(5):
+            await began.wait()
+        serving.cancel_scope.cancel()
+    got = parse(await read_all(stream))
+    assert (got.status, got.error["code"]) == (503, "stopping")
+
+
 async def test_a_client_that_does_not_read_does_not_delay_the_stop_of_the_cluster(
     supervisor: Supervisor, autojump_clock: MockClock
 ) -> None:

@@ -7,11 +7,13 @@ import trio
 
 from rmqlab.cluster.control import endpoints, operations
 from rmqlab.cluster.control.endpoint import Endpoint
+from rmqlab.cluster.control.inputs import Fields, Target
 from rmqlab.cluster.control.messages import SendItem
 from rmqlab.cluster.control.outputs import Fault
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.operate import groups
 from rmqlab.cluster.operate.session import Operator
+from rmqlab.cluster.supervisor.process_state import WrongStateError
 from tests.cluster.control.conftest import TOKEN, Api, request_bytes
 
 PLACES = ("/v1/status", "/v1/nothing", "/v1/actions/kill", "/", "*", "//x", "/v1/topics/%00")
@@ -84,6 +86,7 @@ async def test_the_response_to_head_has_no_body(api: Api) -> None:
         (b'{"target": ""}', 422, "target", "target: Expected string of length >= 1"),
         (b'{"targt": "x"}', 422, "targt", "targt: unknown field; did you mean target?; expected target"),
         (b'{"target": "broker-b"}', 404, "target", "did you mean broker-a?"),
+        (b'{"target": "broker-a", "target": "broker-a-s"}', 422, "target", "target: given more than once"),
     ],
 )
 async def test_an_invalid_body_is_rejected_with_the_fields_name(
@@ -175,6 +178,35 @@ async def test_a_wrong_state_gets_what_is_possible(api: Api) -> None:
     assert (possible["node"], possible["state"]) == ("broker-a-s", "stopped")
     assert {"start", "promote", "wipe"} <= {*possible["actions"]}
     assert not {"stop", "kill", "pause", "resume", "demote"} & {*possible["actions"]}
+
+
+async def test_a_role_that_another_request_changes_meanwhile_is_no_defect(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def change_role(_cluster: Cluster, _arguments: Any, _send: SendItem) -> None:
+        await trio.lowlevel.checkpoint()
+        del api.supervisor.nodes["broker-a-s"]
+        raise WrongStateError("broker-a-s is a master")
+
+    overtaken = Endpoint(
+        name="stop",
+        method="POST",
+        path="/v1/stop",
+        summary="Stops.",
+        call=change_role,
+        returns=Fault,
+        body=Fields(Target),
+    )
+    monkeypatch.setattr(api.server.app, "endpoints", (overtaken,))
+    got = await api.ask("POST", "/v1/stop", {"target": "broker-a:slave"})
+    assert (got.status, got.error["code"], got.error["possible"]) == (409, "wrong_state", [])
+    assert not api.supervisor.processes.errors.counts
+
+
+async def test_a_metric_that_no_argument_can_have_is_not_found(api: Api) -> None:
+    got = await api.ask("GET", "/v1/check?metric=%00")
+    assert (got.status, got.error["field"]) == (404, "metric")
+    assert not api.supervisor.processes.errors.counts
 
 
 async def test_an_unknown_fault_is_not_found_and_a_known_one_ends(api: Api) -> None:

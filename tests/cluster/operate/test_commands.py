@@ -191,6 +191,11 @@ def test_what_cannot_be_done_is_one_line(lab: Lab, words: str, text: str) -> Non
     assert text in lab.error(*words.split())
 
 
+@pytest.mark.parametrize("words", ["config get broker-a brokerRol", "config set broker-a brokerRol=SLAVE"])
+def test_an_unknown_setting_is_an_invalid_command_line(lab: Lab, words: str) -> None:
+    assert lab.run(*words.split())[0] == 2
+
+
 def test_a_cluster_that_does_not_run_is_one_line(lab: Lab) -> None:
     assert lab.namesrv_addr
     done = CliRunner().invoke(app, ["topics", "list", "--name", "other"])

@@ -105,6 +105,14 @@ def test_a_cluster_in_trouble(document: Document) -> None:
     assert slave["state"] == "ready"
 
 
+def test_a_slave_that_starts_is_not_cut_off(document: Document) -> None:
+    document["replication"][0] |= {"lag": 48_000, "connected": False}
+    document["nodes"][2]["ha"] = {"connected": False, "has_connected": False}
+    assert shown(document, Selection(), [])[3].endswith("  1,234,567  █████░░░ not connected yet")
+    document["nodes"][2]["ha"]["has_connected"] = True
+    assert shown(document, Selection(), [])[3].endswith("█████░░░ 48 KB, cut off")
+
+
 def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Document) -> None:
     del document["routes"]["namesrv-1"]["broker-a"]["0"]
     document["routes"]["namesrv-2"] = None
