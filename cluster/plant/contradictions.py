@@ -14,6 +14,8 @@ from rmqlab.runtime.journal import SUPERVISOR
 from rmqlab.verdict.outcomes import STORED
 
 _PLACE = Expected(metric="place_disagreement", names_victims=True)
+_AWAY = 1000
+"""Added to a queue offset to make it wrong."""
 
 
 def _entries(copy: RunCopy, node: str, kind: str) -> list[PlacedEntry]:
@@ -23,7 +25,6 @@ def _entries(copy: RunCopy, node: str, kind: str) -> list[PlacedEntry]:
         for placed in placed_entries(copy.journal(node))
         if placed.kind == kind
         and placed.fields.get("offset") is not None
-        and not placed.fields.get("held_in")
         and not placed.fields.get("reconsume_times")
         and "," not in str(placed.fields.get("message_id") or ",")
     ]
@@ -39,20 +40,19 @@ def _rewrite(copy: RunCopy, node: str, placed: PlacedEntry, changes: dict[str, o
     return Change(edits=(edit,), victims=(str(placed.fields["message_id"]),), consumer_group=group)
 
 
-def _beside(copy: RunCopy, node: str, kind: str) -> Change:
-    placed = copy.choose(_entries(copy, node, kind), f"{kind} with a place in the journal of {node}")
-    queue = int(placed.fields["queue"])
-    return _rewrite(copy, node, placed, {"queue": queue + 1}, f"queue {queue} set to {queue + 1}")
-
-
 def move_acknowledgement(copy: RunCopy, nodes: Nodes) -> Change:
-    """Let an acknowledgement name the next queue."""
-    return _beside(copy, nodes[0], "sent")
+    """Let an acknowledgement name another queue offset."""
+    stored = [placed for placed in _entries(copy, nodes[0], "sent") if placed.fields["outcome"] in STORED]
+    placed = copy.choose(stored, f"acknowledged send in the journal of {nodes[0]}")
+    offset = int(placed.fields["offset"])
+    return _rewrite(copy, nodes[0], placed, {"offset": offset + _AWAY}, f"offset {offset} raised by {_AWAY}")
 
 
 def move_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     """Let a delivery name the next queue."""
-    return _beside(copy, nodes[0], "delivered")
+    placed = copy.choose(_entries(copy, nodes[0], "delivered"), f"delivery in the journal of {nodes[0]}")
+    queue = int(placed.fields["queue"])
+    return _rewrite(copy, nodes[0], placed, {"queue": queue + 1}, f"queue {queue} set to {queue + 1}")
 
 
 def change_outcome(copy: RunCopy, nodes: Nodes) -> Change:
@@ -107,7 +107,7 @@ def remove_ready(copy: RunCopy, nodes: Nodes) -> Change:
 CONTRADICTIONS = (
     Kind(
         name="ack-misplaced",
-        does="an acknowledged send has another queue in its producer's journal than in the stores",
+        does="an acknowledged send has another queue offset in its producer's journal than in the stores",
         where=any_producer,
         change=move_acknowledgement,
         expects=(_PLACE,),
