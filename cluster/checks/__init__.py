@@ -17,6 +17,7 @@ from rmqlab.cluster.checks import (
     loss,
     offsetfiles,
     order,
+    places,
     records,
     replication,
     rollbacks,
@@ -54,6 +55,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     records.judge,
     storefiles.judge,
     unstored.judge,
+    places.judge,
     tablefiles.judge,
     clocks.judge,
 )

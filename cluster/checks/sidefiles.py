@@ -7,7 +7,7 @@ from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.records import ended_in_good_order
 from rmqlab.store.loglayout import log_directory
 from rmqlab.store.sidefiles import side_file_warnings
-from rmqlab.store.stopfiles import stop_file_warnings
+from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.judgement import Conditions
@@ -28,7 +28,7 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
 
 
 def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> Iterator[str]:
-    """Yield a line for each offset of a master that its group did not commit."""
+    """Yield a line for each saved offset that its group did not commit."""
     groups = judged_groups(conditions, history.group_of)
     highest: dict[GroupQueueKey, int] = {}
     for commit in history.commits:
@@ -38,7 +38,7 @@ def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> 
             highest[place] = max(highest.get(place, 0), commit.offset)
     for member in sorted(history.members.values(), key=lambda one: one.name):
         is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
-        if member.broker and not member.broker_id and is_settled and member.name in stores.offset_files:
+        if member.broker and is_settled and member.name in stores.offset_files:
             yield from uncommitted_offsets(
                 member.name, member.broker, stores.offset_files[member.name], highest, groups
             )
@@ -50,5 +50,5 @@ def _marks_of(store: NodeStore, history: History) -> Iterator[str]:
     if store.root is None or ended is None or not log_directory(store.root).is_dir():
         return
     latest = max((copy.stored_at for copy in (*store.copies, *store.damaged)), default=None)
-    for line in stop_file_warnings(store.root, was_clean=ended, latest=latest):
+    for line in (*odd_log_files(store.root), *stop_file_warnings(store.root, was_clean=ended, latest=latest)):
         yield f"{store.node}: {line}"

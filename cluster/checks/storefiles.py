@@ -106,13 +106,16 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
         return unknown(metric, MESSAGES, "; ".join(missing))
     if offsets is None:
         return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
-    ends = _queue_ends(stores.of_broker(store.broker))
+    members = stores.of_broker(store.broker)
+    ends = _queue_ends(members)
+    are_whole = not any(member.begin for member in members)
     ahead = [
-        (offset - ends[queue], group, queue, offset)
+        (offset - end, group, queue, offset, end)
         for name, queues in offsets.items()
         for topic, _, group in [name.partition("@")]
         for queue_id, offset in queues.items()
-        if (queue := Queue(topic, store.broker, queue_id)) in ends and offset > ends[queue]
+        for queue in [Queue(topic, store.broker, queue_id)]
+        if (end := ends.get(queue, 0 if are_whole else offset)) < offset
     ]
     ahead.sort(key=lambda found: -found[0])
     return Finding(
@@ -120,8 +123,8 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
         unit=MESSAGES,
         value=ahead[0][0] if ahead else 0,
         evidence=tuple(
-            Evidence(text=f"{group}, {queue}: offset {offset} in the file, and the queue ends at {ends[queue]}")
-            for _, group, queue, offset in ahead
+            Evidence(text=f"{group}, {queue}: offset {offset} in the file, and the queue ends at {end}")
+            for _, group, queue, offset, end in ahead
         ),
     )
 

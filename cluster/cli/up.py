@@ -25,7 +25,7 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.detach import UpFailedError, run_detached
-from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, SetupError, Record
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, Record, SetupError
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.specs import check_spec, without_absent
 from rmqlab.cluster.supervisor.status import Document

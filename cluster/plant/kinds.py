@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from rmqlab.cluster.plant.contradictions import CONTRADICTIONS
 from rmqlab.cluster.plant.files import FILES
 from rmqlab.cluster.plant.forged import FORGED
 from rmqlab.cluster.plant.journals import JOURNALS
@@ -13,6 +14,7 @@ from rmqlab.cluster.plant.records import RECORDS
 from rmqlab.cluster.plant.tables import TABLES
 
 KINDS: Final[Mapping[str, Kind]] = {
-    kind.name: kind for kind in (*RECORDS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *TABLES)
+    kind.name: kind
+    for kind in (*RECORDS, *MISPLACED_RECORDS, *QUEUES, *FILES, *JOURNALS, *FORGED, *CONTRADICTIONS, *TABLES)
 }
 """By name, in the order of reports."""

@@ -7,11 +7,9 @@ import attrs
 
 from rmqlab.cluster.plant.logs import NodeLog, unique_id, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.queues import QueueEntries
+from rmqlab.cluster.plant.queues import QueueEntries, index_size
 from rmqlab.cluster.plant.runcopy import RunCopy, any_slave, one_of_pair, whole_broker_name
 from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
-from rmqlab.runtime.tomltext import parse_toml
-from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.index import IndexFile, key_hash
 
@@ -20,6 +18,7 @@ _ORDER = Expected(metric="order.stored", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_made_up=True)
+_PLACE = Expected(metric="place_disagreement", names_victims=True)
 _AWAY = 1000
 """Added to a queue offset to make it wrong."""
 _CLOSE = 900
@@ -81,6 +80,16 @@ def shift_queue_offset(copy: RunCopy, nodes: Nodes) -> Change:
     return copy.change(nodes, [victim], edits)
 
 
+def change_queue_id(copy: RunCopy, nodes: Nodes) -> Change:
+    """Write the id of the next queue into a record."""
+    victim = copy.victim(nodes)
+    logs = copy.logs(nodes)
+    says = f"queue {victim.queue_id} of {unique_id(victim)} set to {victim.queue_id + 1}"
+    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
+    write_record(logs, attrs.evolve(victim, queue_id=victim.queue_id + 1))
+    return copy.change(nodes, [victim], edits)
+
+
 def append_foreign_record(copy: RunCopy, nodes: Nodes) -> Change:
     """Append a message that was never sent, with its queue and index entries."""
     like = copy.victim(nodes)
@@ -132,21 +141,13 @@ def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, made_up_id: s
     paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdigit())
     if not paths:
         return None
-    file = IndexFile.open(paths[-1], *_index_size(copy.root / node / "config.toml"), Disk(), create=False)
+    file = IndexFile.open(paths[-1], *index_size(copy.root / node / "config.toml"), Disk(), create=False)
     keys = [made_up_id, *record.properties.get(PROPERTY_KEYS, "").split()]
     file.put(
         [(key_hash(f"{record.topic}#{key}".encode()), record.physical_offset, record.store_timestamp) for key in keys]
     )
     file.file.close()
     return paths[-1]
-
-
-def _index_size(config: Path) -> tuple[int, int]:
-    """Slots and entries of a node's index files, as its settings say."""
-    settings = parse_toml(config.read_text()) if config.is_file() else {}
-    given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if key in settings}
-    store = StoreConfig(**given)
-    return store.max_hash_slot_num, store.max_index_num
 
 
 def diverge_tail(copy: RunCopy, nodes: Nodes) -> Change:
@@ -170,14 +171,14 @@ MISPLACED_RECORDS = (
         where=one_of_pair,
         change=swap_records,
         expects=(_DIVERGENCE, _ORDER),
-        consequences=("unindexed", "stored_twice"),
+        consequences=("unindexed", "stored_twice", "place_disagreement"),
     ),
     Kind(
         name="swapped-both",
         does="two messages of a queue are exchanged in all logs of a broker name",
         where=whole_broker_name,
         change=swap_records,
-        expects=(_ORDER,),
+        expects=(_ORDER, _PLACE),
         consequences=("unindexed",),
     ),
     Kind(
@@ -193,8 +194,16 @@ MISPLACED_RECORDS = (
         does="a record has a wrong queue offset in all logs of a broker name",
         where=whole_broker_name,
         change=shift_queue_offset,
-        expects=(_DANGLING, _UNQUEUED),
+        expects=(_DANGLING, _UNQUEUED, _PLACE),
         consequences=("order.stored",),
+    ),
+    Kind(
+        name="queue-id-both",
+        does="a record has a wrong queue id in all logs of a broker name",
+        where=whole_broker_name,
+        change=change_queue_id,
+        expects=(_DANGLING, _UNQUEUED, _PLACE),
+        consequences=("order.stored", "delay_offset_ahead", "offset_file_ahead"),
     ),
     Kind(
         name="extra-record",

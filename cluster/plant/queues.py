@@ -10,13 +10,15 @@ from rmqlab.cluster.plant.logs import overwrite, unique_id
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 from rmqlab.remoting.message import StoredMessage, java_hash
-from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.consumequeue import ENTRY
 
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _INDEX_HEAD = 40
 """Bytes of the head of an index file."""
+_SLOT_SIZE = 4
 _NOWHERE = 10**9
 """Distance in bytes from the record's offset to the wrong offset of an entry."""
 
@@ -160,6 +162,23 @@ def zero_index(copy: RunCopy, nodes: Nodes) -> Change:
     return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, "zeroed from here on")])
 
 
+def zero_slots(copy: RunCopy, nodes: Nodes) -> Change:
+    """Zero the hash slots of an index file; its head and entries stay."""
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    path = copy.choose(paths, f"index file of {nodes[0]}")
+    slots, _ = index_size(copy.root / nodes[0] / "config.toml")
+    overwrite(path, _INDEX_HEAD, bytes(_SLOT_SIZE * slots))
+    return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, f"{slots} hash slots zeroed")])
+
+
+def index_size(config: Path) -> tuple[int, int]:
+    """Slots and entries of a node's index files, as its settings say."""
+    settings = parse_toml(config.read_text()) if config.is_file() else {}
+    given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if key in settings}
+    store = StoreConfig(**given)
+    return store.max_hash_slot_num, store.max_index_num
+
+
 QUEUES = (
     Kind(
         name="queue-entry-astray",
@@ -224,6 +243,13 @@ QUEUES = (
         does="an index file is zeroed behind its head",
         where=any_broker,
         change=zero_index,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-slots-zeroed",
+        does="the hash slots of an index file are zeroed, its head and entries are there",
+        where=any_broker,
+        change=zero_slots,
         expects=(WARNING,),
     ),
 )

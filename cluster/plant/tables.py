@@ -4,11 +4,12 @@ import collections
 from pathlib import Path
 from typing import TypeVar
 
+import attrs
 import msgspec
 
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_master, one_of_pair
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_master, any_slave, one_of_pair
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
@@ -84,6 +85,14 @@ def set_offset_within(copy: RunCopy, nodes: Nodes) -> Change:
         f"commit to {nodes[0]} below the end of its queue",
     )
     return _set_offset(copy, nodes[0], group, queue, (last[group, queue] + 1 + left[group, queue]) // 2)
+
+
+def set_offset_of_no_queue(copy: RunCopy, nodes: Nodes) -> Change:
+    """Write an offset of a queue behind the last one of a topic."""
+    committed = _committed(copy, nodes[0])
+    group, queue = copy.choose(list(committed), f"commit above 0 to {nodes[0]}")
+    last = max(one.queue_id for one in copy.log(nodes[0]).records() if one.topic == queue.topic)
+    return _set_offset(copy, nodes[0], group, attrs.evolve(queue, queue_id=last + 1), _BACK)
 
 
 def delete_offsets(copy: RunCopy, nodes: Nodes) -> Change:
@@ -194,7 +203,22 @@ TABLES = (
         where=any_master,
         change=delete_offsets,
         expects=(Expected(metric="offset_file_behind NODE", is_unknown=True),),
-        consequences=("offset_file_ahead", "gap"),
+        consequences=("offset_file_ahead", "gap", "warning"),
+    ),
+    Kind(
+        name="offsets-within-slave",
+        does="a group's offset of one queue is set forward within the queue in a slave's consumerOffset.json",
+        where=any_slave,
+        change=set_offset_within,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="offsets-of-no-queue",
+        does="consumerOffset.json has an offset of a queue that never had a message",
+        where=any_broker,
+        change=set_offset_of_no_queue,
+        expects=(Expected(metric="offset_file_ahead NODE"),),
+        consequences=("warning",),
     ),
     Kind(
         name="topic-gone",

@@ -63,6 +63,10 @@ class JournalSurvey:
     """Offset and sequence number of the range's first entry. The number is 0 in versions 1 and 2."""
     last_seq: int = 0
     last_kind: str = ""
+    counted: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    """Number of sends by outcome, and of deliveries under `delivered`."""
+    stated: collections.Counter[str] = attrs.field(factory=collections.Counter)
+    """The same numbers, as the workload counted them itself when it ended."""
     runs: list[str] = attrs.field(factory=list)
     """The different ids of runs that the file names: one in a sound file, none before version 4."""
 
@@ -78,6 +82,7 @@ class JournalSurvey:
             self._count_on(at, entry.seq)
         self.entries += 1
         self.kinds[entry.kind] += 1
+        self._count(entry.kind, entry.fields)
         self._continue_at(entry.at_millis)
         self._widen(entry.at_millis, entry.at_millis)
         if (owner := _owner(entry)) != self.process:
@@ -94,6 +99,14 @@ class JournalSurvey:
         self.torn_bytes += torn.size
         if len(self.torn) < MOST_NOTED:
             self.torn.append(torn)
+
+    def _count(self, kind: str, fields: Mapping[str, Any]) -> None:
+        if kind == "sent":
+            self.counted[str(fields.get("outcome"))] += 1
+        elif kind == "delivered":
+            self.counted["delivered"] += 1
+        elif kind in ("produced", "consumed"):
+            self.stated.update({name: n for name, n in fields.items() if name != "sent" and isinstance(n, int)})
 
     def _note_runs(self, runs: Iterable[str]) -> None:
         new = [run for run in runs if run and run not in self.runs]
@@ -121,6 +134,8 @@ class JournalSurvey:
             self.last_seq, self.last_kind = part.last_seq, part.last_kind
         self.entries += part.entries
         self.kinds += part.kinds
+        self.counted += part.counted
+        self.stated += part.stated
         self.torn += part.torn
         self.torn_bytes += part.torn_bytes
         self.tail_bytes += part.tail_bytes
@@ -163,7 +178,8 @@ def _owner(entry: JournalEntry) -> str:
 
 def survey_of_fields(fields: Mapping[str, Any]) -> JournalSurvey:
     """Return the survey of the result of `as_fields`."""
-    return cattrs.structure({**fields, "kinds": collections.Counter(fields["kinds"])}, JournalSurvey)
+    counters = {name: collections.Counter(fields[name]) for name in ("kinds", "counted", "stated")}
+    return cattrs.structure({**fields, **counters}, JournalSurvey)
 
 
 def join_surveys(parts: Iterable[JournalSurvey]) -> list[JournalSurvey]:

@@ -3,7 +3,9 @@
 Both judges print a warning for each. Metrics use these files only if they can be read.
 """
 
+import array
 import contextlib
+import os
 import struct
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,11 +32,12 @@ from rmqlab.store.loglayout import files_in, log_directory
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
+_DELAYS: Final = "delayOffset.json"
 _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
     _TOPICS: TopicConfigSerializeWrapper.decode,
     _GROUPS: SubscriptionGroupWrapper.decode,
     "consumerOffset.json": ConsumerOffsets.decode,
-    "delayOffset.json": DelayOffsets.decode,
+    _DELAYS: DelayOffsets.decode,
 }
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
@@ -63,8 +66,11 @@ def side_file_warnings(
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
         lines += unreadable_files(root)
-        lines += [] if node in unclean or any(unreadable(root / "index")) else foreign_indexes(root)
+        if node not in unclean:
+            lines += missing_tables(root, is_slave=node in followers)
+            lines += [] if any(unreadable(root / "index")) else foreign_indexes(root)
         yield from (f"{node}: {line}" for line in lines)
+    yield from shared_logs(roots)
     for slave, master in sorted(followers.items()):
         if {slave, master} <= roots.keys():
             yield from (f"{slave}, {master}: {line}" for line in differing_tables(roots[slave], roots[master]))
@@ -80,6 +86,27 @@ def unreadable_tables(root: Path) -> Iterator[str]:
         except (OSError, ValueError) as exc:
             why = exc.strerror if isinstance(exc, OSError) else "it is no such table"
             yield f"{root.name}/config/{name} cannot be read: {why}"
+
+
+def missing_tables(root: Path, *, is_slave: bool) -> Iterator[str]:
+    """Yield the tables that a broker writes at its stop, and that are missing.
+
+    A slave whose master has no delayOffset.json has none.
+    """
+    for name in _TABLES if (root / "lock").exists() else ():
+        is_expected = not (is_slave and name == _DELAYS)
+        if is_expected and not os.path.lexists(root / "config" / name):
+            yield f"{root.name}/config/{name} is missing, although the broker stopped in good order"
+
+
+def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:
+    """Yield nodes whose log has the very files of another node's log: links, and no copies."""
+    owners: dict[tuple[int, int], str] = {}
+    for node, root in sorted(roots.items()):
+        files = [path.stat() for path in files_in(log_directory(root))]
+        others = {owners.setdefault((one.st_dev, one.st_ino), node) for one in files} - {node}
+        for other in sorted(others):
+            yield f"{node}: {root.name}/{log_directory(root).name} has files of {other} by links: its log is no copy of its own"
 
 
 def unreadable_files(root: Path) -> Iterator[str]:
@@ -123,6 +150,9 @@ def foreign_indexes(root: Path) -> Iterator[str]:
         entries_at = _HEAD.size + _SLOT_SIZE * slots
         if path.stat().st_size != entries_at + _ENTRY.size * most:
             continue  # the sizes are of other settings
+        stated, used = _slots(path, slots)
+        if used < stated // 2:
+            yield f"{root.name}/index/{path.name}: {stated - used} of its {stated} hash slots are empty: queries do not find their keys"
         tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
         wrong = known.count(False)
@@ -160,6 +190,14 @@ def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]
             file.seek(entries_at + _ENTRY.size * number)
             hashed, offset, _, _ = _ENTRY.unpack(file.read(_ENTRY.size))
             yield hashed, offset
+
+
+def _slots(path: Path, slots: int) -> tuple[int, int]:
+    """Return how many hash slots an index file states to use, and how many it uses."""
+    with open_regular(path) as file:
+        *_, stated, _ = _HEAD.unpack(file.read(_HEAD.size))
+        values = array.array("i", file.read(_SLOT_SIZE * slots))
+    return int(stated), len(values) - values.count(0)
 
 
 def _last_offset(path: Path) -> int:

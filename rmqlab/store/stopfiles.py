@@ -4,11 +4,15 @@ Sections 1.1 and 1.2. A broker creates `abort` when it starts, and deletes it at
 or failing. The checkpoint has the store times of messages that are on disk.
 """
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from rmqlab.runtime.regularfile import read_regular
 from rmqlab.store.checkpoint import SIZE, Checkpoint
+
+_TIMES: Final = struct.Struct(">qqq")
 
 
 def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> Iterator[str]:
@@ -25,12 +29,45 @@ def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> It
         )
     if not was_clean and not has_abort:
         yield f"{root.name}/abort is missing, and the broker was killed: its next start does not check its log"
+    if was_clean and latest is not None and (fault := _checkpoint_fault(root / "checkpoint")):
+        yield f"{root.name}/checkpoint {fault}: the next start does not know what is on disk"
     highest = _highest_time(root / "checkpoint")
     if latest is not None and highest > latest:
         yield (
             f"{root.name}/checkpoint has the store time {highest}, and the last record of the log {latest}: a recovery"
             " treats the log as complete, although its end may be missing"
         )
+
+
+def odd_log_files(root: Path) -> Iterator[str]:
+    """Yield the files of a commit log that a broker of 4.9.8 does not load.
+
+    Their names are commit log offsets, and all have one size (MappedFileQueue.load).
+    """
+    sizes: dict[int, str] = {}
+    for path in sorted((root / "commitlog").glob("*")):
+        if not path.is_file():
+            continue
+        if not path.name.isdecimal():
+            yield f"{root.name}/commitlog/{path.name} has no name of a log file: no broker writes it, and 4.9.8 does not start"
+        else:
+            sizes.setdefault(path.stat().st_size, path.name)
+    if len(sizes) > 1:
+        named = ", ".join(f"{name} has {size} bytes" for size, name in sizes.items())
+        yield f"{root.name}/commitlog: its files differ in size: {named}: no broker writes them so, and 4.9.8 does not start"
+
+
+def _checkpoint_fault(path: Path) -> str:
+    """Return the fault of a checkpoint; empty for a valid one."""
+    try:
+        content = read_regular(path, most=SIZE)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as exc:
+        return f"cannot be read: {exc.strerror}"
+    if len(content) != SIZE:
+        return f"has {len(content)} bytes, expected {SIZE}"
+    return "has a negative store time" if any(time < 0 for time in _TIMES.unpack_from(content)) else ""
 
 
 def _highest_time(path: Path) -> int:

@@ -31,6 +31,7 @@ _KILLED: Final = ("node_killed", "node_crashed")
 _BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
+_OF_SERVERS: Final = ("log_sampled", "broker_registered")
 _CONTRADICTIONS: Final = ("clock_disagreement",)
 """Metrics that stay valid with a journal of another run, because they detect it."""
 _FOREIGN_SLACK: Final = 10_000
@@ -199,6 +200,19 @@ def _repeats(survey: JournalSurvey | None) -> bool:
     return survey is not None and any(one.found < one.expected for one in survey.breaks)
 
 
+def _counts_all(survey: JournalSurvey) -> bool:
+    """True if a workload counted all of its sends and deliveries: it started once, and ended in good order."""
+    return survey.kinds[OPENED] == 1 and survey.is_closed and bool(survey.kinds["produced"] + survey.kinds["consumed"])
+
+
+def _miscounted(survey: JournalSurvey) -> Iterator[str]:
+    for name in sorted({*survey.counted, *survey.stated}):
+        found, stated = survey.counted[name], survey.stated[name]
+        if found != stated:
+            what = "deliveries" if name == "delivered" else f"sends with {name}"
+            yield f"it has {found} {what}, and {survey.process} counted {stated} when it ended"
+
+
 def _incomplete(
     survey: JournalSurvey, lifetime: _Lifetime, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
@@ -209,6 +223,10 @@ def _incomplete(
     if survey.breaks:
         places = ", ".join(map(_broken, survey.breaks[:_SHOWN]))
         yield f"{file}: {places}{_more(survey.breaks)}"
+    if survey.entries and survey.kinds[OPENED] and not survey.is_numbered:
+        yield f"{file}: its entries have no numbers, although a journal that names its run has them"
+    if _counts_all(survey):
+        yield from (f"{file}: {line}" for line in _miscounted(survey))
     if survey.process == SUPERVISOR:
         yield from _cut_supervisor(file, survey, lifetimes, known)
     elif survey.tail_bytes and not lifetime.may_be_torn:
@@ -239,11 +257,24 @@ def _cut_supervisor(
     """
     if survey.tail_bytes:
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry"
+    if survey.kinds[OPENED] and survey.kinds["cluster_ready"] and not survey.kinds["cluster_starting"]:
+        yield f"{file}: it has no cluster_starting, which names role and profile, although the cluster was ready"
+    if unready := [name for name, one in known.items() if name != SUPERVISOR and _served(one, lifetimes.get(name))]:
+        yield f"{file}: it does not record that {', '.join(unready)} became ready, although the journal there has events"
     if survey.last_kind == "cluster_stopped":
         return
     unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lifetimes.get(name))]
     if unnoticed:
         yield f"{file}: its end is missing: it does not record that {', '.join(unnoticed)} ended"
+
+
+def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
+    """True if a server stopped in good order after it had worked, and the supervisor did not record that it was ready.
+
+    A process that was killed, or runs, may have worked just before it was ready.
+    """
+    works = any(kind in survey.kinds for kind in _OF_SERVERS)
+    return works and survey.is_closed and (lifetime is None or not lifetime.was_ready)
 
 
 def _has_ended(lifetime: _Lifetime | None) -> bool:

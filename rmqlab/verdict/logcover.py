@@ -26,7 +26,13 @@ _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_o
 """Metrics of a node that an incomplete log can only make too low."""
 _FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
 """The same, of all stores together."""
-_COUNTS_OF_ALL: Final = ("stored_twice", "stored.indeterminate", "stored.refused", *_FLOORS_OF_ALL)
+_COUNTS_OF_ALL: Final = (
+    "stored_twice",
+    "place_disagreement",
+    "stored.indeterminate",
+    "stored.refused",
+    *_FLOORS_OF_ALL,
+)
 """Metrics of all stores together to which records of another store add."""
 
 

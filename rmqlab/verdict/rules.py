@@ -203,6 +203,12 @@ VERDICT_RULES: Final = (
         source="broker-requests section 1.6",
     ),
     VerdictRule(
+        metric="place_disagreement",
+        effect=Effect.WARNS,
+        because="An acknowledgement and a delivery name the queue and offset of the record.",
+        source="broker-requests section 1.6",
+    ),
+    VerdictRule(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The reply said that the message is not stored.",

@@ -2,7 +2,8 @@
 
 One group by over a union of all rows that contain a message id: one shuffle by message id, and no join that could
 multiply rows. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
-missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice,
+place_disagreement.
 """
 
 import collections
@@ -31,6 +32,8 @@ _FATES = """
 select message_id,
     max(send) send,
     max(is_failure) has_failure,
+    count(send) sends,
+    collect_set(delivered) filter (where delivered is not null) delivered,
     collect_set(node) filter (where place is not null) nodes,
     collect_set(place) filter (where place is not null) places,
     min(stored_at) stored_at,
@@ -38,22 +41,37 @@ select message_id,
     array_sort(collect_set(damage)) damages
 from (
     select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
-        'broker', broker, 'queue', queue, 'offset', offset, 'place_topic', place_topic, 'place_queue', place_queue) send,
-        false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage
+        'broker', broker, 'queue', queue, 'offset', offset, 'place_topic', place_topic, 'place_queue', place_queue,
+        'position', coalesce(position, 0)) send,
+        false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered
     from sends where message_id is not null
     union all
-    select message_id, null, true, '', null, null, 0, null from failures where message_id is not null
+    select message_id, null, true, '', null, null, 0, null, null from failures where message_id is not null
     union all
     select message_id, null, false, node,
-        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null, null
     from copies
     union all
-    select message_id, null, false, '', null, null, 1, null from deliveries where message_id != ''
+    select message_id, null, false, '', null, null, 1, null, if(reconsume_times > 0, null,
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset))
+    from deliveries where message_id != ''
     union all
-    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why)
+    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why), null
     from damages where message_id is not null
 )
 group by message_id
+"""
+
+# The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%.
+_ELSEWHERE = """
+send.acknowledged and send.broker is not null and send.place_queue is not null and send.offset is not null
+    and exists(places, place -> place.topic = send.place_topic or send.place_topic = send.topic
+        and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%'))
+    and not exists(places, place -> place.topic = send.place_topic and place.broker = send.broker
+        and place.queue = send.place_queue and place.offset = send.offset + send.position)
+or exists(delivered, one -> (one.topic != send.topic or exists(places, place -> place.topic = one.topic))
+    and not exists(places, place -> place.topic = one.topic and place.broker = one.broker
+        and place.queue = one.queue and place.offset = one.offset))
 """
 
 _PRESENCE = """
@@ -82,7 +100,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 metric=metric,
                 unit=MESSAGES,
                 value=counts[metric],
-                is_at_least=bool(run.unread) and metric.startswith("stored"),
+                is_at_least=bool(run.unread) and metric.startswith(("stored", "place_disagreement")),
                 evidence=line_evidence(evidence.get(metric, ())),
             )
 
@@ -142,6 +160,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
+        "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({_ELSEWHERE})",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
@@ -181,7 +200,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         return "" if counts[f"acknowledged {node}"] else f"no acknowledged send to {_broker(run, node)}"
     if not sent["findings"]["sent"]:
         return _NOTHING_SENT
-    if name == "stored_twice":
+    if name in ("stored_twice", "place_disagreement"):
         nameless = ", ".join(node for node in run.stores if node not in run.members)
         unnamed = f"no event has the broker name of {nameless}" if nameless else ""
         return unnamed if run.stores else _NO_STORE

@@ -20,7 +20,7 @@ from rmqlab.store.configfile import read_config_file
 from rmqlab.store.irregularfiles import why_unreadable
 from rmqlab.store.loglayout import log_directory
 from rmqlab.store.sidefiles import side_file_warnings
-from rmqlab.store.stopfiles import stop_file_warnings
+from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
@@ -87,7 +87,7 @@ def remarks(run: Run) -> Iterator[str]:
 
 
 def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each offset of a master that its group did not commit.
+    """Yield a line for each saved offset that its group did not commit.
 
     `commits` are the rows of HIGHEST_COMMITS.
     """
@@ -95,7 +95,7 @@ def offset_remarks(run: Run, group_of: Mapping[str, str], commits: Sequence[Row]
     highest = {(row["group"], row.topic, row.broker, row.queue): row.highest for row in commits}
     for node, member in sorted(run.members.items()):
         is_settled = ended_in_good_order(run, node) and member.broker not in run.roles.contested
-        if member.broker and not member.broker_id and is_settled and node in run.offsets.consumers:
+        if member.broker and is_settled and node in run.offsets.consumers:
             yield from uncommitted_offsets(node, member.broker, run.offsets.consumers[node], highest, groups)
 
 
@@ -105,7 +105,10 @@ def _marks_of(run: Run, node: str) -> Iterator[str]:
     ended = was_clean((event for event in own if event[0] in END_KINDS), is_stopped=node in run.stopped)
     root = run.directory / node / "store"
     if ended is not None and log_directory(root).is_dir():
-        for line in stop_file_warnings(root, was_clean=ended, latest=run.latest_stored.get(node)):
+        for line in (
+            *odd_log_files(root),
+            *stop_file_warnings(root, was_clean=ended, latest=run.latest_stored.get(node)),
+        ):
             yield f"{node}: {line}"
 
 
@@ -160,10 +163,11 @@ def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]
     if table is None:
         return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
     ahead = []
+    without_messages = None if any(_begins(run, broker)) else 0
     for name, queues in table.items():
         topic, _, group = name.partition("@")
         for queue, offset in queues.items():
-            end = ends.get((broker, topic, queue))
+            end = ends.get((broker, topic, queue), without_messages)
             if end is not None and offset > end:
                 text = f"{group}, {topic}@{broker}:{queue}: offset {offset} in the file, and the queue ends at {end}"
                 ahead.append((offset - end, text))
@@ -184,10 +188,7 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
     if table is None:
         missing_file = unknown(metric, MESSAGES, "delayOffset.json could not be read")
         return missing_file if levels else Finding(metric=metric, unit=MESSAGES, value=0)
-    begins = [
-        run.log_begin(other) for other in run.stores if other in run.members and run.members[other].broker == broker
-    ]
-    known = {level: levels.get(level, None if any(begins) else 0) for level in table}
+    known = {level: levels.get(level, None if any(_begins(run, broker)) else 0) for level in table}
     ahead = {level: table[level] - end for level, end in known.items() if end is not None}
     worst = sorted((level for level, by in ahead.items() if by > 0), key=lambda level: (-ahead[level], -level))
     evidence = line_evidence(
@@ -195,6 +196,12 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
         for level in worst
     )
     return Finding(metric=metric, unit=MESSAGES, value=ahead[worst[0]] if worst else 0, evidence=evidence)
+
+
+def _begins(run: Run, broker: str) -> Iterator[int]:
+    """Yield the commit log offset at which the log of each member of a broker name begins."""
+    members = (node for node in run.stores if node in run.members and run.members[node].broker == broker)
+    return (run.log_begin(node) for node in members)
 
 
 def _is_without_store(run: Run, node: str) -> bool:

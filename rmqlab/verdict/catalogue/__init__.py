@@ -8,7 +8,7 @@ NAMESERVER `namesrv-1`, and a WATCHER is a nameserver or a workload (`produce-1`
 import itertools
 from typing import Final
 
-from rmqlab.verdict.catalogue.messages import DELIVERED_UNSTORED, DUPLICATES, LOSS, ORDER
+from rmqlab.verdict.catalogue.messages import DELIVERED_UNSTORED, DUPLICATES, LOSS, ORDER, PLACE_DISAGREEMENT
 from rmqlab.verdict.catalogue.service import CLOCKS, DETECTION, ROLLBACKS, ROUTES, UNAVAILABILITY
 from rmqlab.verdict.catalogue.shared import (
     BYTES,
@@ -51,6 +51,7 @@ __all__ = [
     "METRICS",
     "OFFSET_FILES",
     "ORDER",
+    "PLACE_DISAGREEMENT",
     "RECORDS",
     "RECORDS_AND_QUEUES",
     "REPLICATION",
@@ -78,7 +79,7 @@ METRICS: Final = tuple(
         DIVERGENCE,
         RECORDS_AND_QUEUES,
         STORE_FILES,
-        (DELIVERED_UNSTORED,),
+        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT),
         TABLE_FILES,
         CLOCKS,
     )

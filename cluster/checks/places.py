@@ -1,0 +1,84 @@
+"""Places of messages: queue and queue offset in the stores, and by acknowledgements and deliveries.
+
+A message that was sent once has one place in its topic, and each copy of the record states it. Messages with failed
+attempts may have several, and messages that a consumer sent back are stored again under the group's retry topic.
+"""
+
+import collections
+from collections.abc import Collection, Iterator, Mapping
+
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+
+_Place = tuple[Queue, int]
+_RESENT = ("%RETRY%", "%DLQ%")
+"""Prefixes of the topics to which consumers send messages back."""
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the finding of `catalogue.PLACE_DISAGREEMENT`."""
+    metric, unit = PLACE_DISAGREEMENT.name, PLACE_DISAGREEMENT.unit
+    if not history.sends:
+        yield unknown(metric, unit, "no workload of the journal sent anything")
+        return
+    if not stores.nodes:
+        yield unknown(metric, unit, "no store was given")
+        return
+    if nameless := [node for node in stores.nodes if node not in history.members]:
+        yield unknown(metric, unit, f"no event has the broker name of {', '.join(nameless)}")
+        return
+    deliveries: dict[str, list[Delivery]] = collections.defaultdict(list)
+    for delivery in history.deliveries:
+        deliveries[delivery.message_id].append(delivery)
+    found = dict(_find(history, stores, deliveries))
+
+    def as_evidence(message_id: str) -> Evidence:
+        where = ", ".join(f"{queue} offset {offset}" for queue, offset in stores.places(message_id))
+        return Evidence(
+            text=f"{message_id}: {found[message_id]}; it is stored at {where}",
+            at_millis=min(copy.stored_at for copy in stores.by_message[message_id]),
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    yield count_of(metric, unit, list(found), as_evidence, is_at_least=bool(stores.unread), message_ids=list(found))
+
+
+def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
+    """Yield each such message, and what an entry says of its place."""
+    sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
+    failed = {failure.message_id for failure in history.failures}
+    for send in history.sends:
+        for number, message_id in enumerate(send.ids):
+            if sent[message_id] > 1 or message_id in failed or message_id not in stores.by_message:
+                continue
+            places = stores.places(message_id)
+            text = _acknowledged_elsewhere(send, number, places) or _delivered_elsewhere(
+                send, deliveries.get(message_id, ()), places
+            )
+            if text:
+                yield message_id, text
+
+
+def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place]) -> str:
+    """Return what an acknowledgement says of a message that has no record there; empty if it agrees."""
+    if not send.is_acknowledged or send.place is None:
+        return ""
+    queue, offset = send.place[0], send.place[1] + number
+    topics = {place[0].topic for place in places}
+    is_elsewhere = queue.topic == send.topic and any(not topic.startswith(_RESENT) for topic in topics)
+    if (queue, offset) in places or not (queue.topic in topics or is_elsewhere):
+        return ""
+    return f"{send.node} recorded an acknowledgement from {queue} offset {offset}"
+
+
+def _delivered_elsewhere(send: Send, deliveries: Collection[Delivery], places: Collection[_Place]) -> str:
+    """Return from where a message was delivered that has no record there; empty if all deliveries agree."""
+    topics = {place[0].topic for place in places}
+    for one in deliveries:
+        is_of_topic = one.queue.topic in topics or one.queue.topic != send.topic
+        if is_of_topic and not one.reconsume_times and (one.queue, one.offset) not in places:
+            return f"{one.node} received it from {one.queue} offset {one.offset}"
+    return ""

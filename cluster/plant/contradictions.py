@@ -1,0 +1,162 @@
+"""Violations in which intact files contradict each other: journals, their own counts, and stores."""
+
+from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, remove, rewrite
+from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.runcopy import (
+    RunCopy,
+    any_broker,
+    any_consumer,
+    any_process,
+    any_producer,
+    any_workload,
+)
+from rmqlab.runtime.journal import SUPERVISOR
+from rmqlab.verdict.outcomes import STORED
+
+_PLACE = Expected(metric="place_disagreement", names_victims=True)
+_AWAY = 1000
+"""Added to a queue offset to make it wrong."""
+
+
+def _entries(copy: RunCopy, node: str, kind: str) -> list[PlacedEntry]:
+    """Return the entries of messages with one unique id and a known place."""
+    return [
+        placed
+        for placed in placed_entries(copy.journal(node))
+        if placed.kind == kind
+        and placed.fields.get("offset") is not None
+        and not placed.fields.get("reconsume_times")
+        and "," not in str(placed.fields.get("message_id") or ",")
+    ]
+
+
+def _rewrite(copy: RunCopy, node: str, placed: PlacedEntry, changes: dict[str, object], says: str) -> Change:
+    """Change fields of an entry, which keeps its place and number."""
+    path = copy.journal(node)
+    entries = placed_entries(path)
+    rewrite(path, [one.changed(changes) if one == placed else one.members for one in entries])
+    edit = copy.edit(node, path, placed.start, f"{placed.kind} of {placed.fields['message_id']}: {says}")
+    group = str(placed.fields.get("group") or "")
+    return Change(edits=(edit,), victims=(str(placed.fields["message_id"]),), consumer_group=group)
+
+
+def move_acknowledgement(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let an acknowledgement name another queue offset."""
+    stored = [placed for placed in _entries(copy, nodes[0], "sent") if placed.fields["outcome"] in STORED]
+    placed = copy.choose(stored, f"acknowledged send in the journal of {nodes[0]}")
+    offset = int(placed.fields["offset"])
+    return _rewrite(copy, nodes[0], placed, {"offset": offset + _AWAY}, f"offset {offset} raised by {_AWAY}")
+
+
+def move_delivery(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let a delivery name the next queue."""
+    placed = copy.choose(_entries(copy, nodes[0], "delivered"), f"delivery in the journal of {nodes[0]}")
+    queue = int(placed.fields["queue"])
+    return _rewrite(copy, nodes[0], placed, {"queue": queue + 1}, f"queue {queue} set to {queue + 1}")
+
+
+def change_outcome(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let an acknowledged send end in another outcome; the producer's own count at its end stays."""
+    stored = [placed for placed in _entries(copy, nodes[0], "sent") if placed.fields["outcome"] in STORED]
+    placed = copy.choose(stored, f"acknowledged send in the journal of {nodes[0]}")
+    outcome = copy.random.choice(("refused", "indeterminate"))
+    return _rewrite(copy, nodes[0], placed, {"outcome": outcome}, f"{placed.fields['outcome']} set to {outcome}")
+
+
+def remove_delivery(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove a delivery, and number the entries behind it anew."""
+    placed = copy.choose(_entries(copy, nodes[0], "delivered"), f"delivery in the journal of {nodes[0]}")
+    message_id, path = str(placed.fields["message_id"]), copy.journal(nodes[0])
+    remove(path, placed)
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, f"the delivery of {message_id} removed"),))
+
+
+def write_invalid_value(copy: RunCopy, nodes: Nodes) -> Change:
+    """Write a text where an event has a number."""
+    kind = copy.random.choice(("sent", "delivered"))
+    entries = (
+        _entries(copy, nodes[0], kind) or _entries(copy, nodes[0], "sent") or _entries(copy, nodes[0], "delivered")
+    )
+    placed = copy.choose(entries, f"message in the journal of {nodes[0]}")
+    return _rewrite(copy, nodes[0], placed, {"offset": "first"}, "the offset is a text")
+
+
+def remove_numbers(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove the numbers of all entries of a journal."""
+    path = copy.journal(nodes[0])
+    entries = placed_entries(path)
+    if not any("seq" in placed.members for placed in entries):
+        raise NothingToPlantError("the run is older than journals with numbered entries")
+    rewrite(path, [{name: value for name, value in one.members.items() if name != "seq"} for one in entries])
+    return Change(edits=(copy.edit(nodes[0], path, None, f"{len(entries)} entries without numbers"),))
+
+
+def remove_ready(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove from the supervisor's journal that a broker became ready."""
+    path = copy.journal(SUPERVISOR)
+    found = [one for one in placed_entries(path) if (one.kind, one.members["node"]) == ("node_ready", nodes[0])]
+    if not found:
+        raise NothingToPlantError(f"{nodes[0]} never became ready")
+    for _ in found:
+        first = next(one for one in placed_entries(path) if (one.kind, one.members["node"]) == ("node_ready", nodes[0]))
+        remove(path, first)
+    edit = copy.edit(SUPERVISOR, path, found[0].start, f"{len(found)} node_ready of {nodes[0]} removed")
+    return Change(edits=(edit,))
+
+
+CONTRADICTIONS = (
+    Kind(
+        name="ack-misplaced",
+        does="an acknowledged send has another queue offset in its producer's journal than in the stores",
+        where=any_producer,
+        change=move_acknowledgement,
+        expects=(_PLACE,),
+        consequences=("order.stored",),
+    ),
+    Kind(
+        name="delivery-misplaced",
+        does="a delivery has another queue in its consumer's journal than in the stores",
+        where=any_consumer,
+        change=move_delivery,
+        expects=(_PLACE,),
+        consequences=("order.delivered",),
+    ),
+    Kind(
+        name="outcome-changed",
+        does="an acknowledged send has another outcome in its producer's journal than the producer counted",
+        where=any_producer,
+        change=change_outcome,
+        expects=(GAP,),
+        consequences=("stored.refused", "stored.indeterminate"),
+    ),
+    Kind(
+        name="delivery-removed",
+        does="a delivery is removed from a consumer's journal, and the entries behind it are numbered anew",
+        where=any_consumer,
+        change=remove_delivery,
+        expects=(GAP,),
+    ),
+    Kind(
+        name="value-invalid",
+        does="an entry of a workload's journal has a text for a number",
+        where=any_workload,
+        change=write_invalid_value,
+        expects=(GAP,),
+        consequences=("unclaimed",),
+    ),
+    Kind(
+        name="numbers-removed",
+        does="the entries of a journal have lost their numbers",
+        where=any_process,
+        change=remove_numbers,
+        expects=(GAP,),
+    ),
+    Kind(
+        name="ready-removed",
+        does="the supervisor's journal does not record that a broker became ready",
+        where=any_broker,
+        change=remove_ready,
+        expects=(GAP,),
+        consequences=("behind", "ahead", "divergence"),
+    ),
+)
