@@ -235,9 +235,9 @@ class IndexFile:
         populate(self._map, start, end)
 
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
-        """Add log offsets of this hash stored in [begin, end] to `found`, newest first, up to `limit`.
+        """Add log offsets of this hash stored in [begin, end] to `found`.
 
-        Yields now and then: a key that many records have makes a chain of millions of entries. The file must be open
+        Newest first, up to `limit` in all. Yields now and then: a key that many records have makes a chain of millions of entries. The file must be open
         when the search continues.
         """
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
@@ -346,9 +346,9 @@ class Index:
         return file
 
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
-        """Add log offsets of records with this hash to `found`, newest first. Yields now and then.
+        """Add log offsets of records with this hash to `found`, newest first.
 
-        The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
+        Yields now and then. The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
         """
         for file in reversed(self.files[:]):
             if file not in self.files:
