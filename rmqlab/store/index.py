@@ -245,8 +245,7 @@ class IndexFile:
             return
         examined = 0
         while 0 < at < self.max_index and len(found) < limit:
-            examined += 1
-            if examined % _EXAMINED_AT_ONCE == 0:
+            if (examined := examined + 1) % _EXAMINED_AT_ONCE == 0:
                 yield
             its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
                 self._map, self._entries_at + _ENTRY_SIZE * at
@@ -351,13 +350,11 @@ class Index:
         Yields now and then. The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
         """
         for file in reversed(self.files[:]):
-            if file not in self.files:
-                return
-            if file.overlaps(begin, end):
-                for _ in file.search(hashed, found, limit, begin, end):
-                    yield
-                    if file not in self.files:
-                        return
+            is_right = file in self.files and file.overlaps(begin, end)
+            for _ in file.search(hashed, found, limit, begin, end) if is_right else ():
+                yield
+                if file not in self.files:
+                    return
             if file.begin_timestamp < begin or len(found) >= limit:
                 return
 
