@@ -237,8 +237,8 @@ class IndexFile:
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
         """Add log offsets of this hash stored in [begin, end] to `found`.
 
-        Newest first, up to `limit` in all. Yields now and then: a key that many records have makes a chain of millions of entries. The file must be open
-        when the search continues.
+        Newest first, up to `limit` in all. Yields now and then: a key of very many records makes a long chain. The file
+        must be open when the search continues.
         """
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
@@ -347,7 +347,7 @@ class Index:
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
         """Add log offsets of records with this hash to `found`, newest first.
 
-        Yields now and then. The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
+        Yields now and then. Files that are dropped meanwhile are left out.
         """
         for file in reversed(self.files[:]):
             is_right = file in self.files and file.overlaps(begin, end)
