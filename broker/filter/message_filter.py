@@ -35,14 +35,20 @@ class MessageFilter:
 
     @property
     def max_examined(self) -> int:
-        """Return how many messages a pull examines at most; its consumer pulls again for those behind them."""
+        """Return how many messages a pull examines at most.
+
+        Its consumer pulls again for those behind them.
+        """
         if self.by_properties is None:
             return MOST_EXAMINED
         return max(_OPERANDS_OF_A_PULL // (_OPERANDS_TO_DECODE + self.operands), 1)
 
 
 def filter_by_properties(expression_type: str, expression: str) -> MessageFilter:
-    """Make the filter of an expression that is not one of tags. FilterError if it is invalid."""
+    """Make the filter of an expression that is not one of tags.
+
+    FilterError if it is invalid.
+    """
     matches = compiled(expression_type, expression)
     return MessageFilter(by_properties=matches, operands=matches.operands)
 

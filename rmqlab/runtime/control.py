@@ -169,7 +169,7 @@ class ControlLink:
             self._queue_event(Event(at_millis, kind, fields))
 
     def _leave_out(self, journal: JournalWriter, kind: str) -> None:
-        """Count an event that exceeds the budget of its kind; its number stays missing in the journal."""
+        """Leave out an event that exceeds the budget of its kind: its number is missing."""
         journal.skip()
         self._left_out[kind] += 1
         if self._left_out[kind] == 1:

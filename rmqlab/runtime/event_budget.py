@@ -33,7 +33,10 @@ class _Account:
 
 @attrs.define(eq=False)
 class EventBudget:
-    """What the events of each kind have used of BURST. Times are milliseconds of the cluster's clock."""
+    """What the events of each kind have used of BURST.
+
+    Times are milliseconds of the cluster's clock.
+    """
 
     _accounts: dict[str, _Account] = attrs.field(factory=dict, init=False)
 

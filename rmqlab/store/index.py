@@ -235,18 +235,17 @@ class IndexFile:
         populate(self._map, start, end)
 
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
-        """Add log offsets of this hash stored in [begin, end] to `found`, newest first, up to `limit`.
+        """Add log offsets of this hash stored in [begin, end] to `found`.
 
-        Yields now and then: a key that many records have makes a chain of millions of entries. The file must be open
-        when the search continues.
+        Newest first, up to `limit` in all. Yields now and then: a key of very many records makes a long chain. The file
+        must be open when the search continues.
         """
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
             return
         examined = 0
         while 0 < at < self.max_index and len(found) < limit:
-            examined += 1
-            if examined % _EXAMINED_AT_ONCE == 0:
+            if (examined := examined + 1) % _EXAMINED_AT_ONCE == 0:
                 yield
             its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
                 self._map, self._entries_at + _ENTRY_SIZE * at
@@ -346,18 +345,16 @@ class Index:
         return file
 
     def search(self, hashed: int, found: list[int], limit: int, begin: int, end: int) -> Iterator[None]:
-        """Add log offsets of records with this hash to `found`, newest first. Yields now and then.
+        """Add log offsets of records with this hash to `found`, newest first.
 
-        The search ends early at a file that is dropped meanwhile: those before it are older, and dropped as well.
+        Yields now and then. Files that are dropped meanwhile are left out.
         """
         for file in reversed(self.files[:]):
-            if file not in self.files:
-                return
-            if file.overlaps(begin, end):
-                for _ in file.search(hashed, found, limit, begin, end):
-                    yield
-                    if file not in self.files:
-                        return
+            is_right = file in self.files and file.overlaps(begin, end)
+            for _ in file.search(hashed, found, limit, begin, end) if is_right else ():
+                yield
+                if file not in self.files:
+                    return
             if file.begin_timestamp < begin or len(found) >= limit:
                 return
 

@@ -14,9 +14,9 @@ T = TypeVar("T")
 def search_by_key(
     index: Index | None, log: CommitLog, topic_and_key: str, limit: int, begin: int, end: int
 ) -> Generator[None, None, QueryResult]:
-    """Return at most `limit` records with this key's hash, oldest first. Yields now and then.
+    """Return at most `limit` records with this key's hash, oldest first.
 
-    The key is one of the record's keys or its unique key. `begin` and `end` are store times in ms, both included. As in
+    Yields now and then. The key is one of the record's keys or its unique key. `begin` and `end` are store times in ms, both included. As in
     RocketMQ, the client compares the keys themselves. Each record found is checked against its hash, because after a
     torn write or in a damaged file an entry may point anywhere (issue 12.13).
     """

@@ -1,9 +1,8 @@
 """The message store of one broker: put, read, replicate, flush, recover.
 
-No function here waits or reads a clock.
-
-All calls must be made in one thread, except `FlushJob.run` and its steps. Returned memoryviews point into mapped files:
-use them within the same pass of the event loop, because a later pass may delete the file.
+No function here waits or reads a clock. All calls must be made in one thread, except `FlushJob.run` and its steps.
+Returned memoryviews point into mapped files: use them within the same pass of the event loop, because a later pass may
+delete the file.
 """
 
 import contextlib
@@ -74,10 +73,8 @@ class MessageStore:
     ) -> Self:
         """Lock, map, recover, and dispatch to the log's end.
 
-        StoreLocked, StoreCorrupt or OSError if that fails.
-
-        On a full disk the store opens and refuses puts. `on_progress` gets the commit log offset that recovery has
-        reached, and `on_queue` is called at each step with one of the queues.
+        StoreLocked, StoreCorrupt or OSError if that fails. On a full disk the store opens and refuses puts.
+        `on_progress` gets the commit log offset that recovery has reached, and `on_queue` is called at each step.
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
@@ -278,10 +275,7 @@ class MessageStore:
         property_filter: PropertyFilter | None = None,
         max_examined: int = MOST_EXAMINED,
     ) -> GetResult:
-        """Return messages of a queue, within the limits of one pull (section 6.1).
-
-        At most `max_examined` queue entries are examined.
-        """
+        """Return messages of a queue, within the limits of one pull (section 6.1)."""
         queue = self.queues.table.get((topic, queue_id))
         return self.puller.get(queue, queue_offset, max_nums, matches, property_filter, max_examined)
 

@@ -155,5 +155,5 @@ class Puller:
 
 
 def _bytes_to_examine(max_nums: int, max_examined: int) -> int:
-    """Return the bytes of queue entries that a pull for so many messages examines at most."""
+    """Return the maximum bytes of queue entries that a pull for so many examines."""
     return min(max(_LEAST_EXAMINED, QUEUE_ENTRY_SIZE * max_nums), QUEUE_ENTRY_SIZE * max_examined)

@@ -151,7 +151,7 @@ def test_the_length_of_an_index_file_is_not_checked(tmp_path: Path, size: int) -
 
 
 def test_a_long_chain_is_searched_in_steps(open_store: Open, clock: ManualClock) -> None:
-    """A peer can put a key into millions of entries: without steps, a query for it holds up all others."""
+    """A peer can put a key into millions of entries; a query must not hold up others."""
     store = open_store(max_index_num=5000, max_hash_slot_num=100)
     clock.step = 10_000
     for _ in range(40):
