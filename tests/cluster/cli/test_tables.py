@@ -235,7 +235,7 @@ def test_a_slave_that_starts_has_not_connected_yet(*, has_connected: bool, note:
     row = dict.fromkeys(("slaveAckOffset", "diff", "transferredByteInSecond", "inSync", "transferFromWhere", "state"))
     row |= {"master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 0, "verdict": "", "trouble": None}
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
-    nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
+    nodes: list[dict[str, object]] = [dict(zip(keys, node, strict=True)) for node in NODES]
     nodes[2]["ha"] = {"connected": False, "has_connected": has_connected}
     head = {"name": "n", "namesrv_addr": "a", "rate": 1, "routes": {}, "masters": {}}
     console = Console(width=120, record=True, file=io.StringIO())
