@@ -46,7 +46,10 @@ def _are_lines(_config: object, _field: object, pairs: Mapping[str, str]) -> Non
 
 
 def _in_home(name: str) -> str:
-    """Return a path in the home directory; in the working directory for a user without one."""
+    """Return a path in the home directory.
+
+    In the working directory for a user without one.
+    """
     return str((home_directory() or pathlib.Path.cwd()) / "namesrv" / name)
 
 

@@ -65,7 +65,9 @@ ACTION_COMMANDS = {action.name: command_of(action) for action in ACTIONS.values(
 @click.option("--timeout", type=NumberRange(min=0), default=60.0, help="Seconds of real time; 0: look once.")
 @json_option
 def wait(condition: tuple[str, ...], name: str, timeout: float, *, as_json: bool) -> None:
-    """Wait until a condition is true; exit status 1 if it is not in time, 2 without a result.
+    """Wait until a condition is true; exit status 1 if it is not in time.
+
+    Exit status 2 without a result, such as for a stopped cluster.
 
     Conditions: ready [TARGET]; stopped, killed, crashed, paused, power-lost, is-master TARGET; route-has, route-gone
     TARGET; slave-connected, slave-in-sync, slave-caught-up, metadata-synced GROUP; topic-known TARGET TOPIC.

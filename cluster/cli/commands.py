@@ -61,7 +61,7 @@ PURPOSES: dict[str, dict[str, Entry]] = {
         ),
         "wait": Entry(
             f"{_CLI}.act:wait",
-            "Wait until a condition is true; exit status 1 if it is not in time, 2 without a result.",
+            "Wait until a condition is true; exit status 1 if it is not in time.",
         ),
     },
     "Act on nodes": {

@@ -49,6 +49,8 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
         misused(str(exc))
     if report is not None and not report.parent.is_dir():
         misused(f"--report {report}: {report.parent} is not a directory")
+    if report is not None and report.is_dir():
+        misused(f"--report {report}: a directory; expected a path for the page")
     output = LineOutput(is_silent=as_json)
     try:
         played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]

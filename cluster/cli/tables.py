@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
+from rmqlab.cluster.cli.links import link_note
 from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
@@ -260,7 +261,7 @@ def _render_replication(document: Document) -> Text:
             text.append(f"commit log {_span(logs.get(master) or {})}\n" if master else "\n")
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
-        text.append_text(_link_note(row, slaves[row["slave"]]))
+        text.append_text(link_note(row, slaves[row["slave"]]))
         if row["slave"] in members:
             text.append(f"\n    {_entries(members[row['slave']])}\n")
             continue
@@ -276,22 +277,6 @@ def _render_replication(document: Document) -> Text:
             text.append(f"  {name}: {fault}\n", "red")
     text.rstrip()
     return text
-
-
-def awaits_connection(row: Document, slave: Document) -> bool:
-    """Return True if a slave has had no connection to a master since its start.
-
-    It looks for its master every 5 s.
-    """
-    ha = slave.get("ha")
-    return row["connected"] is False and isinstance(ha, Mapping) and ha.get("has_connected") is False
-
-
-def _link_note(row: Document, slave: Document) -> Text:
-    """Return a note for a slave without a connection; empty if it has one, or if that is unknown."""
-    if row["connected"] is not False:
-        return Text()
-    return Text("  not connected yet", "yellow") if awaits_connection(row, slave) else Text("  not connected", "red")
 
 
 def _ha_status(row: Document) -> str:

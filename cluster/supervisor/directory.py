@@ -79,7 +79,7 @@ class Record:
 
 
 def check_path(path: Path) -> None:
-    """SetupError for a path that settings and messages cannot have, such as one that is not UTF-8."""
+    """SetupError for a path that settings cannot have, such as one in Latin-1."""
     if line_fault(str(path)):
         raise SetupError(
             f"cannot create {path}: expected a path in UTF-8, without line breaks and control characters (see RMQLAB_HOME)"

@@ -74,7 +74,10 @@ def _within_limits(percent: int) -> int:
 
 
 def _default_root() -> Path:
-    """Return `store` in the home directory; in the working directory for a user without one."""
+    """Return `store` in the home directory.
+
+    In the working directory for a user without one.
+    """
     return (home_directory() or Path.cwd()) / "store"
 
 

@@ -14,8 +14,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
+from rmqlab.cluster.cli.links import awaits_connection
 from rmqlab.cluster.cli.live.keys import HELP, KEYS, Document, Selection, first_selected, in_order, state_of
-from rmqlab.cluster.cli.tables import STATE_STYLES, awaits_connection
+from rmqlab.cluster.cli.tables import STATE_STYLES
 from rmqlab.runtime.printable import printable, printable_values
 
 BAR_CELLS = 8

@@ -42,8 +42,11 @@ def test_a_page_is_made_beside_the_document(tmp_path: Path, played: list[str]) -
     assert all(f"<th>{name}</th>" in text for name in played)
 
 
-def test_a_page_in_no_directory_is_rejected_before_anything_is_played(tmp_path: Path, played: list[str]) -> None:
-    done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(tmp_path / "none" / "page.html")])
+@pytest.mark.parametrize(("place", "says"), [("none/page.html", "is not a directory"), (".", "expected a path for")])
+def test_a_page_that_cannot_be_written_is_rejected_before_anything_is_played(
+    tmp_path: Path, played: list[str], place: str, says: str
+) -> None:
+    done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(tmp_path / place)])
     assert done.exit_code == 2
-    assert "is not a directory" in done.output
+    assert says in done.output
     assert played == []

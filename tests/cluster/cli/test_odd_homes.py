@@ -1,4 +1,4 @@
-"""Directories that clusters cannot be in, and users without a home directory: one line, no traceback."""
+"""Odd directories of clusters, and users without a home directory: one line."""
 
 import os
 from pathlib import Path

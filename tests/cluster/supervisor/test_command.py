@@ -26,7 +26,7 @@ DONE = COMMANDS.encode(CommandResult([]))
 
 @pytest.fixture
 def reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], ClusterDirectory]]:
-    """A function that lets something at a cluster's socket send these bytes, and then reset the connection."""
+    """Let a fake supervisor send these bytes, and reset the connection."""
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
     directory = ClusterDirectory.named("default")
     directory.create()
