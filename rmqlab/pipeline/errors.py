@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_CAUSED_BY = "Caused by: "
 
 
 class UserError(Exception):
@@ -36,9 +37,24 @@ class NoSparkError(Exception):
 
 def first_cause(text: str) -> str:
     """Return the first line of a Java or Python error that contains a cause."""
+    return (_causes(text) or [text])[0]
+
+
+def first_and_last_cause(text: str) -> str:
+    """Return the first line of a Java error that contains a cause, and the last one if it is another.
+
+    The last one is often the only one that says what to do.
+    """
+    causes = _causes(text) or [text]
+    if len(causes) == 1 or not causes[-1].startswith(_CAUSED_BY):
+        return causes[0]
+    return f"{causes[0]}, caused by {causes[-1].removeprefix(_CAUSED_BY)}"
+
+
+def _causes(text: str) -> list[str]:
+    """Return the lines of an error with causes, or all lines if none has one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
-    return (causes or lines or [text])[0]
+    return [line.removeprefix(": ") for line in lines if line.startswith((": ", _CAUSED_BY))] or lines
 
 
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:

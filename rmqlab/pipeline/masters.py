@@ -3,8 +3,10 @@
 Spark takes a minute and 200 lines to report an error.
 """
 
+import os
 import re
 import socket
+from pathlib import Path
 
 from rmqlab.pipeline.errors import NoSparkError
 
@@ -13,11 +15,12 @@ _FORMS = re.compile(
     r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]|spark://[^/]+|yarn|k8s://\S+"
 )
 _EXPECTED = "local[*], local[4], spark://host:7077, yarn or k8s://https://host:port"
+_YARN_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _CONNECT_SECONDS = 5.0
 
 
 class NoMasterError(NoSparkError):
-    """A master URL is invalid, or no Standalone master listens there.
+    """A master URL is invalid, no Standalone master listens there, or YARN's address is unknown.
 
     The text says what to do.
     """
@@ -29,12 +32,28 @@ def is_local(master: str) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raise NoMasterError for invalid URLs and unreachable Standalone masters."""
+    """Raise NoMasterError for invalid URLs, unreachable Standalone masters, and YARN without configuration."""
     if not _FORMS.fullmatch(master):
         connect = "; for Spark Connect open the session yourself" if master.startswith("sc://") else ""
         raise NoMasterError(f"{master!r} is no Spark master; expected {_EXPECTED}{connect}")
     if master.startswith("spark://"):
         _check_standalone(master)
+    if master == "yarn":
+        _check_yarn()
+
+
+def _check_yarn() -> None:
+    """Raise NoMasterError unless a variable names a directory with Hadoop's configuration."""
+    given = {name: place for name in _YARN_VARIABLES if (place := os.environ.get(name))}
+    if not given:
+        raise NoMasterError(
+            f"master yarn needs {' or '.join(_YARN_VARIABLES)}: a directory with the cluster's core-site.xml and"
+            " yarn-site.xml, which name its servers"
+        )
+    if missing := [f"{name}={place}" for name, place in given.items() if not Path(place).is_dir()]:
+        raise NoMasterError(
+            f"{', '.join(missing)} is not a directory; expected that of core-site.xml and yarn-site.xml"
+        )
 
 
 def _check_standalone(master: str) -> None:

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 import attrs
 
+from rmqlab.pipeline import hadoop
 from rmqlab.pipeline.errors import NoPathError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+)://(?P<host>[^/?]*)(?P<path>[^?]*)(?P<query>\?.*)?")
 _MAGIC = re.compile(r"[*\[]")
-_HADOOPS: Final = ("hdfs", "viewfs")
 _SAME: Final = {"s3a": "s3", "s3n": "s3"}
 _BLOCK_BYTES: Final = 2**20
 
@@ -221,7 +221,7 @@ def _opened(path: RemotePath) -> "Iterator[tuple[FileSystem, str]]":
     except ImportError:
         raise NoPathError(f"{where}: install fsspec, and its package for {scheme}:") from None
     except (OSError, ValueError) as exc:
-        needs = ". This needs Hadoop's libhdfs, and its jars in CLASSPATH" if scheme in _HADOOPS else ""
+        needs = f". {hadoop.NEEDS}" if scheme in hadoop.SCHEMES else ""
         raise NoPathError(f"{where}: {(str(exc).splitlines() or [type(exc).__name__])[0]}{needs}") from None
 
 
@@ -230,6 +230,10 @@ def _filesystem(scheme: str, root: str) -> "tuple[FileSystem, str]":
     from pyarrow import ArrowInvalid  # noqa: PLC0415 - as above
     from pyarrow.fs import FileSystem  # noqa: PLC0415
 
+    if scheme in hadoop.SCHEMES:
+        hadoop.set_class_path()
+        if hadoop.is_default(root):
+            return hadoop.open_default(), ""
     known = f"{_SAME.get(scheme, scheme)}{root[len(scheme) :]}"
     try:
         opened: tuple[FileSystem, str] = FileSystem.from_uri(known)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rmqlab.pipeline.disconnects import ignore_disconnects
 from rmqlab.pipeline.environment import cluster_environment, local_environment, set_environment
-from rmqlab.pipeline.errors import NoSparkError, first_cause
+from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
 from rmqlab.pipeline.masters import LOCAL, check_master, is_local
 from rmqlab.pipeline.shipping import COMPILED, let_streams_import, ship_packages
 from rmqlab.pipeline.spark_home import Machine
@@ -133,6 +133,6 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
     try:
         spark = builder.getOrCreate()
     except (PySparkException, Py4JError) as exc:
-        raise NoSparkError(f"Spark did not start at master {master}: {first_cause(str(exc))}") from exc
+        raise NoSparkError(f"Spark did not start at master {master}: {first_and_last_cause(str(exc))}") from exc
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from rmqlab.pipeline import commands, environment, session
-from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.pipeline.errors import NoSparkError, first_and_last_cause
 from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
 from rmqlab.pipeline.spark_home import JAVA_OPTIONS_VARIABLE, Machine, make_overlay
@@ -241,6 +241,42 @@ def test_a_master_that_does_not_answer_is_said_in_a_line_before_a_jvm_starts(mon
 def test_a_master_of_unknown_form_is_refused_with_the_forms(master: str, said: str) -> None:
     with pytest.raises(NoSparkError, match=said):
         session.open_session(master).__enter__()
+
+
+def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(session, "_start", None)
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    with pytest.raises(NoSparkError, match=r"^master yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR: .*yarn-site\.xml"):
+        session.open_session("yarn").__enter__()
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path / "away"))
+    with pytest.raises(NoSparkError, match=r"^YARN_CONF_DIR=/\S*/away is not a directory; expected that of core-site"):
+        session.open_session("yarn").__enter__()
+    (tmp_path / "away").mkdir()
+    check_master("yarn")
+
+
+SCHEDULER = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: External scheduler cannot be instantiated
+	at org.apache.spark.errors.SparkCoreErrors$.externalSchedulerError(SparkCoreErrors.scala:1)
+Caused by: java.lang.RuntimeException: java.lang.ClassNotFoundException: Class some.Mapping not found
+	at org.apache.hadoop.conf.Configuration.getClass(Configuration.java:2)
+Caused by: java.lang.ClassNotFoundException: Class some.Mapping not found
+	... 20 more
+"""
+
+
+def test_the_cause_of_a_failed_start_is_named() -> None:
+    assert first_and_last_cause(SCHEDULER) == (
+        "org.apache.spark.SparkException: External scheduler cannot be instantiated, "
+        "caused by java.lang.ClassNotFoundException: Class some.Mapping not found"
+    )
+    first, _, _ = SCHEDULER.partition("Caused by")
+    assert first_and_last_cause(first) == "org.apache.spark.SparkException: External scheduler cannot be instantiated"
+    assert first_and_last_cause("no cause\nat all") == "no cause"
+    assert first_and_last_cause("") == ""
 
 
 def test_one_of_several_masters_is_enough() -> None:
