@@ -211,7 +211,7 @@ def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before
     ("table", "says"),
     [
         (
-            '[cluster.broker_settings]\nslaveReadEnable = true\n',
+            "[cluster.broker_settings]\nslaveReadEnable = true\n",
             "my.toml:9: cluster.broker_settings: unknown key slaveReadEnable; did you mean slave_read_enable?",
         ),
         (
