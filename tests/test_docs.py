@@ -140,7 +140,10 @@ def test_every_make_target_that_is_named_exists(page: pathlib.Path) -> None:
 
 
 def defined_names(module: str) -> set[str]:
-    """The names that a module defines or, if it has `__all__`, exports: those that type checkers accept."""
+    """The names that type checkers accept in an import from a module.
+
+    They are in its `__all__` or, without one, defined there.
+    """
     spec = importlib.util.find_spec(module)
     assert spec is not None, module
     assert spec.origin is not None, module
