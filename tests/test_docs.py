@@ -3,6 +3,8 @@
 Names are of commands, targets and files.
 """
 
+import ast
+import importlib.util
 import json
 import pathlib
 import re
@@ -135,6 +137,39 @@ def test_every_make_target_that_is_named_exists(page: pathlib.Path) -> None:
     named = set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(text_of(page))))
     targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     assert named - targets == set()
+
+
+def defined_names(module: str) -> set[str]:
+    """The names that type checkers accept in an import from a module.
+
+    They are in its `__all__` or, without one, defined there.
+    """
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module
+    assert spec.origin is not None, module
+    names: set[str] = set()
+    for node in ast.parse(pathlib.Path(spec.origin).read_text("utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name("__all__")]):
+                return set(ast.literal_eval(node.value))
+            case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+                names.add(name)
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+    return names
+
+
+IMPORTS = [
+    pytest.param(module, names, id=f"{page.stem}-{module}")
+    for page in PAGES
+    for module, names in re.findall(r"^from (rmqlab[\w.]*) import ([\w, ]+)", code_of(text_of(page)), re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("module", "names"), IMPORTS)
+def test_a_documented_import_is_from_the_module_that_defines_the_name(module: str, names: str) -> None:
+    """`mypy --strict` rejects a name that a module only imports."""
+    assert set(re.split(r", *", names.strip())) <= defined_names(module)
 
 
 def verbs() -> set[str]:

@@ -28,15 +28,13 @@ from rmqlab.cluster.scenario.catalogue import (
     list_scenarios,
 )
 from rmqlab.cluster.scenario.external import check_commands
-from rmqlab.cluster.scenario.load import ScenarioError, parse_scenario, scenario_text
+from rmqlab.cluster.scenario.load import ScenarioError, check_settings, parse_scenario, scenario_text
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.result import Options, Run
 from rmqlab.cluster.scenario.run import KeepRunning, draw_seed, run_scenario
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from rmqlab.cluster.simulation.play import play_simulated
-from rmqlab.cluster.supervisor.check_settings import try_settings
-from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import MODES, PROFILES
 from rmqlab.simulation.child import ChildEndedError
@@ -235,8 +233,7 @@ def _run_once(
         check_commands(scenario, is_allowed=options.get("allows_commands", False), is_simulated=is_simulated)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)
-        for settings in sets_to_try(played.cluster):
-            try_settings(settings, played.cluster.group_members)
+        check_settings(played, text, str(path))
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:

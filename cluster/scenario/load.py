@@ -10,6 +10,8 @@ from pathlib import Path
 from rmqlab.cluster.scenario.binding import BindingError, bind_scenario
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
+from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.settings import why_no_toml
@@ -49,10 +51,27 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
         scenario = bind_scenario(values)
         review(scenario, is_single=not has_loopback_network())
     except BindingError as exc:
-        line = line_of(text, exc.path)
-        where = f"{name}:{line}" if line else name
-        raise ScenarioError(f"{where}: {_key_of(exc.path)}: {exc}" if exc.path else f"{where}: {exc}") from None
+        raise _error_at(exc.path, str(exc), text, name) from None
     return scenario
+
+
+def check_settings(scenario: Scenario, text: str, name: str = "scenario") -> None:
+    """Let a broker read the settings of a scenario. ScenarioError if it rejects them.
+
+    `text` and `name` are those of the file.
+    """
+    for index, settings in enumerate(sets_to_try(scenario.cluster)):
+        try:
+            try_settings(settings, scenario.cluster.group_members)
+        except BadSettingsError as exc:
+            table = "node_settings" if index else "broker_settings"
+            raise _error_at(("cluster", table), str(exc), text, name) from None
+
+
+def _error_at(path: Sequence[str | int], message: str, text: str, name: str) -> ScenarioError:
+    line = line_of(text, path)
+    where = f"{name}:{line}" if line else name
+    return ScenarioError(f"{where}: {_key_of(path)}: {message}" if path else f"{where}: {message}")
 
 
 def _key_of(path: Sequence[str | int]) -> str:

@@ -12,7 +12,8 @@ SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 MOST_SECONDS = 30 * 24 * 3600.0
 """Longest time in a scenario: a run that waits longer was hardly meant."""
 
-_FORM = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z][A-Za-z_-]*)")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_FORM = re.compile(rf"({_NUMBER.pattern}) ?([A-Za-z][A-Za-z_-]*)")
 
 
 class QuantityError(ValueError):
@@ -31,7 +32,9 @@ class Quantity:
         """Parse a quantity. QuantityError if it is invalid."""
         found = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
-            hint = f', such as "{text} s"' if isinstance(text, (int, float)) and not isinstance(text, bool) else ""
+            is_number = isinstance(text, (int, float)) and not isinstance(text, bool)
+            is_number = is_number or (isinstance(text, str) and _NUMBER.fullmatch(text.strip()) is not None)
+            hint = f', such as "{text} s"' if is_number else ""
             raise QuantityError(f"{text!r}: expected a number with a unit{hint}")
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:

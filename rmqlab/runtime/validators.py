@@ -49,7 +49,8 @@ def one_of(known: Collection[str]) -> Check:
 
     Its message omits the empty text, if that is valid.
     """
-    return _check(lambda value: value in known, " or ".join(filter(None, known)))
+    *others, last = filter(None, known)
+    return _check(lambda value: value in known, f"{', '.join(others)} or {last}" if others else last)
 
 
 def addresses(*, separator: str = ";") -> Check:

@@ -60,7 +60,7 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ('broker_role = "KING"', "broker_role = 'KING': expected ASYNC_MASTER or SYNC_MASTER or SLAVE"),
+        ('broker_role = "KING"', "broker_role = 'KING': expected ASYNC_MASTER, SYNC_MASTER or SLAVE"),
         ('namesrv_addr = "foo;bar:x"', "'foo' is not host:port"),
         ('broker_role = "SLAVE"', "needs one above 0"),
         ("listen_prot = 1", "did you mean listen_port"),

@@ -157,7 +157,7 @@ def test_the_reason_is_one_that_a_person_can_read(talk: TalkingBroker) -> None:
     reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=9")
     assert reply.remark == "broker_permission = 9: expected 0 to 7"
     reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerRole=KING")
-    assert reply.remark == "broker_role = 'KING': expected ASYNC_MASTER or SYNC_MASTER or SLAVE"
+    assert reply.remark == "broker_role = 'KING': expected ASYNC_MASTER, SYNC_MASTER or SLAVE"
 
 
 def test_bytes_that_are_no_text_are_a_system_error(talk: TalkingBroker) -> None:

@@ -37,7 +37,7 @@ def test_all_sixteen_are_there_and_can_be_played() -> None:
         assert it.path.stem.partition("-")[2] == name
         if name in CANONICAL:
             assert int(it.path.stem.partition("-")[0]) == CANONICAL.index(name) + 1
-        assert it.scenario.claim
+        assert 0 < len(it.scenario.claim) <= 120, f"{name}: claim"
         assert len(it.scenario.why.strip().splitlines()) in (2, 3), f"{name}: why, in two lines"
         assert it.scenario.sources
         assert len(it.scenario.expectations) >= 2

@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from rmqlab.cluster.faults.schedule import RandomFaults
-from rmqlab.cluster.scenario.load import ScenarioError, load_scenario, parse_scenario
+from rmqlab.cluster.scenario.load import ScenarioError, check_settings, load_scenario, parse_scenario
 from rmqlab.cluster.scenario.model import Action, Step
 from rmqlab.cluster.scenario.quantity import Quantity
 
@@ -124,7 +124,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("0 messages", "0 bytes", 39, "expect[1].equals: 0 bytes: expected a number of messages"),
         ('event = "broker', 'event = "brocker', 42, "expect[2].event: no kind of event 'brocker_connection_lost'; did you mean broker"),
         ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
-        ('take = "delay"', 'take = "deley"', 41, "expect[2]: take = 'deley': expected count or"),
+        ('take = "delay"', 'take = "deley"', 41, "expect[2]: take = 'deley': expected count, first"),
         ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
         (CUT, 'wipe = "orders"', 31, "step[3].wipe: orders is a workload: wipe needs a node of the cluster"),
         (CUT, 'probe = "namesrv-1"', 31, "step[3].probe: namesrv-1 is a nameserver: probe needs a broker"),
@@ -205,3 +205,28 @@ def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before
         ScenarioError, match=r"step\[3\]\.fault: link: at a single address peers outside cannot be recognised"
     ):
         parse_scenario(text)
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (
+            "[cluster.broker_settings]\nslaveReadEnable = true\n",
+            "my.toml:9: cluster.broker_settings: unknown key slaveReadEnable; did you mean slave_read_enable?",
+        ),
+        (
+            '[cluster.node_settings."broker-a-s"]\nslave_timeout = "soon"\n',
+            "my.toml:6: cluster.node_settings: slave_timeout = 'soon': expected a whole number",
+        ),
+    ],
+)
+def test_a_setting_that_no_broker_accepts_is_reported_with_its_table(table: str, says: str) -> None:
+    text = GOOD.replace("slaves = 1\n", f"slaves = 1\n\n{table}")
+    with pytest.raises(ScenarioError) as raised:
+        check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+    assert str(raised.value).startswith(says)
+
+
+def test_settings_that_brokers_accept_pass() -> None:
+    text = GOOD.replace("slaves = 1\n", "slaves = 1\nbroker_settings = { slave_read_enable = true }\n")
+    check_settings(parse_scenario(text), text)
