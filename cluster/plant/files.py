@@ -1,11 +1,10 @@
 """Violations in whole files: deleted stores and logs, and marks of a stop."""
 
-import os
 import shutil
 
 from rmqlab.cluster.plant.logs import unique_id
 from rmqlab.cluster.plant.model import GAP, WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_slave
+from rmqlab.cluster.plant.runcopy import RunCopy, any_broker
 from rmqlab.store.checkpoint import Checkpoint
 
 _AHEAD = 3_600_000
@@ -69,29 +68,6 @@ def delete_tables(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(copy.edit(nodes[0], path, None, "deleted"),), broker=copy.broker_of(nodes[0]))
 
 
-def link_log(copy: RunCopy, nodes: Nodes) -> Change:
-    """Replace the log files of a slave by links to those of its master."""
-    master = copy.members_of(copy.broker_of(nodes[0]))[0]
-    edits = []
-    for path, other in zip(copy.log(nodes[0]).files(), copy.log(master).files(), strict=False):
-        path.unlink()
-        os.link(other, path)
-        edits.append(copy.edit(nodes[0], path, None, f"linked to that of {master}"))
-    return copy.change(nodes, [], edits)
-
-
-def shorten_file(copy: RunCopy, nodes: Nodes) -> Change:
-    """Cut zeros off the last of several log files: it no longer has the size of the others."""
-    log = copy.log(nodes[0])
-    path, records = log.files()[-1], log.records()
-    end = records[-1].physical_offset + records[-1].store_size if records else 0
-    size = path.stat().st_size - 1
-    if len(log.files()) == 1 or int(path.name) + size < end:
-        raise NothingToPlantError(f"the log of {nodes[0]} has no second file that ends in zeros")
-    os.truncate(path, size)
-    return copy.change(nodes, [], [copy.edit(nodes[0], path, size, "cut here")])
-
-
 FILES = (
     Kind(
         name="store-deleted",
@@ -148,19 +124,5 @@ FILES = (
         change=delete_tables,
         expects=(WARNING,),
         consequences=("topics_missing", "groups_missing", "offset_file_*", "delay_offset_*"),
-    ),
-    Kind(
-        name="log-linked",
-        does="the log files of a slave are links to those of its master",
-        where=any_slave,
-        change=link_log,
-        expects=(WARNING,),
-    ),
-    Kind(
-        name="log-file-short",
-        does="a log file is shorter than the others, by zeros",
-        where=any_broker,
-        change=shorten_file,
-        expects=(WARNING,),
     ),
 )

@@ -150,9 +150,6 @@ def foreign_indexes(root: Path) -> Iterator[str]:
         entries_at = _HEAD.size + _SLOT_SIZE * slots
         if path.stat().st_size != entries_at + _ENTRY.size * most:
             continue  # the sizes are of other settings
-        stated, used = _slots(path, slots)
-        if used < stated // 2:
-            yield f"{root.name}/index/{path.name}: {stated - used} of its {stated} hash slots are empty: queries do not find their keys"
         tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
         wrong = known.count(False)
@@ -162,6 +159,13 @@ def foreign_indexes(root: Path) -> Iterator[str]:
             yield (
                 f"{root.name}/index/{path.name}: {wrong} of {len(known)} entries that were tried do not lead to a record"
                 " with such a key: it is damaged, or the index of another broker"
+            )
+            continue
+        stated, used = _slots(path, slots)
+        if used < stated // 2:
+            yield (
+                f"{root.name}/index/{path.name}: {stated - used} of its {stated} hash slots are empty: queries do not find"
+                " their keys"
             )
 
 

@@ -61,6 +61,10 @@ unless a violation is proven.
 | of another process | entries of another node, or events that only the supervisor records |
 | of another run | since version 4 each start of a process begins with `journal_opened`, which has the id of the run |
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
+| values changed to another type, or times out of range | they are not a valid entry |
+| entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries |
+| all numbers removed | a file with `journal_opened` has numbers |
+| start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
@@ -98,11 +102,13 @@ that are neither zero nor the begin of a record: no broker writes them.
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its node
 lost power); topics and groups that a master and its slave configure differently although both tables have the same
 version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
-such a key. In a run without faults, also: the file `abort` of a broker that stopped in good order (a full or failing
-disk leaves it as well), or its absence after a kill; a checkpoint with a later time than the last record of a whole
-log.
+such a key, or with empty hash slots; a missing table of a node that always stopped in good order; log files that two
+nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped in good order (a full or
+failing disk leaves it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in
+good order, or with a later time than the last record of a whole log; log files of different sizes, or with other names
+than offsets.
 
-A last warning is of a master's offset in `consumerOffset.json` above all commits of its group: the group skips messages
+A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
 broker set it. Not judged are groups that a request or a scenario reset, groups with members that keep no journal, were
 killed or still run, and brokers that did not stop in good order.

@@ -224,3 +224,24 @@ def test_long_entries_behind_damage_are_read(path: pathlib.Path) -> None:
     assert len(long) > 100_000
     path.write_bytes(b"\1\2" + long)
     assert survey(path).entries == 1
+
+
+@pytest.mark.parametrize(
+    ("at", "kind", "fields"),
+    [
+        (-1, "sent", {}),
+        (2**62, "sent", {}),
+        (1, "sent", {"began_at": "y"}),
+        (1, "log_sampled", {"max_offset": "x"}),
+        (1, "route_believed", {"brokers": "x"}),
+        (1, "rebalanced", {"held": 5}),
+    ],
+)
+def test_an_entry_with_an_invalid_value_is_no_entry(
+    tmp_path: pathlib.Path, at: int, kind: str, fields: dict[str, object]
+) -> None:
+    entries = [JournalEntry(at, "n", kind, fields), JournalEntry(5, "n", "sent", {"began_at": None, "took": 0.5})]
+    (tmp_path / "n.msgpack").write_bytes(b"".join(pack_entry(one, seq) for seq, one in enumerate(entries, 1)))
+    (journal,), (survey,) = survey_journals(tmp_path)
+    assert [one.at_millis for one in journal] == [5]
+    assert survey.torn_bytes > 0

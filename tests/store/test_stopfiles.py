@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.stopfiles import stop_file_warnings
+from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 
 
@@ -50,8 +50,30 @@ def test_a_checkpoint_of_messages_that_the_log_does_not_have(root: Path) -> None
     )
 
 
-def test_missing_and_odd_checkpoints_prove_nothing(root: Path) -> None:
+def test_missing_and_odd_checkpoints_prove_nothing_after_a_kill_or_without_messages(root: Path) -> None:
     (root / "checkpoint").unlink()
-    assert list(stop_file_warnings(root, was_clean=True, latest=0)) == []
+    (root / "abort").touch()
+    assert list(stop_file_warnings(root, was_clean=False, latest=SOME_DAY)) == []
     (root / "checkpoint").mkdir()
-    assert list(stop_file_warnings(root, was_clean=True, latest=0)) == []
+    assert list(stop_file_warnings(root, was_clean=False, latest=SOME_DAY)) == []
+    (root / "abort").unlink()
+    assert list(stop_file_warnings(root, was_clean=True, latest=None)) == []
+
+
+def test_a_missing_or_invalid_checkpoint_after_a_stop_in_good_order(root: Path) -> None:
+    path = root / "checkpoint"
+    for content, says in ((b"", "has 0 bytes"), (b"\xff" * 4096, "has a negative store time")):
+        path.write_bytes(content)
+        assert [says in line for line in stop_file_warnings(root, was_clean=True, latest=SOME_DAY)] == [True]
+    path.unlink()
+    (line,) = stop_file_warnings(root, was_clean=True, latest=SOME_DAY)
+    assert line.startswith("store/checkpoint is missing")
+
+
+def test_log_files_that_no_broker_writes(root: Path) -> None:
+    assert list(odd_log_files(root)) == []
+    (root / "commitlog" / "notes").touch()
+    (root / "commitlog" / f"{10**6:020}").touch()
+    first, second = odd_log_files(root)
+    assert "commitlog/notes has no name of a log file" in first
+    assert f"{10**6:020} has 0 bytes" in second

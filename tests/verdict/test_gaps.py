@@ -175,3 +175,61 @@ def test_if_all_processes_are_of_another_time_the_supervisor_s_journal_is() -> N
 def test_repeated_entries_give_no_lower_bound() -> None:
     (gap,) = find_gaps([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED)
     assert weakened(of("sent", 7), gap) == (None, False)
+
+
+def workload(*events: tuple[str, dict[str, Any]]) -> JournalSurvey:
+    """Survey a workload's journal of version 4 that ended in good order."""
+    whole = JournalSurvey(process="produce-1", size=1000)
+    opened, closed = ("journal_opened", {"run": "a1"}), (CLOSED, {})
+    for seq, (kind, fields) in enumerate((opened, *events, closed), 1):
+        whole.add((seq * 10, JournalEntry(seq, "produce-1", kind, fields, seq)))
+    return whole
+
+
+SENT = ("sent", {"outcome": "SEND_OK"})
+
+
+@pytest.mark.parametrize(
+    ("events", "says"),
+    [
+        ((SENT, ("produced", {"sent": 1, "SEND_OK": 1})), None),
+        ((SENT, ("produced", {"sent": 2, "SEND_OK": 2})), "it has 1 sends with SEND_OK, and produce-1 counted 2"),
+        ((SENT, SENT, ("produced", {"sent": 1, "SEND_OK": 1})), "it has 2 sends with SEND_OK, and produce-1 counted 1"),
+        ((("sent", {"outcome": "refused"}), ("produced", {"sent": 1, "SEND_OK": 1})), "it has 1 sends with refused"),
+        ((("consumed", {"delivered": 3}),), "it has 0 deliveries, and produce-1 counted 3 when it ended"),
+        ((SENT,), None),
+    ],
+    ids=["equal", "removed", "repeated", "changed", "deliveries", "no count"],
+)
+def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any]], ...], says: str | None) -> None:
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    gaps = find_gaps([opened, workload(*events)], STOPPED)
+    found = [gap for gap in gaps if gap.process == "produce-1"]
+    assert bool(found) == bool(says)
+    assert says is None or says in found[0].says
+
+
+def test_a_workload_that_started_twice_counted_only_once() -> None:
+    survey = workload(SENT, ("journal_opened", {"run": "a1"}), SENT, ("produced", {"sent": 1, "SEND_OK": 1}))
+    assert not [gap for gap in find_gaps([SUPERVISOR, survey], STOPPED) if "counted" in gap.says]
+
+
+def test_a_journal_that_names_its_run_has_numbers() -> None:
+    survey = attrs.evolve(workload(SENT), last_seq=0)
+    assert any("its entries have no numbers" in gap.says for gap in find_gaps([SUPERVISOR, survey], STOPPED))
+
+
+def test_a_server_that_worked_became_ready() -> None:
+    broker = journal("broker-a", "log_sampled", CLOSED)
+    ready = supervised("node_spawned", "node_ready", "node_stopped", node="broker-a", broker_name="broker-a")
+    silent = [one for one in ready if one.kind != "node_ready"]
+    assert find_gaps([SUPERVISOR, broker], ready) == ()
+    (gap,) = find_gaps([SUPERVISOR, broker], silent)
+    assert gap.process == "cluster"
+    assert "does not record that broker-a became ready" in gap.says
+
+
+def test_a_cluster_that_was_ready_named_its_role() -> None:
+    kinds = ("journal_opened", "node_spawned", "node_ready", "cluster_ready", "cluster_stopped")
+    (gap,) = find_gaps([journal("cluster", *kinds)], [])
+    assert "it has no cluster_starting" in gap.says

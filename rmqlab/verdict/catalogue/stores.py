@@ -154,7 +154,8 @@ STORE_FILES: Final = (
         target="NODE",
         unit=MESSAGES,
         text="largest distance of a saved offset beyond its queue's end",
-        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name.",
+        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name. A queue"
+        " without messages ends at 0 if each of these logs begins at 0.",
         blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
         unknown_when="the file cannot be read, or a store of the broker name is missing",
     ),

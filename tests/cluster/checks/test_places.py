@@ -1,0 +1,60 @@
+"""Messages that are stored at another place than acknowledgements and deliveries name."""
+
+import attrs
+import pytest
+
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.testing import MadeUpRun
+
+METRIC = "place_disagreement"
+
+
+def delivered_run() -> MadeUpRun:
+    """Three messages, sent and delivered once."""
+    run = MadeUpRun()
+    for number in range(3):
+        run.send(number)
+        run.deliver(number, number)
+    return run
+
+
+def change(run: MadeUpRun, kind: str, nth: int = 1, **fields: object) -> None:
+    """Change fields of the nth event of a kind."""
+    index = [place for place, entry in enumerate(run.entries) if entry.kind == kind][nth]
+    entry = run.entries[index]
+    run.entries[index] = attrs.evolve(entry, fields={**entry.fields, **fields})
+
+
+def test_a_clean_run_has_none() -> None:
+    assert delivered_run().judge()[METRIC].value == 0
+
+
+@pytest.mark.parametrize("kind", ["sent", "delivered"])
+@pytest.mark.parametrize("fields", [{"queue": 7}, {"offset": 900}, {"broker": "broker-z"}, {"topic": "payments"}])
+def test_an_entry_that_names_another_place_is_found(kind: str, fields: dict[str, object]) -> None:
+    run = delivered_run()
+    change(run, kind, **fields)
+    finding = run.judge()[METRIC]
+    assert (finding.value, finding.message_ids) == (1, ("ID000001",))
+    assert "orders@broker-a:0 offset 1" in finding.evidence[0].says
+
+
+def test_a_message_with_a_failed_attempt_may_be_stored_elsewhere() -> None:
+    run = delivered_run()
+    change(run, "sent", offset=900)
+    run.add("produce-1", "attempt_failed", message_id="ID000001", topic="orders", broker="broker-a", attempt=1, took=1)
+    assert run.judge()[METRIC].value == 0
+
+
+def test_a_message_that_was_sent_back_has_another_place() -> None:
+    run = delivered_run()
+    run.store("ID000001", Queue("%RETRY%shop", "broker-a", 0), run.members("broker-a"))
+    run.deliver(1, offset=0, queue_id=5, times=1)
+    assert run.judge()[METRIC].value == 0
+
+
+def test_a_lost_message_has_no_place() -> None:
+    run = delivered_run()
+    for log in run.logs.values():
+        log[:] = [copy for copy in log if copy.message_id != "ID000001"]
+    assert run.judge()[METRIC].value == 0
