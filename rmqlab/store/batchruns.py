@@ -22,7 +22,7 @@ from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 LEAST: Final = 20
 """Number of records from which on a run of alike records is quicker than one record after the other.
 
-In one queue that is so from 11 records on, in 4 queues from 18 on, and in 16 queues from 28 on."""
+In one queue that is so from 11 records on, in 4 queues from 18 on, and in 16 queues from 30 on."""
 LEAST_OF_BATCH: Final = 48
 """Number of records of one batch from which on this is quicker than any run of alike records."""
 _PLACE: Final = struct.Struct(">8s4xi4xqq20xq")  # size and magic, queue id, queue offset, physical offset, store time

@@ -154,20 +154,7 @@ class ConsumeQueue:
 
         OSError as `append`; a retry then holds them as well.
         """
-        position, files = queue_offset * QUEUE_ENTRY_SIZE, self.files.files
-        if files and self.held is None:
-            file = files[-1]
-            start = file.wrote
-            end = start + len(entries)
-            if file.first_offset + start == position and end <= file.room:  # nearly always
-                file.map[start:end] = entries
-                file.wrote = end
-                self.max_physical = _end_of_record(entries, len(entries) - QUEUE_ENTRY_SIZE)
-                return
-        self._append_slowly(position, entries, is_retry=is_retry)
-
-    def _append_slowly(self, position: int, entries: bytes, *, is_retry: bool) -> None:
-        """Enter records at a position of the queue, wherever its last entry is."""
+        position = queue_offset * QUEUE_ENTRY_SIZE
         at = max(0, -position)  # entries before 0 are dropped
         while at < len(entries):
             files = self.files.files
@@ -181,7 +168,7 @@ class ConsumeQueue:
                 end = min(file.size, start + len(entries) - at)
                 file.ensure_room(end)
             except FAILURES as problem:
-                self._hold(problem, (position + at) // QUEUE_ENTRY_SIZE, entries[at:], is_retry=is_retry)
+                self._hold(problem, queue_offset + at // QUEUE_ENTRY_SIZE, entries[at:], is_retry=is_retry)
                 return
             file.map[start:end] = entries[at : at + end - start]
             file.wrote = end
