@@ -19,8 +19,10 @@ from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.indexing import hash_column
 from rmqlab.store.indexkeys import IndexKeys, KeyCollector
 
-LEAST: Final = 8
-"""Minimum length of a run: shorter ones are faster record by record."""
+LEAST: Final = 20
+"""Minimum length of a run: shorter ones are faster record by record.
+
+Runs are faster from 11 records on in one queue, from 18 on in 4 queues, and from 30 on in 16 queues."""
 LEAST_OF_BATCH: Final = 48
 """Minimum length of a run of one batch: shorter ones are faster as a `UniformRun`."""
 _PLACE: Final = struct.Struct(">8s4xi4xqq20xq")  # size and magic, queue id, queue offset, physical offset, store time

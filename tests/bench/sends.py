@@ -5,6 +5,7 @@ Messages have 128 B; rates are sends per second, real and ours.
 
 import contextlib
 import re
+from collections.abc import Sequence
 
 from tests.bench.tables import Table
 from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
@@ -21,17 +22,17 @@ _MAIN = "org.apache.rocketmq.example.benchmark.Producer"
 def measure(java: Java, systems: dict[str, Cluster], *, warm_up: int, turns: int) -> Table:
     """For each number of threads, one Producer at each system, by turns."""
     make_topic(java, systems.values(), _TOPIC)
-    taken, failures = {}, 0
+    taken, failures = {}, {}
     for threads in THREADS:
         with contextlib.ExitStack() as stack:
             producers = {
                 name: stack.enter_context(_producer(java, cluster, threads)) for name, cluster in systems.items()
             }
             taken[str(threads)] = take_turns(systems, producers, warm_up=warm_up, turns=turns)
-            failures += sum(map(_failed, producers.values()))
+            failures[str(threads)] = {name: failed_sends(producer.lines) for name, producer in producers.items()}
     title = f"Sends/s, {BODY_SIZE} B, SYNC_MASTER with one slave, stock Java Producer"
-    notes = f"Medians of {turns} turns of each; {failures} sends failed. {QUEUES} queues, binary headers."
-    return compare(title, "threads", taken, notes)
+    notes = f"Medians of {turns} turns of each. {QUEUES} queues, binary headers."
+    return compare(title, "threads", taken, failures, notes)
 
 
 def _producer(java: Java, cluster: Cluster, threads: int) -> Child:
@@ -41,6 +42,9 @@ def _producer(java: Java, cluster: Cluster, threads: int) -> Child:
     return producer
 
 
-def _failed(producer: Child) -> int:
-    """Of all that it reported."""
-    return sum(int(number) for line in producer.lines for number in re.findall(r"Failed: (\d+)", line))
+def failed_sends(lines: Sequence[str]) -> int:
+    """Return the failures that a Producer reported last: its counters begin at its start."""
+    for line in reversed(lines):
+        if counters := re.findall(r"Failed: (\d+)", line):
+            return sum(map(int, counters))
+    return 0

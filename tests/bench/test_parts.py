@@ -9,11 +9,14 @@ import sys
 import pytest
 
 from rmqlab.broker.testing import open_talking_broker
+from tests.bench.batches import failed_batches
 from tests.bench.commands import command_seconds
 from tests.bench.growth import best_us, fill
 from tests.bench.nameserver_micro import waits
 from tests.bench.process import page_faults, pss_mb, run_seconds, smaps_mb
 from tests.bench.send_micro import receives, receives_of_batches
+from tests.bench.sends import failed_sends
+from tests.bench.turns import Turn, compare
 
 
 def test_requests_wait_for_the_heartbeats_before_them() -> None:
@@ -60,3 +63,20 @@ def test_figures_of_a_process_come_from_the_kernel() -> None:
 def test_batches_of_the_send_benchmark_are_one_frame_a_receive() -> None:
     assert len(receives(1, 48)) == 3
     assert len(receives_of_batches(1, 300, 100)) == 3
+
+
+def test_a_producer_reports_failures_since_its_start() -> None:
+    line = "Send TPS: {} Max RT: 30 Average RT:   1.200 Send Failed: {} Response Failed: {}"
+    assert failed_sends([line.format(900, 0, 0), line.format(800, 2, 1), line.format(900, 4, 1), "other"]) == 5
+    assert failed_sends(["other"]) == 0
+
+
+def test_causes_of_failed_batches_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failed_batches("ours", ["STARTED", "FAILED late", "FAILED busy", "FAILED late"]) == 3
+    assert capsys.readouterr().out == "  ours, 2 times: FAILED late\n  ours, 1 times: FAILED busy\n"
+
+
+def test_failed_sends_are_reported_for_each_system() -> None:
+    turns = {"16": {"real": [Turn(100.0, 2.0)], "ours": [Turn(90.0, 1.0)]}}
+    table = compare("sends", "threads", turns, {"16": {"real": 3, "ours": 0}}, "")
+    assert list(zip(table.columns[-2:], table.rows[0][-2:], strict=True)) == [("real: failed sends", 3), ("ours", 0)]

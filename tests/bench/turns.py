@@ -57,17 +57,25 @@ def rate_ratio(ours: list[Turn], real: list[Turn]) -> float:
     return round(median([mine.rate / other.rate for mine, other in zip(ours, real, strict=True)]), 2)
 
 
-def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], notes: str) -> Table:
-    """Return a row per varied thing: rates of the systems, ratio, CPU of the masters."""
+def compare(
+    title: str,
+    what: str,
+    taken: Mapping[str, dict[str, list[Turn]]],
+    failures: Mapping[str, Mapping[str, int]],
+    notes: str,
+) -> Table:
+    """Return a row per varied thing: rates of the systems, ratio, CPU of the masters, failed sends."""
     rows: list[list[Cell]] = []
     for varied, turns in taken.items():
         rates = [round(median([turn.rate for turn in turns[name]])) for name in ("real", "ours")]
         costs = [median([turn.master_us for turn in turns[name]]) for name in ("real", "ours")]
         rows.append([varied, *rates, rate_ratio(turns["ours"], turns["real"]), *costs])
+        rows[-1] += [failures[varied][name] for name in ("real", "ours")]
     samples = {
         f"{name} {varied}": list(map(attrs.astuple, one)) for varied, its in taken.items() for name, one in its.items()
     }
     columns = [what, "real", "ours", "ratio", "real: master's CPU, us a message", "ours"]
+    columns += ["real: failed sends", "ours"]
     return Table(title, columns, rows, notes, samples, {RATIO: "more", OURS_US: "less"})
 
 
