@@ -30,12 +30,12 @@ def _entries(copy: RunCopy, node: str, kind: str) -> list[PlacedEntry]:
     ]
 
 
-def _rewrite(copy: RunCopy, node: str, placed: PlacedEntry, changes: dict[str, object], says: str) -> Change:
+def _rewrite(copy: RunCopy, node: str, placed: PlacedEntry, changes: dict[str, object], text: str) -> Change:
     """Change fields of an entry, which keeps its place and number."""
     path = copy.journal(node)
     entries = placed_entries(path)
     rewrite(path, [one.changed(changes) if one == placed else one.members for one in entries])
-    edit = copy.edit(node, path, placed.start, f"{placed.kind} of {placed.fields['message_id']}: {says}")
+    edit = copy.edit(node, path, placed.start, f"{placed.kind} of {placed.fields['message_id']}: {text}")
     group = str(placed.fields.get("group") or "")
     return Change(edits=(edit,), victims=(str(placed.fields["message_id"]),), consumer_group=group)
 

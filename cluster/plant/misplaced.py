@@ -84,8 +84,8 @@ def change_queue_id(copy: RunCopy, nodes: Nodes) -> Change:
     """Write the id of the next queue into a record."""
     victim = copy.victim(nodes)
     logs = copy.logs(nodes)
-    says = f"queue {victim.queue_id} of {unique_id(victim)} set to {victim.queue_id + 1}"
-    edits = [copy.edit_log(log, victim.physical_offset, says) for log in logs]
+    text = f"queue {victim.queue_id} of {unique_id(victim)} set to {victim.queue_id + 1}"
+    edits = [copy.edit_log(log, victim.physical_offset, text) for log in logs]
     write_record(logs, attrs.evolve(victim, queue_id=victim.queue_id + 1))
     return copy.change(nodes, [victim], edits)
 

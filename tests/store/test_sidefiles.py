@@ -116,7 +116,9 @@ def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
     (root / "config" / "topics.json").write_bytes(b"{")
     index_of(root).write_bytes(index_of(root).read_bytes()[:40].ljust(index_of(root).stat().st_size, b"\0"))
     lines = [
-        line for line in side_file_warnings({"a": root}, {}, after_power_loss=(), unclean=()) if "is missing" not in line
+        line
+        for line in side_file_warnings({"a": root}, {}, after_power_loss=(), unclean=())
+        if "is missing" not in line
     ]
     assert [line.partition(" ")[0] for line in lines] == ["a:", "a:"]
     assert list(side_file_warnings({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []

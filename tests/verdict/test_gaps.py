@@ -180,7 +180,8 @@ def test_repeated_entries_give_no_lower_bound() -> None:
 def workload(*events: tuple[str, dict[str, Any]]) -> JournalSurvey:
     """Survey a workload's journal of version 4 that ended in good order."""
     whole = JournalSurvey(process="produce-1", size=1000)
-    opened, closed = ("journal_opened", {"run": "a1"}), (CLOSED, {})
+    opened: tuple[str, dict[str, Any]] = ("journal_opened", {"run": "a1"})
+    closed: tuple[str, dict[str, Any]] = (CLOSED, {})
     for seq, (kind, fields) in enumerate((opened, *events, closed), 1):
         whole.add((seq * 10, JournalEntry(seq, "produce-1", kind, fields, seq)))
     return whole
@@ -206,17 +207,17 @@ def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any
     gaps = find_gaps([opened, workload(*events)], STOPPED)
     found = [gap for gap in gaps if gap.process == "produce-1"]
     assert bool(found) == bool(says)
-    assert says is None or says in found[0].says
+    assert says is None or says in found[0].text
 
 
 def test_a_workload_that_started_twice_counted_only_once() -> None:
     survey = workload(SENT, ("journal_opened", {"run": "a1"}), SENT, ("produced", {"sent": 1, "SEND_OK": 1}))
-    assert not [gap for gap in find_gaps([SUPERVISOR, survey], STOPPED) if "counted" in gap.says]
+    assert not [gap for gap in find_gaps([SUPERVISOR, survey], STOPPED) if "counted" in gap.text]
 
 
 def test_a_journal_that_names_its_run_has_numbers() -> None:
     survey = attrs.evolve(workload(SENT), last_seq=0)
-    assert any("its entries have no numbers" in gap.says for gap in find_gaps([SUPERVISOR, survey], STOPPED))
+    assert any("its entries have no numbers" in gap.text for gap in find_gaps([SUPERVISOR, survey], STOPPED))
 
 
 def test_a_server_that_worked_became_ready() -> None:
@@ -226,10 +227,10 @@ def test_a_server_that_worked_became_ready() -> None:
     assert find_gaps([SUPERVISOR, broker], ready) == ()
     (gap,) = find_gaps([SUPERVISOR, broker], silent)
     assert gap.process == "cluster"
-    assert "does not record that broker-a became ready" in gap.says
+    assert "does not record that broker-a became ready" in gap.text
 
 
 def test_a_cluster_that_was_ready_named_its_role() -> None:
     kinds = ("journal_opened", "node_spawned", "node_ready", "cluster_ready", "cluster_stopped")
     (gap,) = find_gaps([journal("cluster", *kinds)], [])
-    assert "it has no cluster_starting" in gap.says
+    assert "it has no cluster_starting" in gap.text

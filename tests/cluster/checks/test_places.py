@@ -1,5 +1,7 @@
 """Messages that are stored at another place than acknowledgements and deliveries name."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -18,7 +20,7 @@ def delivered_run() -> MadeUpRun:
     return run
 
 
-def change(run: MadeUpRun, kind: str, nth: int = 1, **fields: object) -> None:
+def change(run: MadeUpRun, kind: str, nth: int = 1, **fields: Any) -> None:
     """Change fields of the nth event of a kind."""
     index = [place for place, entry in enumerate(run.entries) if entry.kind == kind][nth]
     entry = run.entries[index]
@@ -31,12 +33,12 @@ def test_a_clean_run_has_none() -> None:
 
 @pytest.mark.parametrize("kind", ["sent", "delivered"])
 @pytest.mark.parametrize("fields", [{"queue": 7}, {"offset": 900}, {"broker": "broker-z"}, {"topic": "payments"}])
-def test_an_entry_that_names_another_place_is_found(kind: str, fields: dict[str, object]) -> None:
+def test_an_entry_that_names_another_place_is_found(kind: str, fields: dict[str, Any]) -> None:
     run = delivered_run()
     change(run, kind, **fields)
     finding = run.judge()[METRIC]
     assert (finding.value, finding.message_ids) == (1, ("ID000001",))
-    assert "orders@broker-a:0 offset 1" in finding.evidence[0].says
+    assert "orders@broker-a:0 offset 1" in finding.evidence[0].text
 
 
 def test_a_message_with_a_failed_attempt_may_be_stored_elsewhere() -> None:
