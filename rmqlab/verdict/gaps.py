@@ -208,7 +208,7 @@ def _counts_all(survey: JournalSurvey) -> bool:
 def _miscounted(survey: JournalSurvey) -> Iterator[str]:
     for name in sorted({*survey.counted, *survey.stated}):
         found, stated = survey.counted[name], survey.stated[name]
-        if found != stated:
+        if found < stated or (found > stated and name != "delivered"):  # `duplicates` has repeated deliveries
             what = "deliveries" if name == "delivered" else f"sends with {name}"
             yield f"it has {found} {what}, and {survey.process} counted {stated} when it ended"
 
