@@ -131,6 +131,7 @@ class _Connection:
     _has_body: bool = attrs.field(default=True, init=False)
     """Whether the response has a body: not after HEAD."""
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _is_client_gone: bool = attrs.field(default=False, init=False)
     _is_whole: bool = attrs.field(default=True, init=False)
     """False while bytes of an event are being sent, and if that was interrupted."""
 
@@ -158,7 +159,7 @@ class _Connection:
         else:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_end, nursery.cancel_scope)
-                await self._reply(await self._respond(admitted, body, nursery.cancel_scope))
+                await self._reply(await self._respond(admitted, body))
                 nursery.cancel_scope.cancel()
 
     # ---- the request ---------------------------------------------------------------------------
@@ -208,19 +209,17 @@ class _Connection:
         """
         while await self.stream.receive_some(CHUNK):
             pass
+        self._is_client_gone = True
         scope.cancel()
 
     # ---- the response --------------------------------------------------------------------------
 
-    async def _respond(self, admitted: Admitted, body: bytes, scope: trio.CancelScope) -> Reply:
-        """Return the reply. If the cluster stops meanwhile, send 503.
-
-        `scope` is cancelled if the client closes the connection.
-        """
+    async def _respond(self, admitted: Admitted, body: bytes) -> Reply:
+        """Return the reply. If the cluster stops meanwhile, send 503."""
         try:
             return await self.server.app.respond(admitted, body)
         except BaseException:
-            if not scope.cancel_called:
+            if not self._is_client_gone:
                 with self._last_words():
                     await self._send_response(error_response(503, "stopping", "the cluster stops"))
             raise
