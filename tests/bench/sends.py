@@ -43,7 +43,10 @@ def _producer(java: Java, cluster: Cluster, threads: int) -> Child:
 
 
 def failed_sends(lines: Sequence[str]) -> int:
-    """Return the failures that a Producer reported last: its counters begin at its start."""
+    """Return the failures that a Producer reported last.
+
+    Its counters begin at its start.
+    """
     for line in reversed(lines):
         if counters := re.findall(r"Failed: (\d+)", line):
             return sum(map(int, counters))

@@ -64,7 +64,10 @@ def compare(
     failures: Mapping[str, Mapping[str, int]],
     notes: str,
 ) -> Table:
-    """Return a row per varied thing: rates of the systems, ratio, CPU of the masters, failed sends."""
+    """Return a row per varied thing.
+
+    Its cells are rates of the systems, ratio, CPU of the masters, failed sends.
+    """
     rows: list[list[Cell]] = []
     for varied, turns in taken.items():
         rates = [round(median([turn.rate for turn in turns[name]])) for name in ("real", "ours")]
