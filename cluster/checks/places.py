@@ -1,4 +1,4 @@
-"""Places of messages: queue and queue offset in the stores, and by acknowledgements and deliveries.
+"""Messages that journals and stores place at different queues or offsets.
 
 A message that was sent once has one place in its topic, and each copy of the record states it. Messages with failed
 attempts may have several, and messages that a consumer sent back are stored again under the group's retry topic.
@@ -63,7 +63,7 @@ def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delive
 
 
 def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place]) -> str:
-    """Return what an acknowledgement says of a message that has no record there; empty if it agrees."""
+    """Describe an acknowledgement from where no record is; empty if one is there."""
     if not send.is_acknowledged or send.place is None:
         return ""
     queue, offset = send.place[0], send.place[1] + number
@@ -75,7 +75,7 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
 
 
 def _delivered_elsewhere(send: Send, deliveries: Collection[Delivery], places: Collection[_Place]) -> str:
-    """Return from where a message was delivered that has no record there; empty if all deliveries agree."""
+    """Describe a delivery from where no record is; empty if there is no such delivery."""
     topics = {place[0].topic for place in places}
     for one in deliveries:
         is_of_topic = one.queue.topic in topics or one.queue.topic != send.topic

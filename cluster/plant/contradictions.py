@@ -1,4 +1,4 @@
-"""Violations in which intact files contradict each other: journals, their own counts, and stores."""
+"""Violations in which intact files contradict each other."""
 
 from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
@@ -56,7 +56,7 @@ def move_delivery(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def change_outcome(copy: RunCopy, nodes: Nodes) -> Change:
-    """Let an acknowledged send end in another outcome; the producer's own count at its end stays."""
+    """Change the outcome of an acknowledged send, but not the producer's count."""
     stored = [placed for placed in _entries(copy, nodes[0], "sent") if placed.fields["outcome"] in STORED]
     placed = copy.choose(stored, f"acknowledged send in the journal of {nodes[0]}")
     outcome = copy.random.choice(("refused", "indeterminate"))

@@ -41,7 +41,7 @@ def first_cause(text: str) -> str:
 
 
 def first_and_last_cause(text: str) -> str:
-    """Return the first line of a Java error that contains a cause, and the last one if it is another.
+    """Return the first line of a Java error with a cause, and the last such line.
 
     The last one is often the only one that says what to do.
     """

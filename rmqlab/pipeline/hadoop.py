@@ -1,4 +1,7 @@
-"""Hadoop's client for HDFS: Arrow uses libhdfs, which starts a JVM in this process."""
+"""Set-up of Hadoop's client for HDFS.
+
+Arrow uses libhdfs, which starts a JVM in this process.
+"""
 
 import importlib.util
 import os
@@ -16,7 +19,7 @@ NEEDS: Final = (
 
 
 def is_default(root: str) -> bool:
-    """Return True for the URI of Hadoop's default file system, `hdfs:///`, without options."""
+    """Return True for `hdfs:///`, Hadoop's default file system, without options."""
     return root in {f"{scheme}:///" for scheme in SCHEMES}
 
 
@@ -28,7 +31,7 @@ def open_default() -> "FileSystem":
 
 
 def set_class_path() -> None:
-    """Let the JVM find Hadoop's configuration and classes, unless the variable CLASSPATH is set.
+    """Set CLASSPATH to Hadoop's configuration and classes, unless it is set.
 
     Spark has all classes that libhdfs uses. Without them, libhdfs may crash the process.
     """

@@ -20,7 +20,9 @@ _CONNECT_SECONDS = 5.0
 
 
 class NoMasterError(NoSparkError):
-    """A master URL is invalid, no Standalone master listens there, or YARN's address is unknown.
+    """A master cannot be used.
+
+    Its URL is invalid, no Standalone master listens there, or YARN's address is unknown.
 
     The text says what to do.
     """
@@ -32,7 +34,10 @@ def is_local(master: str) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raise NoMasterError for invalid URLs, unreachable Standalone masters, and YARN without configuration."""
+    """Raise NoMasterError for a master that cannot be used.
+
+    That is an invalid URL, an unreachable Standalone master, or YARN without configuration.
+    """
     if not _FORMS.fullmatch(master):
         connect = "; for Spark Connect open the session yourself" if master.startswith("sc://") else ""
         raise NoMasterError(f"{master!r} is no Spark master; expected {_EXPECTED}{connect}")
@@ -43,7 +48,7 @@ def check_master(master: str) -> None:
 
 
 def _check_yarn() -> None:
-    """Raise NoMasterError unless a variable names a directory with Hadoop's configuration."""
+    """Raise NoMasterError if no variable names Hadoop's configuration directory."""
     given = {name: place for name in _YARN_VARIABLES if (place := os.environ.get(name))}
     if not given:
         raise NoMasterError(

@@ -160,7 +160,7 @@ class QueueCursor:
             await self._refresh(client)
 
     async def _chunk(self, client: Client, enough_bytes: int) -> tuple[Chunk, dict[int, int]]:
-        """Return the result of the next pulls, and the first position that each member served."""
+        """Return the result of the next pulls, and where each member's reads began."""
         start, size = self.position, 0
         bodies: list[bytes] = []
         served: dict[int, int] = {}

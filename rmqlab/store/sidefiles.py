@@ -100,7 +100,7 @@ def missing_tables(root: Path, *, is_slave: bool) -> Iterator[str]:
 
 
 def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:
-    """Yield nodes whose log has the very files of another node's log: links, and no copies."""
+    """Yield nodes whose log files are links to those of another node."""
     owners: dict[tuple[int, int], str] = {}
     for node, root in sorted(roots.items()):
         files = [path.stat() for path in files_in(log_directory(root))]

@@ -201,7 +201,10 @@ def _repeats(survey: JournalSurvey | None) -> bool:
 
 
 def _counts_all(survey: JournalSurvey) -> bool:
-    """True if a workload counted all of its sends and deliveries: it started once, and ended in good order."""
+    """Return True if a workload counted all of its sends and deliveries.
+
+    It does if it started once and ended in good order.
+    """
     return survey.kinds[OPENED] == 1 and survey.is_closed and bool(survey.kinds["produced"] + survey.kinds["consumed"])
 
 
@@ -269,7 +272,9 @@ def _cut_supervisor(
 
 
 def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
-    """True if a server stopped in good order after it had worked, and the supervisor did not record that it was ready.
+    """Return True if a server worked and stopped in good order, but was never ready.
+
+    That is what the supervisor's journal says.
 
     A process that was killed, or runs, may have worked just before it was ready.
     """

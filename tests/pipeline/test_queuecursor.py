@@ -278,7 +278,10 @@ async def test_with_a_filter_nothing_that_was_passed_over_is_lost(
 
 @attrs.define(slots=False)
 class FilteringBroker(FakeBroker):
-    """Returns messages with even offsets. Those before `logged` are in the queue, but not in the log."""
+    """Returns messages with even offsets.
+
+    Those before `logged` are in the queue, but not in the log.
+    """
 
     logged: int = 0
 

@@ -131,7 +131,7 @@ def test_what_an_object_store_lacks_is_named_without_the_password(
 
 
 class _Unlistable:
-    """Local files as a file system of fsspec, which cannot list the directory `hidden`."""
+    """Local files as a file system of fsspec that cannot list `hidden`."""
 
     def info(self, path: str) -> dict[str, Any]:
         found = pathlib.Path(path).stat()
@@ -164,7 +164,10 @@ def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path: pathlib.Path, m
 
 
 def test_a_server_that_does_not_respond_is_not_an_empty_directory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrow's HDFS client finds no path then, and lists nothing if asked to ignore a missing directory."""
+    """Arrow's HDFS client finds no path then.
+
+    It lists nothing if asked to ignore a missing directory.
+    """
 
     class Away:
         def get_file_info(self, asked: str | FileSelector) -> FileInfo | list[FileInfo]:

@@ -199,7 +199,7 @@ def _judge_delays(run: Run, node: str, ends: Mapping[tuple[str, str, int], int])
 
 
 def _begins(run: Run, broker: str) -> Iterator[int]:
-    """Yield the commit log offset at which the log of each member of a broker name begins."""
+    """Yield the offset at which the commit log of each broker of a name begins."""
     members = (node for node in run.stores if node in run.members and run.members[node].broker == broker)
     return (run.log_begin(node) for node in members)
 

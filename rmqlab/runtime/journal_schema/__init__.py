@@ -33,7 +33,7 @@ _TYPES: Final[Mapping[str, tuple[tuple[str, type | tuple[type, ...]], ...]]] = {
 
 
 def invalid_field(kind: str, fields: Mapping[str, Any]) -> str:
-    """Return the name of a field whose value has another type than its event declares; empty if there is none."""
+    """Return the name of a field with a value of the wrong type; empty if none has."""
     for name, types in _TYPES.get(kind, ()):
         value = fields.get(name)
         if value is not None and not isinstance(value, types):

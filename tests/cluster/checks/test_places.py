@@ -1,4 +1,4 @@
-"""Messages that are stored at another place than acknowledgements and deliveries name."""
+"""Acknowledgements and deliveries that name another place than the record's."""
 
 from typing import Any
 
