@@ -1,15 +1,19 @@
 """Messages that journals and stores place at different queues or offsets.
 
 A message that was sent once has one place in its topic, and each copy of the record states it. Messages with failed
-attempts may have several, and messages that a consumer sent back are stored again under the group's retry topic.
+attempts may have several, and messages that a consumer sent back are stored again under the group's retry topic. A
+broker that lost the record of a delayed or half message stores it again at another place, so places of brokers whose
+logs may lack records prove nothing.
 """
 
 import collections
 from collections.abc import Collection, Iterator, Mapping
 
-from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.copies import Stores, broker_of
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
+from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _Place = tuple[Queue, int]
@@ -48,6 +52,8 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
     """Yield each such message, and what an entry says of its place."""
+    incomplete = {entry.node for entry in history.of_kind(*REMOVING_KINDS)} | stores.unread.keys()
+    uncertain = {broker_of(node, history) for node in incomplete}
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
     failed = {failure.message_id for failure in history.failures}
     for send in history.sends:
@@ -55,9 +61,10 @@ def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delive
             if sent[message_id] > 1 or message_id in failed or message_id not in stores.by_message:
                 continue
             places = stores.places(message_id)
-            text = _acknowledged_elsewhere(send, number, places) or _delivered_elsewhere(
-                send, deliveries.get(message_id, ()), places
-            )
+            known = [one for one in deliveries.get(message_id, ()) if one.queue.broker not in uncertain]
+            text = _delivered_elsewhere(send, known, places)
+            if send.place is not None and send.place[0].broker not in uncertain:
+                text = _acknowledged_elsewhere(send, number, places) or text
             if text:
                 yield message_id, text
 
@@ -68,7 +75,9 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
         return ""
     queue, offset = send.place[0], send.place[1] + number
     topics = {place[0].topic for place in places}
-    is_elsewhere = queue.topic == send.topic and any(not topic.startswith(_RESENT) for topic in topics)
+    # Messages that a consumer sends back wait in the topic of delayed messages before they are in its retry topic.
+    own = [topic for topic in topics if not topic.startswith(_RESENT) and not is_system_topic(topic)]
+    is_elsewhere = queue.topic == send.topic and bool(own)
     if (queue, offset) in places or not (queue.topic in topics or is_elsewhere):
         return ""
     return f"{send.node} recorded an acknowledgement from {queue} offset {offset}"

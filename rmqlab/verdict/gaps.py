@@ -31,7 +31,8 @@ _KILLED: Final = ("node_killed", "node_crashed")
 _BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
-_OF_SERVERS: Final = ("log_sampled", "broker_registered")
+_OF_SERVERS: Final = ("registered", "broker_registered")
+"""A broker is ready as soon as a nameserver accepted its registration. Before, it may already sample its log."""
 _CONTRADICTIONS: Final = ("clock_disagreement",)
 """Metrics that stay valid with a journal of another run, because they detect it."""
 _FOREIGN_SLACK: Final = 10_000
@@ -272,9 +273,7 @@ def _cut_supervisor(
 
 
 def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
-    """Return True if a server worked and stopped in good order, but was never ready.
-
-    That is what the supervisor's journal says.
+    """Return True if a server worked and stopped in good order, but was never ready by the supervisor's journal.
 
     A process that was killed, or runs, may have worked just before it was ready.
     """

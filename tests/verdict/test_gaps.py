@@ -221,13 +221,19 @@ def test_a_journal_that_names_its_run_has_numbers() -> None:
 
 
 def test_a_server_that_worked_became_ready() -> None:
-    broker = journal("broker-a", "log_sampled", CLOSED)
+    broker = journal("broker-a", "log_sampled", "registered", CLOSED)
     ready = supervised("node_spawned", "node_ready", "node_stopped", node="broker-a", broker_name="broker-a")
     silent = [one for one in ready if one.kind != "node_ready"]
     assert find_gaps([SUPERVISOR, broker], ready) == ()
     (gap,) = find_gaps([SUPERVISOR, broker], silent)
     assert gap.process == "cluster"
     assert "does not record that broker-a became ready" in gap.text
+
+
+def test_a_broker_without_a_nameserver_is_never_ready() -> None:
+    broker = journal("broker-a", "log_sampled", CLOSED)
+    silent = supervised("node_spawned", "node_stopped", node="broker-a")
+    assert find_gaps([SUPERVISOR, broker], silent) == ()
 
 
 def test_a_cluster_that_was_ready_named_its_role() -> None:

@@ -62,14 +62,17 @@ from (
 group by message_id
 """
 
-# The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%.
+# The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%,
+# by way of the topic of delayed messages. `uncertain` are the brokers whose logs may lack records.
 _ELSEWHERE = """
 send.acknowledged and send.broker is not null and send.place_queue is not null and send.offset is not null
+    and send.broker not in ({uncertain})
     and exists(places, place -> place.topic = send.place_topic or send.place_topic = send.topic
-        and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%'))
+        and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%') and not ({system}))
     and not exists(places, place -> place.topic = send.place_topic and place.broker = send.broker
         and place.queue = send.place_queue and place.offset = send.offset + send.position)
-or exists(delivered, one -> (one.topic != send.topic or exists(places, place -> place.topic = one.topic))
+or exists(delivered, one -> one.broker not in ({uncertain})
+    and (one.topic != send.topic or exists(places, place -> place.topic = one.topic))
     and not exists(places, place -> place.topic = one.topic and place.broker = one.broker
         and place.queue = one.queue and place.offset = one.offset))
 """
@@ -143,6 +146,8 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
     """Return for each metric the condition of the rows of `fates` that it counts."""
     absent = "send.acknowledged and not is_stored"
     listed = ", ".join(map(literal, topics)) or "''"
+    uncertain = ", ".join(map(literal, _uncertain(run))) or "''"
+    elsewhere = _ELSEWHERE.format(uncertain=uncertain, system=_SYSTEM_TOPIC)
     sent_until = run.conditions.sent_until(run.ended_at)
     return {
         "lost": f"{absent} and not is_expired",
@@ -160,9 +165,15 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
-        "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({_ELSEWHERE})",
+        "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
+
+
+def _uncertain(run: Run) -> list[str]:
+    """Return the names of brokers whose logs may lack records."""
+    incomplete = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} | run.unread.keys()
+    return sorted({_broker(run, node) for node in incomplete})
 
 
 def _broker(run: Run, node: str) -> str:

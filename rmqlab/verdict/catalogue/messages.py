@@ -133,7 +133,8 @@ PLACE_DISAGREEMENT: Final = Metric(
     text="acknowledged or delivered with another place than its record",
     definition="Messages in the stores, but not at the queue and offset that the acknowledgement of their only send or"
     " a delivery names.",
-    blind_to="messages with failed attempts or several sends, and those that a consumer sent back",
+    blind_to="messages with failed attempts or several sends, those that a consumer sent back, and places at brokers"
+    " that removed or lost records",
     unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
     rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
     is_floor=True,

@@ -60,3 +60,32 @@ def test_a_lost_message_has_no_place() -> None:
     for log in run.logs.values():
         log[:] = [copy for copy in log if copy.message_id != "ID000001"]
     assert run.judge()[METRIC].value == 0
+
+
+def forget(run: MadeUpRun, message_id: str, queue: Queue) -> None:
+    """Remove a record from all logs."""
+    for log in run.logs.values():
+        log[:] = [copy for copy in log if (copy.message_id, copy.queue) != (message_id, queue)]
+
+
+def test_a_message_sent_back_may_outlive_its_first_record() -> None:
+    run = delivered_run()
+    run.store("ID000001", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"))
+    forget(run, "ID000001", Queue("orders", "broker-a", 0))
+    assert run.judge()[METRIC].value == 0
+
+
+@pytest.mark.parametrize("kind", ["power_lost", "log_truncated", "file_deleted", "store_wiped"])
+def test_a_delayed_message_may_be_stored_anew_by_a_broker_that_lost_it(kind: str) -> None:
+    run, queue = delivered_run(), Queue("orders", "broker-a", 0)
+    held = run.store("ID000009", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"))
+    common = {"message_id": "ID000009", "topic": "orders", "outcome": "SEND_OK", "broker": "broker-a", "queue": 0}
+    run.add("produce-1", "sent", **common, offset=held, held_in="SCHEDULE_TOPIC_XXXX:2", began_at=run.now)
+    first = run.store("ID000009", queue, run.members("broker-a"))
+    run.deliver(9, first)
+    forget(run, "ID000009", queue)
+    run.send(8)
+    run.store("ID000009", queue, run.members("broker-a"))
+    assert run.judge()[METRIC].value == 1
+    run.add("broker-a", kind)
+    assert run.judge()[METRIC].value == 0
