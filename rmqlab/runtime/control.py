@@ -16,7 +16,7 @@ import trio
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
-from rmqlab.runtime.event_budget import RATE, EventBudget
+from rmqlab.runtime.event_budget import LIMITED_KINDS, RATE, EventBudget
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from rmqlab.runtime.mapcodec import ControlError, MapCodec
@@ -155,10 +155,13 @@ class ControlLink:
     def _record(self, kind: str, all_fields: dict[str, object]) -> None:
         at_millis, fields = cluster_millis(), bounded_fields(all_fields)
         if self.journal is not None:
-            if not self._budget.admits(kind, at_millis):
+            if kind not in LIMITED_KINDS:
+                self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
+            elif self._budget.admits(kind, at_millis):
+                self._budget.spend(kind, self.journal.append(JournalEntry(at_millis, self.name, kind, fields)))
+            else:
                 self._leave_out(self.journal, kind)
                 return
-            self._budget.spend(kind, self.journal.append(JournalEntry(at_millis, self.name, kind, fields)))
             self._appended.set()
         if kind in MESSAGE_KINDS:
             self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1

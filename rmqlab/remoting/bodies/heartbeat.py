@@ -13,9 +13,9 @@ from rmqlab.remoting.header import Int, Long
 from rmqlab.remoting.message import java_hash
 
 MAX_TAGS = 10_000
+"""Tags of one expression. Each is hashed, in every heartbeat and pull."""
 MAX_TAGS_SIZE = 2**18
 """Characters of a tag expression: each tag is hashed, and other requests wait meanwhile."""
-"""Tags of one expression. Each is hashed, in every heartbeat and pull."""
 
 
 class ConsumeType(enum.StrEnum):

@@ -42,7 +42,8 @@ options `kinds` and `notKinds` select kinds, several with commas.
 
 Peers can repeat what causes an event, such as a connect. So the events of one kind that a broker or a nameserver
 records have a budget: 8 MiB, and 256 bytes more each second. Those above it are left out: their numbers are missing,
-and `check` and `audit` say so. `served`, `offset_committed` and `log_sampled` have no limit.
+and `check` and `audit` say so. `served`, `offset_committed`, `log_sampled`, `transaction_checked` and
+`transaction_given_up` have no limit.
 
 A field may be null where its value is unknown. The source is the process that records the event.
 """
