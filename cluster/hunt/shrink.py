@@ -120,8 +120,8 @@ def fixing_switches(case: Case, drawn: Case, switches: Sequence[str], breaks: Br
     ]
     if len(fixes) < 2:
         return fixes
-    alike = [one for one in (drawn, *_similar(case)) if one != case]
-    broken = [one for one, is_broken in zip(alike, breaks(alike), strict=True) if is_broken]
+    similar = [one for one in (drawn, *_similar(case)) if one != case]
+    broken = [one for one, is_broken in zip(similar, breaks(similar), strict=True) if is_broken]
     counts = {switch: sum(not one for one in breaks([_with(like, switch) for like in broken])) for switch in fixes}
     return sorted(fixes, key=lambda switch: -counts[switch])
 

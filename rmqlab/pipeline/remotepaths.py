@@ -196,8 +196,10 @@ def _sizes_below(filesystem: "FileSystem", directory: str) -> list[tuple[str, in
     try:
         if isinstance(filesystem, PyFileSystem) and isinstance(filesystem.handler, FSSpecHandler):
             # Arrow's FileSelector uses `find`, which omits directories that it cannot list.
+            # Its `walk` also yields links, and the entry of the directory itself that object stores have.
             walk = filesystem.handler.fs.walk(directory, detail=True, on_error="raise")
-            return [(str(file["name"]), int(file["size"])) for _, _, files in walk for file in files.values()]
+            found = (entry for _, _, entries in walk for entry in entries.values() if entry["type"] == "file")
+            return [(str(entry["name"]), int(entry["size"])) for entry in found]
         # With allow_not_found, Arrow returns an empty list for a namenode that does not respond.
         below = filesystem.get_file_info(FileSelector(directory, recursive=True))
     except FileNotFoundError:

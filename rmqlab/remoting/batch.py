@@ -93,10 +93,10 @@ def encode_batch(items: Sequence[BatchItem]) -> bytes:
 
 def decode_batch(body: bytes) -> Batch:
     """Parse the body of a batch send. RecordError if lengths are inconsistent."""
-    return _decode_alike(body) or _decode_each(body)
+    return _decode_uniform(body) or _decode_each(body)
 
 
-def _decode_alike(body: bytes) -> Batch | None:
+def _decode_uniform(body: bytes) -> Batch | None:
     """Parse messages whose bodies have one size, and whose properties have one size.
 
     None for any others, also for invalid ones. Most batches of one producer are like that, and this costs a third.

@@ -150,8 +150,8 @@ def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | Temp
     if at + size > len(raw):
         raise RemoteProtocolError(f"{size} bytes of ext fields exceed a header of {len(raw)} bytes")
     block, template = raw[at : at + size], _templates.get(size)
-    if template is not None and (alike := template.match(block)) is not None:
-        return alike
+    if template is not None and (matched := template.match(block)) is not None:
+        return matched
     fields, sizes = _read_fields(block)
     if size <= MAX_SIZE and sizes:
         if template is None and len(_templates) >= MAX_TEMPLATES:

@@ -61,7 +61,7 @@ class KeyReader:
     """
 
     _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
-    _alike: _TailPattern | None = attrs.field(default=None, init=False)
+    _pattern: _TailPattern | None = attrs.field(default=None, init=False)
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
     _runs: RunReader = attrs.field(factory=RunReader, init=False)
 
@@ -108,16 +108,16 @@ class KeyReader:
         """Add the entries of one record, known by its end: from its topic on."""
         if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
             return
-        alike = self._alike
+        pattern = self._pattern
         if (
-            alike is not None
-            and len(tail) == alike.size
-            and tail.startswith(alike.head)
-            and tail.endswith(alike.rest)
-            and (digits := tail[alike.at : alike.end].translate(ABOVE_0)).isalnum()
+            pattern is not None
+            and len(tail) == pattern.size
+            and tail.startswith(pattern.head)
+            and tail.endswith(pattern.rest)
+            and (digits := tail[pattern.at : pattern.end].translate(ABOVE_0)).isalnum()
         ):
             self._misses = 0
-            hashed = (alike.base + int(digits, 31)) & 0xFFFFFFFF
+            hashed = (pattern.base + int(digits, 31)) & 0xFFFFFFFF
             if hashed >= 0x8000_0000:  # as in `key_hash`
                 hashed = (0x1_0000_0000 - hashed) & 0x7FFF_FFFF
             keys.singles.append((hashed, physical, stored_at))
@@ -129,7 +129,7 @@ class KeyReader:
         prefix, topic_parts = self._topics.get(stored_topic) or self._open(stored_topic)
         self._misses += 1
         if self._misses > _PATIENCE:
-            self._misses, self._alike = 0, _tail_pattern_of(tail, text, topic_parts)
+            self._misses, self._pattern = 0, _tail_pattern_of(tail, text, topic_parts)
         fenced = PAIR_END + text + PAIR_END
         hashed = unique_key_hash(fenced, topic_parts)
         return index_hashes(fenced, prefix) if hashed is None else [hashed]

@@ -71,7 +71,7 @@ class Putter:
     )
     """Appended batches that are not entered yet: their fields are known and need not be read from the log."""
 
-    _alike: UniformBatchReader = attrs.field(factory=UniformBatchReader, init=False)
+    _uniform_batches: UniformBatchReader = attrs.field(factory=UniformBatchReader, init=False)
     _max_body: int = attrs.field(init=False)
     _max_record: int = attrs.field(init=False)
 
@@ -165,9 +165,9 @@ class Putter:
         self, batch: Batch | ReceivedBatch, stored_topic: bytes, properties: bytes, hosts_size: int
     ) -> UniformRecords | BatchRecords:
         if isinstance(batch, ReceivedBatch):
-            alike = self._alike.read(batch.encoded, stored_topic, properties, hosts_size)
-            if alike is not None:
-                return alike
+            uniform = self._uniform_batches.read(batch.encoded, stored_topic, properties, hosts_size)
+            if uniform is not None:
+                return uniform
             batch = batch.decoded()
         return BatchRecords.of(batch, stored_topic, properties, hosts_size)
 

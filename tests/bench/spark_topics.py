@@ -32,9 +32,9 @@ _TURNS = 2
 
 @contextlib.contextmanager
 def live_master(directory: Path) -> Iterator[str]:
-    """A nameserver and a master of ours, with files below `place`.
+    """A nameserver and a master of ours, with files below `directory`.
 
-    Gives the nameserver's address.
+    Yields the nameserver's address.
     """
     with OurNameserver(directory) as nameserver:
         settings = {"defaultTopicQueueNums": _QUEUES}

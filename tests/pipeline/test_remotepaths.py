@@ -144,7 +144,8 @@ class _Unlistable:
                 raise OSError("the server closed the connection")
             return
         entries = [self.info(str(child)) for child in sorted(pathlib.Path(path).iterdir())]
-        yield path, {}, {entry["name"]: entry for entry in entries if entry["type"] == "file"}
+        itself = {"name": path, "size": 0, "type": "directory"}  # as in an object store
+        yield path, {}, {"": itself} | {entry["name"]: entry for entry in entries if entry["type"] == "file"}
         for entry in entries:
             if entry["type"] == "directory":
                 yield from self.walk(entry["name"], detail=detail, on_error=on_error)
@@ -157,6 +158,7 @@ def test_a_directory_that_cannot_be_listed_is_an_error(tmp_path: pathlib.Path, m
     monkeypatch.setattr(remotepaths, "_filesystem", lambda *_: (PyFileSystem(FSSpecHandler(_Unlistable())), ""))
     (seen,) = remote_paths(f"some://host{tmp_path}/seen")
     assert [(str(file.path), file.size) for file in seen.glob("*")] == [(f"{tmp_path}/seen/a", 2)]
+    assert not seen.is_file()
     with pytest.raises(NoPathError, match=r"cannot read some://host/.*: the server closed the connection"):
         remote_paths(f"some://host{tmp_path}")
     with pytest.raises(NoPathError, match="there are no files at"):

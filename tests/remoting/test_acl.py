@@ -63,7 +63,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("access_key", "secret_key", "says"),
+    ("access_key", "secret_key", "text"),
     [
         ("1234567", "1234567", None),
         ("123456", "1234567", "the access key has 6 characters"),

@@ -35,7 +35,7 @@ SHARED = st.sampled_from(["WAIT\x01true\x02CLUSTER\x01c", "", "TAGS\x01shared", 
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[BatchItem]:
-    """Mostly of messages that are alike, as one producer's are."""
+    """Mostly of uniform messages, as one producer's are."""
     before, after, ending = draw(OTHERS), draw(OTHERS), draw(st.sampled_from(["", "\x02"]))
     bodies = draw(st.sampled_from([st.binary(max_size=40), st.binary(min_size=9, max_size=9)]))
     items = []

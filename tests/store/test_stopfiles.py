@@ -62,9 +62,9 @@ def test_missing_and_odd_checkpoints_prove_nothing_after_a_kill_or_without_messa
 
 def test_a_missing_or_invalid_checkpoint_after_a_stop_in_good_order(root: Path) -> None:
     path = root / "checkpoint"
-    for content, says in ((b"", "has 0 bytes"), (b"\xff" * 4096, "has a negative store time")):
+    for content, message in ((b"", "has 0 bytes"), (b"\xff" * 4096, "has a negative store time")):
         path.write_bytes(content)
-        assert [says in line for line in stop_file_warnings(root, was_clean=True, latest=SOME_DAY)] == [True]
+        assert [message in line for line in stop_file_warnings(root, was_clean=True, latest=SOME_DAY)] == [True]
     path.unlink()
     (line,) = stop_file_warnings(root, was_clean=True, latest=SOME_DAY)
     assert line.startswith("store/checkpoint is missing")

@@ -34,7 +34,7 @@ def items_of(numbers: list[int], body: bytes = b"body %02d") -> list[BatchItem]:
     ids=["one", "counted", "carried", "shuffled", "equal at both ends", "most"],
 )
 @pytest.mark.parametrize("body", [b"body %02d", b"%02d" + key(7) + b"\x00\x00\x00\x6f"])
-def test_alike_messages_become_the_bytes_of_their_records(numbers: list[int], body: bytes) -> None:
+def test_uniform_messages_become_the_bytes_of_their_records(numbers: list[int], body: bytes) -> None:
     """The same as of records made one by one."""
     encoded, reader = encode_batch(items_of(numbers, body)), UniformBatchReader()
     message, queue_offset, first, stored_at = NewMessage("orders", 3, b"", ("", 0), ("", 0), 17), 250, 2**40 - 300, 99
@@ -68,12 +68,12 @@ def test_alike_messages_become_the_bytes_of_their_records(numbers: list[int], bo
     ],
     ids=["flag", "body size", "property", "key", "digits", "keys", "no key", "too many"],
 )
-def test_any_other_batch_is_not_alike(items: list[BatchItem]) -> None:
+def test_any_other_batch_is_not_uniform(items: list[BatchItem]) -> None:
     reader = UniformBatchReader()
     assert reader.read(encode_batch(items_of([1, 2, 3])), TOPIC, SHARED, 16) is not None
     assert reader.read(encode_batch(items), TOPIC, SHARED, 16) is None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 19, 21, 30, 70, 100, 150])
-def test_a_truncated_batch_is_not_alike(cut: int) -> None:
+def test_a_truncated_batch_is_not_uniform(cut: int) -> None:
     assert UniformBatchReader().read(encode_batch(items_of([1, 2]))[:cut], TOPIC, SHARED, 16) is None

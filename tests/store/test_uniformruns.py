@@ -109,7 +109,7 @@ def test_runs_make_the_same_queues_and_index(bursts: list[tuple[Any, ...]], step
 
 
 RECORD = 158
-"""Bytes of a record of `log_of_alike`."""
+"""Bytes of a record of `log_of_uniform`."""
 FIELDS = {"queue id": (12, ">i"), "queue offset": (20, ">q"), "physical offset": (28, ">q"), "sysFlag": (36, ">i")}
 FIELDS |= {"store time": (56, ">q"), "body size": (84, ">i"), "size": (0, ">i")}
 DAMAGE = st.tuples(
@@ -119,7 +119,7 @@ DAMAGE = st.tuples(
 )
 
 
-def log_of_alike(root: Path) -> bytearray:
+def log_of_uniform(root: Path) -> bytearray:
     master = MessageStore.open(small_config(root, mapped_file_size_commit_log=FILE), now_millis=ManualClock(step=1))
     with contextlib.closing(master):
         for number in range(30):
@@ -135,7 +135,7 @@ def test_fields_that_lie_are_entered_as_one_by_one(damages: list[tuple[int, str,
     """A master's bytes are foreign, and no checksum covers a record's head."""
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        log = log_of_alike(root / "master")
+        log = log_of_uniform(root / "master")
         assert len(log) == 30 * RECORD
         for number, name, value in damages:
             if name == "topic":
@@ -148,7 +148,7 @@ def test_fields_that_lie_are_entered_as_one_by_one(damages: list[tuple[int, str,
         assert replica(root / "runs", bytes(log), FILE, least=8)[:2] == (queues, events)
 
 
-def test_alike_records_are_entered_by_columns(tmp_path: Path) -> None:
+def test_uniform_records_are_entered_by_columns(tmp_path: Path) -> None:
     """Else the others would prove nothing."""
     found: list[UniformRun | None] = []
     read = RunReader.read

@@ -191,7 +191,7 @@ SENT = ("sent", {"outcome": "SEND_OK"})
 
 
 @pytest.mark.parametrize(
-    ("events", "says"),
+    ("events", "message"),
     [
         ((SENT, ("produced", {"sent": 1, "SEND_OK": 1})), None),
         ((SENT, ("produced", {"sent": 2, "SEND_OK": 2})), "it has 1 sends with SEND_OK, and produce-1 counted 2"),
@@ -202,12 +202,12 @@ SENT = ("sent", {"outcome": "SEND_OK"})
     ],
     ids=["equal", "removed", "repeated", "changed", "deliveries", "no count"],
 )
-def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any]], ...], says: str | None) -> None:
+def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any]], ...], message: str | None) -> None:
     opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
     gaps = find_gaps([opened, workload(*events)], STOPPED)
     found = [gap for gap in gaps if gap.process == "produce-1"]
-    assert bool(found) == bool(says)
-    assert says is None or says in found[0].text
+    assert bool(found) == bool(message)
+    assert message is None or message in found[0].text
 
 
 def test_a_workload_that_started_twice_counted_only_once() -> None:

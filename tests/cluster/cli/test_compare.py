@@ -42,11 +42,11 @@ def test_a_page_is_made_beside_the_document(tmp_path: Path, played: list[str]) -
     assert all(f"<th>{name}</th>" in text for name in played)
 
 
-@pytest.mark.parametrize(("place", "says"), [("none/page.html", "is not a directory"), (".", "expected a path for")])
+@pytest.mark.parametrize(("place", "message"), [("none/page.html", "is not a directory"), (".", "expected a path for")])
 def test_a_page_that_cannot_be_written_is_rejected_before_anything_is_played(
-    tmp_path: Path, played: list[str], place: str, says: str
+    tmp_path: Path, played: list[str], place: str, message: str
 ) -> None:
     done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(tmp_path / place)])
     assert done.exit_code == 2
-    assert says in done.output
+    assert message in done.output
     assert played == []

@@ -209,14 +209,14 @@ def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "connected", "says"),
+    ("master", "connected", "message"),
     [
         ("broker-a", False, "no haStatus: broker-a has no connection from it (a slave connects within 5 s)"),
         ("broker-a", None, "no haStatus: broker-a reports nothing about it"),
         (None, None, "no haStatus: its group has no master"),
     ],
 )
-def test_a_slave_without_connection_has_a_reason(*, master: str | None, connected: bool | None, says: str) -> None:
+def test_a_slave_without_connection_has_a_reason(*, master: str | None, connected: bool | None, message: str) -> None:
     facts = ("slaveAckOffset", "diff", "inSync", "state", "transferredByteInSecond", "transferFromWhere", "trouble")
     row = {"master": master, "slave": "broker-a-s", "connected": connected, "lag": 0, "verdict": ""}
     nodes = [
@@ -226,7 +226,7 @@ def test_a_slave_without_connection_has_a_reason(*, master: str | None, connecte
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(render_status({**head, "nodes": nodes, "replication": [{**row, **dict.fromkeys(facts)}]}))
     text = console.export_text()
-    assert says in text
+    assert message in text
     assert "slaveAckOffset" not in text
 
 

@@ -266,7 +266,7 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "field", "says"),
+    ("path", "body", "status", "field", "message"),
     [
         ("add/slave", {}, 422, "group", "missing required field"),
         ("add/slave", {"group": ""}, 422, "group", "length >= 1"),
@@ -281,12 +281,12 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
     ],
 )
 async def test_what_cannot_be_added_or_removed_is_rejected_and_changes_nothing(
-    api: Api, path: str, body: Any, status: int, field: str | None, says: str
+    api: Api, path: str, body: Any, status: int, field: str | None, message: str
 ) -> None:
     before = api.supervisor.spec, [*api.supervisor.nodes]
     got = await api.ask("POST", f"/v1/{path}", body)
     assert (got.status, got.error["field"]) == (status, field), got.error
-    assert says.replace("`", "") in got.error["message"].replace("`", "")
+    assert message.replace("`", "") in got.error["message"].replace("`", "")
     assert (api.supervisor.spec, [*api.supervisor.nodes]) == before
     assert not api.supervisor.processes.errors.counts
 

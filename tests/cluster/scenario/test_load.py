@@ -88,7 +88,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "says"),
+    ("old", "new", "line", "message"),
     [
         ('at = "10 s"', 'at = "721 h"', 21, "step[1].at: '721 h': expected a time from 0 s to 720 h"),
         ('at = "10 s"', f'at = "{"9" * 400} s"', 21, "step[1].at: '999"),
@@ -163,12 +163,12 @@ def test_a_good_file_becomes_a_scenario() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
-    old: str, new: str, line: int, says: str
+    old: str, new: str, line: int, message: str
 ) -> None:
     assert GOOD.count(old) >= 1
     with pytest.raises(ScenarioError) as caught:
         parse_scenario(GOOD.replace(old, new, 1), "x.toml")
-    assert str(caught.value).startswith(f"x.toml:{line}: {says}"), str(caught.value)
+    assert str(caught.value).startswith(f"x.toml:{line}: {message}"), str(caught.value)
 
 
 def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> None:
@@ -208,7 +208,7 @@ def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before
 
 
 @pytest.mark.parametrize(
-    ("table", "says"),
+    ("table", "message"),
     [
         (
             "[cluster.broker_settings]\nslaveReadEnable = true\n",
@@ -220,11 +220,11 @@ def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before
         ),
     ],
 )
-def test_a_setting_that_no_broker_accepts_is_reported_with_its_table(table: str, says: str) -> None:
+def test_a_setting_that_no_broker_accepts_is_reported_with_its_table(table: str, message: str) -> None:
     text = GOOD.replace("slaves = 1\n", f"slaves = 1\n\n{table}")
     with pytest.raises(ScenarioError) as raised:
         check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
-    assert str(raised.value).startswith(says)
+    assert str(raised.value).startswith(message)
 
 
 def test_settings_that_brokers_accept_pass() -> None:

@@ -25,13 +25,13 @@ def test_a_number_alone_is_no_quantity(text: object) -> None:
         Quantity.parse(text)
 
 
-@pytest.mark.parametrize(("text", "says"), [("2", 'such as "2 s"'), (2, 'such as "2 s"'), ("two", "a unit$")])
-def test_an_error_shows_the_number_with_a_unit(text: object, says: str) -> None:
-    with pytest.raises(QuantityError, match=says):
+@pytest.mark.parametrize(("text", "message"), [("2", 'such as "2 s"'), (2, 'such as "2 s"'), ("two", "a unit$")])
+def test_an_error_shows_the_number_with_a_unit(text: object, message: str) -> None:
+    with pytest.raises(QuantityError, match=message):
         Quantity.parse(text)
 
 
-@pytest.mark.parametrize(("text", "says"), [("3 messages", "expected a time"), ("-1 s", "from 0 s to 720 h")])
-def test_a_time_is_in_units_of_time_and_not_negative(text: str, says: str) -> None:
-    with pytest.raises(QuantityError, match=says):
+@pytest.mark.parametrize(("text", "message"), [("3 messages", "expected a time"), ("-1 s", "from 0 s to 720 h")])
+def test_a_time_is_in_units_of_time_and_not_negative(text: str, message: str) -> None:
+    with pytest.raises(QuantityError, match=message):
         parse_seconds(text)

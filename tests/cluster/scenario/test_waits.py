@@ -89,7 +89,7 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "no condition"),
         ("redy", "conditions: ready.*consumed-all"),
@@ -107,8 +107,8 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
         ("route-gone", "needs one target"),
     ],
 )
-def test_what_makes_no_sense_is_told(text: str, says: str) -> None:
-    with pytest.raises(UnknownConditionError, match=says):
+def test_an_unknown_condition_is_rejected(text: str, message: str) -> None:
+    with pytest.raises(UnknownConditionError, match=message):
         parse_wait(text, NODES, WORKLOADS)
 
 

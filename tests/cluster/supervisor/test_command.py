@@ -52,7 +52,7 @@ def reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 @pytest.mark.parametrize(
-    ("data", "words", "status", "says"),
+    ("data", "words", "status", "message"),
     [
         (DONE, "wait ready", 0, ""),
         (LATE, "wait ready", 1, "'ready' is not true after 1 s"),
@@ -71,13 +71,13 @@ def reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     ],
 )
 def test_each_reply_has_its_exit_status(
-    reply: Callable[[bytes], ClusterDirectory], data: bytes, words: str, status: int, says: str
+    reply: Callable[[bytes], ClusterDirectory], data: bytes, words: str, status: int, message: str
 ) -> None:
     reply(data)
     done = CliRunner().invoke(app, words.split(), prog_name="rmqlab")
     assert done.exit_code == status, done.exception
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == bool(says)
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == bool(message)
 
 
 def test_wait_without_a_cluster_has_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def directory(tmp_path: Path) -> ClusterDirectory:
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"version": 2, "later": 1}, "cluster.json has version 2: expected 1; use the version of rmqlab that wrote it"),
         ({"version": "x" * 500}, "cluster.json has version 'xxx"),
@@ -34,13 +34,13 @@ def directory(tmp_path: Path) -> ClusterDirectory:
         ({"spec": {"name": "../x"}}, "is damaged"),
     ],
 )
-def test_a_record_that_no_start_can_use(directory: ClusterDirectory, changes: dict[str, Any], says: str) -> None:
+def test_a_record_that_no_start_can_use(directory: ClusterDirectory, changes: dict[str, Any], message: str) -> None:
     assert directory.read_record() == RECORD
     plain = json.loads(directory.record_path.read_text())
     directory.record_path.write_text(json.dumps(plain | changes))
     with pytest.raises(RecordError) as caught:
         directory.read_record()
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < len(str(directory.path)) + 300
 
 
