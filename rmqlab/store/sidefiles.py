@@ -23,6 +23,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
+from rmqlab.remoting.names import SCHEDULE_TOPIC, is_system_topic
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
@@ -32,11 +33,12 @@ from rmqlab.store.loglayout import files_in, log_directory
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
+_OFFSETS: Final = "consumerOffset.json"
 _DELAYS: Final = "delayOffset.json"
 _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
     _TOPICS: TopicConfigSerializeWrapper.decode,
     _GROUPS: SubscriptionGroupWrapper.decode,
-    "consumerOffset.json": ConsumerOffsets.decode,
+    _OFFSETS: ConsumerOffsets.decode,
     _DELAYS: DelayOffsets.decode,
 }
 _HEAD: Final = struct.Struct(">qqqqii")
@@ -89,14 +91,27 @@ def unreadable_tables(root: Path) -> Iterator[str]:
 
 
 def missing_tables(root: Path, *, is_slave: bool) -> Iterator[str]:
-    """Yield the tables that a broker writes at its stop, and that are missing.
+    """Yield the tables that a broker had at its stop, and that are missing.
 
-    A slave whose master has no delayOffset.json has none.
+    Every broker writes consumer offsets. Topics are written when one is created, and the offsets of delayed messages are
+    of interest with such messages only. A slave may stop before its first copy of the other tables.
     """
-    for name in _TABLES if (root / "lock").exists() else ():
-        is_expected = not (is_slave and name == _DELAYS)
-        if is_expected and not os.path.lexists(root / "config" / name):
+    if not (root / "lock").exists():
+        return
+    expected = [_OFFSETS]
+    if not is_slave:
+        topics = _queued_topics(root)
+        expected += [_DELAYS] if SCHEDULE_TOPIC in topics else []
+        expected += [] if all(map(is_system_topic, topics)) else [_TOPICS]
+    for name in expected:
+        if not os.path.lexists(root / "config" / name):
             yield f"{root.name}/config/{name} is missing, although the broker stopped in good order"
+
+
+def _queued_topics(root: Path) -> list[str]:
+    """Return the topics with consume queues."""
+    queues = root / "consumequeue"
+    return [path.name for path in queues.iterdir()] if queues.is_dir() else []
 
 
 def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:
