@@ -224,7 +224,7 @@ class _Parser:
                 return {"TRUE": _TRUE, "FALSE": _FALSE, "NULL": _NULL}[token.kind]
 
     def _count(self, token: Token) -> None:
-        """Count what costs time in each evaluation."""
+        """Count an operand or operator. FilterError above MAX_OPERANDS."""
         self.operands += 1
         if self.operands > MAX_OPERANDS:
             raise FilterError(f"at character {token.at + 1}: more than {MAX_OPERANDS} operands")

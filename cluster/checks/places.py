@@ -51,7 +51,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
-    """Yield each such message, and what an entry says of its place."""
+    """Yield each such message, with the journal entry that disagrees."""
     incomplete = {entry.node for entry in history.of_kind(*REMOVING_KINDS)} | stores.unread.keys()
     uncertain = {broker_of(node, history) for node in incomplete}
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)

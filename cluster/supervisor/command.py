@@ -104,7 +104,7 @@ def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iter
 
 
 def _replies(connection: socket.socket, cluster: str, request: CommandRequest) -> Iterator[CommandMessage]:
-    """Send a request; yield what arrives, until the connection ends.
+    """Send a request; yield the messages of the reply, until the connection ends.
 
     CommandFailedError for invalid bytes.
     """

@@ -249,6 +249,6 @@ def _cache() -> Path:
         return Path(given) / "rmqlab"
     if (home := home_directory()) is None:
         raise NoSparkError(
-            "this user has no home directory: set XDG_CACHE_HOME to a directory for what Spark starts with"
+            "this user has no home directory: set XDG_CACHE_HOME to a directory for the files of Spark"
         )
     return home / ".cache" / "rmqlab"

@@ -96,7 +96,7 @@ class Bounds:
     def check_begun(self, begun: Collection[QueueName]) -> None:
         """Raise PlanError for a queue of the checkpoint that the options do not select.
 
-        A stream would return messages that nobody asked for.
+        The stream would return messages of other topics.
         """
         if outside := sorted(queue for queue in begun if not self._is_selected(queue)):
             option = self.options.topic_option

@@ -28,13 +28,13 @@ LIMITED_KINDS: Final = (
 @attrs.define
 class _Account:
     spent: float
-    """Bytes above what RATE has paid back."""
+    """Bytes of events, less RATE for each second since."""
     at_millis: int
 
 
 @attrs.define(eq=False)
 class EventBudget:
-    """What the events of each kind have used of BURST.
+    """Counts the bytes of recent events by kind, and limits them to BURST.
 
     Times are milliseconds of the cluster's clock.
     """

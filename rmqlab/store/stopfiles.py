@@ -30,7 +30,7 @@ def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> It
     if not was_clean and not has_abort:
         yield f"{root.name}/abort is missing, and the broker was killed: its next start does not check its log"
     if was_clean and latest is not None and (fault := _checkpoint_fault(root / "checkpoint")):
-        yield f"{root.name}/checkpoint {fault}: the next start does not know what is on disk"
+        yield f"{root.name}/checkpoint {fault}: a recovery after a crash reads the log from its first file"
     highest = _highest_time(root / "checkpoint")
     if latest is not None and highest > latest:
         yield (
