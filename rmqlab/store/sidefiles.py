@@ -23,6 +23,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
+from rmqlab.remoting.names import BUILT_IN_GROUPS, REPLY_TOPIC_SUFFIX, is_system_topic
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
@@ -32,13 +33,16 @@ from rmqlab.store.loglayout import files_in, log_directory
 
 _TOPICS: Final = "topics.json"
 _GROUPS: Final = "subscriptionGroup.json"
+_OFFSETS: Final = "consumerOffset.json"
 _DELAYS: Final = "delayOffset.json"
 _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
     _TOPICS: TopicConfigSerializeWrapper.decode,
     _GROUPS: SubscriptionGroupWrapper.decode,
-    "consumerOffset.json": ConsumerOffsets.decode,
+    _OFFSETS: ConsumerOffsets.decode,
     _DELAYS: DelayOffsets.decode,
 }
+_OWN_GROUPS: Final = "CID_RMQ_SYS_"
+"""Prefix of the groups of a broker's own services, which subscriptionGroup.json lacks."""
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _SLOT_SIZE: Final = 4
@@ -54,12 +58,13 @@ def side_file_warnings(
     roots: Mapping[str, Path],
     followers: Mapping[str, str],
     *,
+    masters: Collection[str],
     after_power_loss: Collection[str],
     unclean: Collection[str],
 ) -> Iterator[str]:
     """Yield a line for each faulty table or index file, with its node.
 
-    `roots` are stores by node, `followers` masters by slave. Unreadable tables of nodes in `after_power_loss` are not
+    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable tables of nodes in `after_power_loss` are not
     reported, nor index files of nodes in `unclean`: an unclean stop leaves index entries of truncated records. Raises
     OSError.
     """
@@ -67,7 +72,7 @@ def side_file_warnings(
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
         lines += unreadable_files(root)
         if node not in unclean:
-            lines += missing_tables(root, is_slave=node in followers)
+            lines += missing_tables(root, is_master=node in masters)
             lines += [] if any(unreadable(root / "index")) else foreign_indexes(root)
         yield from (f"{node}: {line}" for line in lines)
     yield from shared_logs(roots)
@@ -88,15 +93,36 @@ def unreadable_tables(root: Path) -> Iterator[str]:
             yield f"{root.name}/config/{name} cannot be read: {why}"
 
 
-def missing_tables(root: Path, *, is_slave: bool) -> Iterator[str]:
-    """Yield the tables that a broker writes at its stop, and that are missing.
-
-    A slave whose master has no delayOffset.json has none.
-    """
-    for name in _TABLES if (root / "lock").exists() else ():
-        is_expected = not (is_slave and name == _DELAYS)
-        if is_expected and not os.path.lexists(root / "config" / name):
+def missing_tables(root: Path, *, is_master: bool) -> Iterator[str]:
+    """Yield the tables that the broker certainly wrote, and that are missing."""
+    for name in _written_tables(root, is_master=is_master) if (root / "lock").exists() else ():
+        if not os.path.lexists(root / "config" / name):
             yield f"{root.name}/config/{name} is missing, although the broker stopped in good order"
+
+
+def _written_tables(root: Path, *, is_master: bool) -> Iterator[str]:
+    """Yield the tables that a broker has written by its stop.
+
+    It writes offsets at every stop, but topics and groups when they change: an idle broker has neither file. A slave
+    has those tables, and delayOffset.json, once it copied them from a master.
+    """
+    yield _OFFSETS
+    if not is_master:
+        return
+    yield _DELAYS
+    queues = root / "consumequeue"
+    if queues.is_dir() and not all(_is_built_in(path.name, root.parent.name) for path in queues.iterdir()):
+        yield _TOPICS
+    offsets = _table(root, _OFFSETS)
+    keys = offsets.offset_table if isinstance(offsets, ConsumerOffsets) else {}
+    groups = {key.partition("@")[2] for key in keys} - {*BUILT_IN_GROUPS}
+    if any(not group.startswith(_OWN_GROUPS) for group in groups):
+        yield _GROUPS
+
+
+def _is_built_in(topic: str, node: str) -> bool:
+    """Return True for a topic that a broker has without any request. A master is named as its broker name."""
+    return is_system_topic(topic) or topic in (node, "DefaultCluster") or topic.endswith(REPLY_TOPIC_SUFFIX)
 
 
 def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:
