@@ -20,7 +20,9 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
     losses = {entry.node for entry in history.of_kind("power_lost")}
     ends = {entry.node for entry in history.of_kind(*STALE_INDEX_KINDS)}
     unclean = ends | {node for node in roots if not ended_in_good_order(node, history)}
-    yield from side_file_warnings(roots, history.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_file_warnings(
+        roots, history.roles.followers, masters=history.roles.last_masters, after_power_loss=losses, unclean=unclean
+    )
     if not any(history.of_kind("fault_applied")):
         for node, store in sorted(stores.nodes.items()):
             if node not in stores.incomplete:

@@ -23,7 +23,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
-from rmqlab.remoting.names import SCHEDULE_TOPIC, is_system_topic
+from rmqlab.remoting.names import BUILT_IN_GROUPS, REPLY_TOPIC_SUFFIX, is_system_topic
 from rmqlab.runtime.regularfile import open_regular, read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.store.config import StoreConfig
@@ -41,6 +41,8 @@ _TABLES: Final[dict[str, Callable[[bytes], Body]]] = {
     _OFFSETS: ConsumerOffsets.decode,
     _DELAYS: DelayOffsets.decode,
 }
+_OWN_GROUPS: Final = "CID_RMQ_SYS_"
+"""Prefix of the groups of a broker's own services, which subscriptionGroup.json lacks."""
 _HEAD: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _SLOT_SIZE: Final = 4
@@ -56,12 +58,13 @@ def side_file_warnings(
     roots: Mapping[str, Path],
     followers: Mapping[str, str],
     *,
+    masters: Collection[str],
     after_power_loss: Collection[str],
     unclean: Collection[str],
 ) -> Iterator[str]:
     """Yield a line for each faulty table or index file, with its node.
 
-    `roots` are stores by node, `followers` masters by slave. Unreadable tables of nodes in `after_power_loss` are not
+    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable tables of nodes in `after_power_loss` are not
     reported, nor index files of nodes in `unclean`: an unclean stop leaves index entries of truncated records. Raises
     OSError.
     """
@@ -69,7 +72,7 @@ def side_file_warnings(
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
         lines += unreadable_files(root)
         if node not in unclean:
-            lines += missing_tables(root, is_slave=node in followers)
+            lines += missing_tables(root, is_master=node in masters)
             lines += [] if any(unreadable(root / "index")) else foreign_indexes(root)
         yield from (f"{node}: {line}" for line in lines)
     yield from shared_logs(roots)
@@ -90,28 +93,36 @@ def unreadable_tables(root: Path) -> Iterator[str]:
             yield f"{root.name}/config/{name} cannot be read: {why}"
 
 
-def missing_tables(root: Path, *, is_slave: bool) -> Iterator[str]:
-    """Yield the tables that a broker had at its stop, and that are missing.
-
-    Every broker writes consumer offsets. Topics are written when one is created, and the offsets of delayed messages are
-    of interest with such messages only. A slave may stop before its first copy of the other tables.
-    """
-    if not (root / "lock").exists():
-        return
-    expected = [_OFFSETS]
-    if not is_slave:
-        topics = _queued_topics(root)
-        expected += [_DELAYS] if SCHEDULE_TOPIC in topics else []
-        expected += [] if all(map(is_system_topic, topics)) else [_TOPICS]
-    for name in expected:
+def missing_tables(root: Path, *, is_master: bool) -> Iterator[str]:
+    """Yield the tables that the broker certainly wrote, and that are missing."""
+    for name in _written_tables(root, is_master=is_master) if (root / "lock").exists() else ():
         if not os.path.lexists(root / "config" / name):
             yield f"{root.name}/config/{name} is missing, although the broker stopped in good order"
 
 
-def _queued_topics(root: Path) -> list[str]:
-    """Return the topics with consume queues."""
+def _written_tables(root: Path, *, is_master: bool) -> Iterator[str]:
+    """Yield the tables that a broker has written by its stop.
+
+    It writes offsets at every stop, but topics and groups when they change: an idle broker has neither file. A slave
+    has those tables, and delayOffset.json, once it copied them from a master.
+    """
+    yield _OFFSETS
+    if not is_master:
+        return
+    yield _DELAYS
     queues = root / "consumequeue"
-    return [path.name for path in queues.iterdir()] if queues.is_dir() else []
+    if queues.is_dir() and not all(_is_built_in(path.name, root.parent.name) for path in queues.iterdir()):
+        yield _TOPICS
+    offsets = _table(root, _OFFSETS)
+    keys = offsets.offset_table if isinstance(offsets, ConsumerOffsets) else {}
+    groups = {key.partition("@")[2] for key in keys} - {*BUILT_IN_GROUPS}
+    if any(not group.startswith(_OWN_GROUPS) for group in groups):
+        yield _GROUPS
+
+
+def _is_built_in(topic: str, node: str) -> bool:
+    """Return True for a topic that a broker has without any request. A master is named as its broker name."""
+    return is_system_topic(topic) or topic in (node, "DefaultCluster") or topic.endswith(REPLY_TOPIC_SUFFIX)
 
 
 def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:

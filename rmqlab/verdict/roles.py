@@ -85,6 +85,11 @@ class Roles:
         """Return the broker ids at the end of the run, by node."""
         return {span.node: span.broker_id for span in self.spans}
 
+    @property
+    def last_masters(self) -> set[str]:
+        """Return the nodes that were masters at the end of the run, or at their own end."""
+        return {node for node, broker_id in self.last_ids.items() if broker_id == MASTER_ID}
+
     def id_at(self, node: str, at: int) -> int | None:
         """Return a broker's id at a time; None for other nodes."""
         return next((span.broker_id for span in self.spans if span.node == node and span.covers(at)), None)

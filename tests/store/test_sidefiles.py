@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.store.configfile import save_config_file
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.sidefiles import (
     differing_tables,
@@ -117,11 +119,11 @@ def test_a_power_loss_or_a_kill_explains_files(tmp_path: Path) -> None:
     index_of(root).write_bytes(index_of(root).read_bytes()[:40].ljust(index_of(root).stat().st_size, b"\0"))
     lines = [
         line
-        for line in side_file_warnings({"a": root}, {}, after_power_loss=(), unclean=())
+        for line in side_file_warnings({"a": root}, {}, masters=("a",), after_power_loss=(), unclean=())
         if "is missing" not in line
     ]
     assert [line.partition(" ")[0] for line in lines] == ["a:", "a:"]
-    assert list(side_file_warnings({"a": root}, {}, after_power_loss=("a",), unclean=("a",))) == []
+    assert list(side_file_warnings({"a": root}, {}, masters=("a",), after_power_loss=("a",), unclean=("a",))) == []
 
 
 @pytest.mark.parametrize(
@@ -143,24 +145,28 @@ def test_an_index_without_hash_slots_finds_nothing(tmp_path: Path) -> None:
     assert "hash slots are empty" in line
 
 
+def missing_names(root: Path, *, is_master: bool) -> list[str]:
+    return [line.split()[0].rpartition("/")[2] for line in missing_tables(root, is_master=is_master)]
+
+
 def test_tables_that_a_stopped_broker_wrote_are_missed(tmp_path: Path) -> None:
     root = make_store(tmp_path / "a", "A")
-
-    def missing(*, is_slave: bool = False) -> list[str]:
-        return [line.partition(" ")[0] for line in missing_tables(root, is_slave=is_slave)]
-
-    assert missing() == ["store/config/consumerOffset.json", "store/config/topics.json"]
-    assert missing(is_slave=True) == ["store/config/consumerOffset.json"]
+    assert missing_names(root, is_master=True) == ["consumerOffset.json", "delayOffset.json", "topics.json"]
+    assert missing_names(root, is_master=False) == ["consumerOffset.json"]
     save_topics(root, 4)
-    (root / "consumequeue" / "SCHEDULE_TOPIC_XXXX").mkdir()
-    assert missing() == ["store/config/consumerOffset.json", "store/config/delayOffset.json"]
+    save_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets(offset_table={"t@shop": {0: 1}}).encode())
+    assert missing_names(root, is_master=True) == ["delayOffset.json", "subscriptionGroup.json"]
 
 
-def test_a_broker_without_messages_and_consumers_has_few_tables(tmp_path: Path) -> None:
-    root = make_store(tmp_path / "a", "A", count=0)
-    (root / "config").mkdir(exist_ok=True)
-    (root / "config" / "consumerOffset.json").write_text('{"offsetTable":{}}')
-    assert list(missing_tables(root, is_slave=False)) == []
+def test_an_idle_broker_has_no_topics_and_groups(tmp_path: Path) -> None:
+    for name in ("commitlog", "config"):
+        (tmp_path / name).mkdir()
+    for name in ("lock", "config/delayOffset.json"):
+        (tmp_path / name).touch()
+    table = ConsumerOffsets(offset_table={"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": {0: 1}})
+    save_config_file(tmp_path / "config" / "consumerOffset.json", table.encode())
+    (tmp_path / "consumequeue" / "RMQ_SYS_TRANS_HALF_TOPIC").mkdir(parents=True)
+    assert missing_names(tmp_path, is_master=True) == []
 
 
 def test_a_log_of_links_is_no_copy(tmp_path: Path) -> None:

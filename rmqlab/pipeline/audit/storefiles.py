@@ -80,7 +80,9 @@ def remarks(run: Run) -> Iterator[str]:
     losses = {one.node for one in run.cluster_events if one.kind == "power_lost"}
     ends = {one.node for one in run.cluster_events if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
-    yield from side_file_warnings(roots, run.roles.followers, after_power_loss=losses, unclean=unclean)
+    yield from side_file_warnings(
+        roots, run.roles.followers, masters=run.roles.last_masters, after_power_loss=losses, unclean=unclean
+    )
     if not any(one.kind == "fault_applied" for one in run.cluster_events):
         for node in sorted(roots.keys() - run.incomplete.keys()):
             yield from _marks_of(run, node)
