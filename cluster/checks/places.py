@@ -53,7 +53,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
     """Yield each such message, with the journal entry that disagrees."""
     incomplete = {entry.node for entry in history.of_kind(*REMOVING_KINDS)} | stores.unread.keys()
-    uncertain = {broker_of(node, history) for node in incomplete}
+    uncertain = {broker_of(node, history) for node in incomplete} | history.roles.renamed
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
     failed = {failure.message_id for failure in history.failures}
     for send in history.sends:

@@ -190,7 +190,7 @@ class ClusterDirectory:
         try:
             plain = json.loads(text)
             version = plain.get("version", _RECORD_VERSION) if isinstance(plain, dict) else _RECORD_VERSION
-            record = cattrs.structure(plain, Record) if version == _RECORD_VERSION else None
+            record = cattrs.structure(plain, Record) if version in (None, _RECORD_VERSION) else None
         except (cattrs.BaseValidationError, ValueError, TypeError, RecursionError):
             raise RecordError(
                 f"{self.record_path} is damaged: expected the record that `rmqlab up` writes; delete the file, and `rmqlab up`"

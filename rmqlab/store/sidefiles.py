@@ -64,9 +64,9 @@ def side_file_warnings(
 ) -> Iterator[str]:
     """Yield a line for each faulty table or index file, with its node.
 
-    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable tables of nodes in `after_power_loss` are not
-    reported, nor index files of nodes in `unclean`: an unclean stop leaves index entries of truncated records. Raises
-    OSError.
+    `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable
+    tables of nodes in `after_power_loss` are not reported, nor index files of nodes in `unclean`: an unclean stop leaves
+    index entries of truncated records. Raises OSError.
     """
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
@@ -121,7 +121,10 @@ def _written_tables(root: Path, *, is_master: bool) -> Iterator[str]:
 
 
 def _is_built_in(topic: str, node: str) -> bool:
-    """Return True for a topic that a broker has without any request. A master is named as its broker name."""
+    """Return True for a topic that a broker has without any request.
+
+    A master is named as its broker name.
+    """
     return is_system_topic(topic) or topic in (node, "DefaultCluster") or topic.endswith(REPLY_TOPIC_SUFFIX)
 
 

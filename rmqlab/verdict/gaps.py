@@ -273,7 +273,7 @@ def _cut_supervisor(
 
 
 def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
-    """Return True if a server worked and stopped in good order, but was never ready by the supervisor's journal.
+    """Return True if a server worked, but was never recorded as ready.
 
     A process that was killed, or runs, may have worked just before it was ready.
     """

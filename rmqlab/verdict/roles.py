@@ -26,7 +26,7 @@ ROLE_KINDS = _BEGINS | _ENDS
 
 @attrs.frozen
 class RoleSpan:
-    """An interval in which a broker had one broker id, while it ran and after that."""
+    """An interval in which a broker had one name and broker id, while it ran and after that."""
 
     node: str
     broker: str
@@ -60,6 +60,17 @@ class Roles:
     """By node, then by time."""
     contested: frozenset[str]
     """Broker names of which two masters ran at once: requests to broker id 0 can have reached either."""
+
+    @property
+    def renamed(self) -> frozenset[str]:
+        """Return the broker names of nodes that had several of them.
+
+        The name under which such a node stored a record is unknown.
+        """
+        names: dict[str, set[str]] = {}
+        for span in self.spans:
+            names.setdefault(span.node, set()).add(span.broker)
+        return frozenset(itertools.chain.from_iterable(one for one in names.values() if len(one) > 1))
 
     @classmethod
     def of(cls, events: Iterable[tuple[int, str, str, Mapping[str, Any]]]) -> "Roles":
@@ -193,6 +204,6 @@ def _span(at: int, node: str, fields: Mapping[str, Any]) -> RoleSpan | None:
 def _append(spans: list[RoleSpan], span: RoleSpan) -> None:
     if not spans:
         spans.append(attrs.evolve(span, at=0))
-    elif spans[-1].broker_id != span.broker_id:
+    elif (spans[-1].broker, spans[-1].broker_id) != (span.broker, span.broker_id):
         spans[-1] = attrs.evolve(spans[-1], until=span.at)
         spans.append(span)

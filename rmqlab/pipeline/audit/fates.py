@@ -171,9 +171,9 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
 
 
 def _uncertain(run: Run) -> list[str]:
-    """Return the names of brokers whose logs may lack records."""
+    """Return the names of brokers whose logs may lack records, or that changed."""
     incomplete = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} | run.unread.keys()
-    return sorted({_broker(run, node) for node in incomplete})
+    return sorted({_broker(run, node) for node in incomplete} | run.roles.renamed)
 
 
 def _broker(run: Run, node: str) -> str:
