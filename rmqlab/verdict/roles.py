@@ -26,7 +26,10 @@ ROLE_KINDS = _BEGINS | _ENDS
 
 @attrs.frozen
 class RoleSpan:
-    """An interval in which a broker had one name and broker id, while it ran and after that."""
+    """An interval in which a broker had one name and broker id.
+
+    It ends when the next one begins.
+    """
 
     node: str
     broker: str
