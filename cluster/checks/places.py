@@ -53,7 +53,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delivery]]) -> Iterator[tuple[str, str]]:
     """Yield each such message, and what an entry says of its place."""
     incomplete = {entry.node for entry in history.of_kind(*REMOVING_KINDS)} | stores.unread.keys()
-    uncertain = {broker_of(node, history) for node in incomplete}
+    uncertain = {broker_of(node, history) for node in incomplete} | _former_names(history)
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
     failed = {failure.message_id for failure in history.failures}
     for send in history.sends:
@@ -67,6 +67,12 @@ def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delive
                 text = _acknowledged_elsewhere(send, number, places) or text
             if text:
                 yield message_id, text
+
+
+def _former_names(history: History) -> set[str]:
+    """Return the names of brokers that a node had before its last one, which its records count under."""
+    ready = ((entry.node, entry.fields.get("broker_name")) for entry in history.of_kind("node_ready"))
+    return {str(name) for node, name in ready if name and name != broker_of(node, history)}
 
 
 def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place]) -> str:

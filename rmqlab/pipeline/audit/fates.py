@@ -171,9 +171,11 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
 
 
 def _uncertain(run: Run) -> list[str]:
-    """Return the names of brokers whose logs may lack records."""
+    """Return the names of brokers whose logs may lack records, and names that nodes had before their last one."""
     incomplete = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} | run.unread.keys()
-    return sorted({_broker(run, node) for node in incomplete})
+    ready = [(one.node, one.fields.get("broker_name")) for one in run.cluster_events if one.kind == "node_ready"]
+    former = {str(name) for node, name in ready if name and name != _broker(run, node)}
+    return sorted({_broker(run, node) for node in incomplete} | former)
 
 
 def _broker(run: Run, node: str) -> str:
