@@ -103,8 +103,8 @@ Other warnings are of files that no metric compares: a table in `config` that ex
 lost power); topics and groups that a master and its slave configure differently although both tables have the same
 version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
 such a key, or with empty hash slots; a missing table that the broker certainly wrote, if it always stopped in good
-order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped in good order (a full or
-failing disk leaves it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in
+order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped
+in good order (a full or failing disk leaves it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in
 good order, or with a later time than the last record of a whole log; log files of different sizes, or with other names
 than offsets.
 
