@@ -89,3 +89,12 @@ def test_a_delayed_message_may_be_stored_anew_by_a_broker_that_lost_it(kind: str
     assert run.judge()[METRIC].value == 1
     run.add("broker-a", kind)
     assert run.judge()[METRIC].value == 0
+
+
+def test_a_broker_that_was_renamed_has_records_of_its_former_name() -> None:
+    run = delivered_run()
+    for node, broker_id in (("broker-a", 0), ("broker-a-s", 1)):
+        run.end(node, "stop", "node_stopped")
+        run.add(node, "node_ready", broker_name="broker-z", broker_id=broker_id, address="127.77.1.20:10911")
+        run.logs[node] = [attrs.evolve(one, queue=attrs.evolve(one.queue, broker="broker-z")) for one in run.logs[node]]
+    assert run.judge()[METRIC].value == 0
