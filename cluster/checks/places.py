@@ -69,12 +69,6 @@ def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delive
                 yield message_id, text
 
 
-def _former_names(history: History) -> set[str]:
-    """Return the names of brokers that a node had before its last one, which its records count under."""
-    ready = ((entry.node, entry.fields.get("broker_name")) for entry in history.of_kind("node_ready"))
-    return {str(name) for node, name in ready if name and name != broker_of(node, history)}
-
-
 def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place]) -> str:
     """Describe an acknowledgement from where no record is; empty if one is there."""
     if not send.is_acknowledged or send.place is None:
