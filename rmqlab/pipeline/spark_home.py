@@ -248,7 +248,5 @@ def _cache() -> Path:
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "rmqlab"
     if (home := home_directory()) is None:
-        raise NoSparkError(
-            "this user has no home directory: set XDG_CACHE_HOME to a directory for the files of Spark"
-        )
+        raise NoSparkError("this user has no home directory: set XDG_CACHE_HOME to a directory for the files of Spark")
     return home / ".cache" / "rmqlab"

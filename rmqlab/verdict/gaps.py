@@ -273,9 +273,10 @@ def _cut_supervisor(
 
 
 def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
-    """Return True if a server worked and stopped in good order, but was never ready by the supervisor's journal.
+    """Return True if a server stopped in good order, but no entry makes it ready.
 
-    A process that was killed, or runs, may have worked just before it was ready.
+    That entry is of the supervisor's journal. A process that was killed, or runs, may have worked just before it was
+    ready.
     """
     works = any(kind in survey.kinds for kind in _OF_SERVERS)
     return works and survey.is_closed and (lifetime is None or not lifetime.was_ready)
