@@ -40,9 +40,9 @@ the columns of the schema are decoded. Bytes that are not an event are a row of 
 Events of several kinds can have a field of the same name, such as `outcome` of `sent` and of `attempt_failed`. The
 options `kinds` and `notKinds` select kinds, several with commas.
 
-Peers can repeat what causes an event, such as a connect. So the events of one kind that a broker or a nameserver
-records have a budget: 8 MiB, and 256 bytes more each second. Those above it are left out: their numbers are missing,
-and `check` and `audit` say so. `served`, `offset_committed`, `log_sampled`, `transaction_checked` and
+Peers can cause many events, for example by repeated connects. So the events of one kind that a broker or a nameserver
+records have a budget: 8 MiB, and 256 bytes more each second. Events above it are left out. Their numbers are missing,
+which `check` and `audit` report. `served`, `offset_committed`, `log_sampled`, `transaction_checked` and
 `transaction_given_up` have no limit.
 
 A field may be null where its value is unknown. The source is the process that records the event.
