@@ -104,9 +104,9 @@ lost power); topics and groups that a master and its slave configure differently
 version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record with
 such a key, or with empty hash slots; a missing table that the broker certainly wrote, if it always stopped in good
 order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that stopped
-in good order (a full or failing disk leaves it as well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in
-good order, or with a later time than the last record of a whole log; log files of different sizes, or with other names
-than offsets.
+in good order (a full or failing disk leaves it as well), or its absence after a kill; a checkpoint that is missing or
+invalid after a stop in good order, or with a later time than the last record of a whole log; log files of different
+sizes, or with other names than offsets.
 
 A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
