@@ -275,8 +275,7 @@ def _cut_supervisor(
 def _served(survey: JournalSurvey, lifetime: _Lifetime | None) -> bool:
     """Return True if a server worked, but was never recorded as ready.
 
-    That entry is of the supervisor's journal. A process that was killed, or runs, may have worked just before it was
-    ready.
+    The supervisor records that. A process that was killed, or runs, may have worked just before it was ready.
     """
     works = any(kind in survey.kinds for kind in _OF_SERVERS)
     return works and survey.is_closed and (lifetime is None or not lifetime.was_ready)
