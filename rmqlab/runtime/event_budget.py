@@ -15,9 +15,18 @@ BURST: Final = 8 * 2**20
 RATE: Final = 256
 """Bytes per second of the events of one kind after that: some 20 MB a day."""
 
-TRAFFIC: Final = frozenset({"log_sampled", "served", "offset_committed", "transaction_checked", "transaction_given_up"})
-"""Kinds without a limit: samples, those that the setting journal_traffic requests of a broker, and those of half
-messages, each of which is stored again at the same time: the log grows faster than the journal."""
+TRAFFIC: Final = frozenset(
+    {
+        "log_sampled",
+        "served",
+        "offset_committed",
+        "held_pulls_overdue",
+        "transaction_checked",
+        "transaction_given_up",
+    }
+)
+"""Kinds without a limit: samples, those that the setting journal_traffic requests of a broker, and those that need a
+new record in the log for each event. The log then grows faster than the journal."""
 LIMITED_KINDS: Final = (
     frozenset(event.name for event in EVENT_TYPES.values() if event.source not in ("workload", "supervisor", "any"))
     - TRAFFIC

@@ -42,8 +42,8 @@ options `kinds` and `notKinds` select kinds, several with commas.
 
 Peers can cause many events, for example by repeated connects. So the events of one kind that a broker or a nameserver
 records have a budget: 8 MiB, and 256 bytes more each second. Events above it are left out. Their numbers are missing,
-which `check` and `audit` report. `served`, `offset_committed`, `log_sampled`, `transaction_checked` and
-`transaction_given_up` have no limit.
+which `check` and `audit` report. `served`, `offset_committed`, `log_sampled`, `held_pulls_overdue`,
+`transaction_checked` and `transaction_given_up` have no limit.
 
 A field may be null where its value is unknown. The source is the process that records the event.
 """
