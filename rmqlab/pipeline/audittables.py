@@ -55,10 +55,12 @@ TABLES = (
             Column(
                 "send",
                 "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint,place_topic:string,place_queue:int>",
-                "its last send; null if no journal has one",
+                "offset:bigint,place_topic:string,place_queue:int,position:int>",
+                "its last send; null if no journal has one; `position` is that in its batch, from 0",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
+            Column("sends", "bigint", "its sends"),
+            Column("delivered", f"array<{_PLACE}>", "queue offsets from which it was delivered, without redeliveries"),
             Column("nodes", "array<string>", "nodes whose store has it"),
             Column("places", f"array<{_PLACE}>", "queue offsets at which it is stored"),
             Column("stored_at", "bigint", "earliest store time, ms"),
