@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 DRIVER = pathlib.Path(__file__).with_name("bare_driver.py")
 IDLE_PLANNER = re.compile(
-    r"Traceback [^\n]+\n(  [^\n]+\n)*  File [^\n]+pyspark/daemon\.py.+\n(  .+\n)*BrokenPipeError: .+\n"
+    r'^(Traceback \(most recent call last\):|  File "[^\n"]+pyspark/daemon\.py", .+|    .+|BrokenPipeError: .+)\n',
+    re.MULTILINE,
 )
-"""What PySpark prints a minute after a read, by a Python that is not this interpreter (rmqlab/pipeline/daemon.py)."""
+"""Lines that PySpark prints a minute after a read, by a Python that is not this interpreter (rmqlab/pipeline/daemon.py).
+
+Those of several processes mix. The last line of another exception, and a frame of another file, do not match.
+"""
 CHECKOUT = DRIVER.parents[2]
 
 
