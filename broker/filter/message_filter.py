@@ -59,7 +59,8 @@ EVERYTHING = MessageFilter()
 def filter_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
-    FilterError if it has only bars or exceeds a limit of `check_tags`. An expression of blanks has no tags and matches nothing.
+    FilterError if it has only bars or exceeds a limit of `check_tags`. An expression of blanks has no tags and matches
+    nothing.
     """
     if expression in (None, "", "*"):
         return EVERYTHING

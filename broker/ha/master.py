@@ -213,9 +213,9 @@ class HaMaster:
     def max_servable_offset(self) -> int:
         """Return the highest offset a slave can have from this master.
 
-        This is the log's end at the start, or what was sent since. A slave with more got those bytes before this master
-        lost them, for example in a power loss; other bytes may be there now. A slave that serves slaves got its log
-        elsewhere, and so may they: its log's end is the limit.
+        This is the log's end at the start, or what was sent since. A slave with more received those bytes before this
+        master lost them, for example in a power loss; other bytes may be there now. A slave that serves slaves received
+        its log elsewhere, and so may they: its log's end is the limit.
         """
         log_end = self._store.max_commit_log_offset
         if self._is_slave:

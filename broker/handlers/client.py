@@ -62,8 +62,9 @@ def _register_producer(broker: Broker, group: str, member: Member) -> None:
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
     """Forget a client's groups.
 
-    All members of the consumer group that remain are notified, even if the client was none; an unknown group gets a
-    configuration, as by a heartbeat (ClientManageProcessor.unregisterClient, ConsumerManager.unregisterConsumer).
+    All members of the consumer group that remain are notified, even if the client was not a member. An unknown group
+    gets a configuration, as by a heartbeat (ClientManageProcessor.unregisterClient,
+    ConsumerManager.unregisterConsumer).
     """
     if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)

@@ -59,10 +59,7 @@ PURPOSES: dict[str, dict[str, Entry]] = {
             f"{_CLI}.mark:mark",
             "Write a line into every node's log, and an event, to align them in time.",
         ),
-        "wait": Entry(
-            f"{_CLI}.act:wait",
-            "Wait until a condition is true; exit status 1 if it is not in time.",
-        ),
+        "wait": Entry(f"{_CLI}.act:wait", "Wait until a condition is true; exit status 1 if it is not in time."),
     },
     "Act on nodes": {
         "kill": Entry(ACTION, "Kill with SIGKILL: nothing is flushed or unregistered, the sockets close."),

@@ -218,7 +218,7 @@ class _Connection:
         """Return the reply. If the cluster stops meanwhile, send 503."""
         try:
             return await self.server.app.respond(admitted, body)
-        except BaseException:
+        except BaseException:  # Cancelled, alone or in groups: the app turns other exceptions into responses
             if not self._is_client_gone:
                 with self._last_words():
                     await self._send_response(error_response(503, "stopping", "the cluster stops"))

@@ -16,9 +16,10 @@ def search_by_key(
 ) -> Generator[None, None, QueryResult]:
     """Return at most `limit` records with this key's hash, oldest first.
 
-    Yields now and then. The key is one of the record's keys or its unique key. `begin` and `end` are store times in ms, both included. As in
-    RocketMQ, the client compares the keys themselves. Each record found is checked against its hash, because after a
-    torn write or in a damaged file an entry may point anywhere (issue 12.13).
+    A generator: the caller may do other work at each yield. The key is one of the record's keys or its unique key.
+    `begin` and `end` are store times in ms, both included. As in RocketMQ, the client compares the keys themselves.
+    Each record found is checked against its hash, because after a torn write or in a damaged file an entry may point
+    anywhere (issue 12.13).
     """
     hashed = key_hash(topic_and_key.encode("utf-8", "replace"))
     found, right = list[int](), list[int]()
