@@ -3,7 +3,7 @@
 `lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
 under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
 store lacks: what would be lost with all the other stores. `unreadable` are lost messages with damaged records
-(see records.py). `unclaimed` are messages of applications that no send of the run claims.
+(see records.py). `stored_unsent` counts stored messages of applications without a send in the journal.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -238,28 +238,28 @@ def _places(stores: Stores, message_id: str) -> str:
     )
 
 
-def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) -> Finding:
+def judge_stored_unsent(history: History, stores: Stores, sent_until: int | None) -> Finding:
     """Count messages that no send names.
 
     Those stored after `sent_until` do not count: a producer still runs, and their sends may not be recorded yet.
     """
     if not stores.nodes:
-        return unknown("unclaimed", _MESSAGES, "no store was given")
+        return unknown("stored_unsent", _MESSAGES, "no store was given")
     topics = {send.topic for send in history.sends}
-    claimed = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
-    unclaimed = {
+    sent = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
+    unsent = {
         copy.message_id: copy
         for store in stores.nodes.values()
         for copy in store.copies
         if (copy.queue.topic in topics or not is_system_topic(copy.queue.topic))
-        and copy.message_id not in claimed
+        and copy.message_id not in sent
         and copy.stored_at >= history.began_at
         and (sent_until is None or copy.stored_at <= sent_until)
     }
     return count_of(
-        "unclaimed",
+        "stored_unsent",
         _MESSAGES,
-        list(unclaimed.values()),
+        list(unsent.values()),
         lambda copy: copy.as_evidence(f"{copy.queue} offset {copy.offset} at {copy.node}"),
-        message_ids=unclaimed,
+        message_ids=unsent,
     )

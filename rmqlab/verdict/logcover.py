@@ -24,7 +24,7 @@ _UNKNOWN: Final = ("dangling",)
 """Metrics of a node that an incomplete log makes unknown: queue entries point at the missing bytes."""
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
-_FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
+_FLOORS_OF_ALL: Final = ("order.stored", "stored_unsent")
 """The same, of all stores together."""
 _COUNTS_OF_ALL: Final = (
     "stored_twice",

@@ -2,7 +2,7 @@
 
 One group by over a union of all rows that contain a message id: one shuffle by message id, and no join that could
 multiply rows. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
-missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice,
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, stored_unsent, stored_twice,
 place_disagreement.
 """
 
@@ -103,7 +103,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 metric=metric,
                 unit=MESSAGES,
                 value=counts[metric],
-                is_at_least=bool(run.unread) and metric.startswith(("stored", "place_disagreement")),
+                is_at_least=bool(run.unread) and metric.startswith(("stored.", "stored_twice", "place_disagreement")),
                 evidence=line_evidence(evidence.get(metric, ())),
             )
 
@@ -162,7 +162,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         **unreplicated.conditions(run),
         "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
         "stored.refused": "send.outcome = 'refused' and is_stored",
-        "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
+        "stored_unsent": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
@@ -202,7 +202,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
 def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     """Return why the value of a metric is unknown; empty if it is known."""
     name, _, outcome = metric.partition(".")
-    if name == "unclaimed":
+    if name == "stored_unsent":
         return "" if run.stores else _NO_STORE
     if metric.startswith("unreplicated "):
         return "; ".join(run.unread_of(metric.removeprefix("unreplicated ")))

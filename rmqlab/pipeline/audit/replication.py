@@ -2,7 +2,7 @@
 
 After a promotion the log of the master before it is compared, too.
 
-Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, replication_lag_duration SLAVE, divergence SLAVE, behind SLAVE, ahead
 SLAVE.
 """
 
@@ -143,11 +143,11 @@ def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
     yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=most, missing=missing)
     yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=latest, missing=missing)
     if row is None:
-        yield unknown(f"behind_for {slave}", SECONDS, missing)
+        yield unknown(f"replication_lag_duration {slave}", SECONDS, missing)
         return
     longest = row.longest
     yield Finding(
-        metric=f"behind_for {slave}",
+        metric=f"replication_lag_duration {slave}",
         unit=SECONDS,
         value=longest.millis / 1000 if longest else 0.0,
         is_at_least=bool(longest and longest.is_open),

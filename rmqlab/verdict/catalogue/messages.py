@@ -116,7 +116,7 @@ LOSS: Final = (
         is_floor=True,
     ),
     Metric(
-        name="unclaimed",
+        name="stored_unsent",
         unit=MESSAGES,
         text="in a store, but without a send in the journal",
         definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"

@@ -53,7 +53,7 @@ REPLICATION: Final = (
         rests_on=BROKER_JOURNALS,
     ),
     Metric(
-        name="behind_for",
+        name="replication_lag_duration",
         target="SLAVE",
         unit=SECONDS,
         text="longest time behind its master's log",
