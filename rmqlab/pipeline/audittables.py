@@ -34,7 +34,7 @@ AT = Column("at", "bigint", "time of the event, ms")
 SEQ = Column("seq", _SEQ, "order of all events: time, the supervisor last, process, place in its journal")
 MESSAGE = Column("message_id", "string", "the message's unique id (property UNIQ_KEY)")
 NODE = Column("node", "string", "node of the store")
-WHO = Column("node", "string", "process that observed it")
+OBSERVER = Column("node", "string", "process that observed it")
 GROUP = Column("group", "string", "consumer group")
 TOPIC = Column("topic", "string", "topic")
 BROKER = Column("broker", "string", "broker name")
@@ -106,12 +106,12 @@ TABLES = (
     ),
     AuditTable(
         "attempts",
-        "Attempts to write and to read, by broker name and by queue.",
+        "Attempts to write and to read, by broker name, by queue and by consumer group.",
         (),
         (
-            Column("way", "string", "write, read or group read"),
-            Column("who", "string", "consumer group that read; empty for writes"),
-            Column("target", "string", "broker name, or topic@broker:queue"),
+            Column("operation", "string", "write, read or group_read"),
+            Column("broker", "string", "broker name of a group_read; empty for others"),
+            Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
             Column("began_at", "bigint", "begin, ms"),
             Column("ended_at", "bigint", "end, ms"),
             Column("is_success", "boolean", "true if it succeeded"),
@@ -120,11 +120,11 @@ TABLES = (
     AuditTable(
         "outages",
         "Intervals without a successful attempt, from the first failed one on.",
-        ("way", "who", "target", "began_at"),
+        ("operation", "broker", "target", "began_at"),
         (
-            Column("way", "string", "write, read or group read"),
-            Column("who", "string", "consumer group that read; empty for writes"),
-            Column("target", "string", "broker name, or topic@broker:queue"),
+            Column("operation", "string", "write, read or group_read"),
+            Column("broker", "string", "broker name of a group_read; empty for others"),
+            Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
             Column("failures", "bigint", "failed attempts"),
             Column("is_open", "boolean", "true if no attempt succeeded afterwards"),
             Column("first_failed", "bigint", "begin of the first failed attempt, ms"),
@@ -186,7 +186,16 @@ TABLES = (
         "late_deliveries",
         "First deliveries of messages after a later one of their queue.",
         ("group", "topic", "broker", "queue", "offset"),
-        (SEQ, AT, WHO, GROUP, *_QUEUE, OFFSET, MESSAGE, Column("farthest", "bigint", "highest queue offset before")),
+        (
+            SEQ,
+            AT,
+            OBSERVER,
+            GROUP,
+            *_QUEUE,
+            OFFSET,
+            MESSAGE,
+            Column("farthest", "bigint", "highest queue offset before"),
+        ),
     ),
     AuditTable(
         "repeats",
@@ -195,7 +204,7 @@ TABLES = (
         (
             SEQ,
             AT,
-            WHO,
+            OBSERVER,
             GROUP,
             *_QUEUE,
             OFFSET,
@@ -212,7 +221,7 @@ TABLES = (
         (
             SEQ,
             AT,
-            WHO,
+            OBSERVER,
             GROUP,
             *_QUEUE,
             Column("before", "bigint", "queue offset before"),
@@ -242,7 +251,7 @@ TABLES = (
             Column("queue", "string", "topic@broker:queue"),
             BROKER,
             OFFSET,
-            WHO,
+            OBSERVER,
         ),
     ),
     AuditTable(
