@@ -1,4 +1,4 @@
-"""The tables of an audit as people use them: columns, units, keys.
+"""The tables of an audit: columns, units, keys.
 
 `rmqlab.pipeline.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
 of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
@@ -43,12 +43,18 @@ OFFSET = Column("offset", "bigint", "queue offset")
 LOG_OFFSET = Column("log_offset", "bigint", "commit log offset, bytes")
 UNTIL = Column("until", "bigint", "end, ms; null if it lasts until the end of the run")
 _QUEUE = (TOPIC, BROKER, QUEUE)
+_OBSERVED = (SEQ, AT, OBSERVER, GROUP, *_QUEUE)
+_ATTEMPT = (
+    Column("operation", "string", "write, read or group_read"),
+    Column("broker", "string", "broker name of a group_read; empty for others"),
+    Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
+)
 
 
 TABLES = (
     AuditTable(
         "fates",
-        "What became of each message, over all journals and stores.",
+        "The fate of each message, over all journals and stores.",
         ("message_id",),
         (
             MESSAGE,
@@ -109,9 +115,7 @@ TABLES = (
         "Attempts to write and to read, by broker name, by queue and by consumer group.",
         (),
         (
-            Column("operation", "string", "write, read or group_read"),
-            Column("broker", "string", "broker name of a group_read; empty for others"),
-            Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
+            *_ATTEMPT,
             Column("began_at", "bigint", "begin, ms"),
             Column("ended_at", "bigint", "end, ms"),
             Column("is_success", "boolean", "true if it succeeded"),
@@ -122,9 +126,7 @@ TABLES = (
         "Intervals without a successful attempt, from the first failed one on.",
         ("operation", "broker", "target", "began_at"),
         (
-            Column("operation", "string", "write, read or group_read"),
-            Column("broker", "string", "broker name of a group_read; empty for others"),
-            Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
+            *_ATTEMPT,
             Column("failures", "bigint", "failed attempts"),
             Column("is_open", "boolean", "true if no attempt succeeded afterwards"),
             Column("first_failed", "bigint", "begin of the first failed attempt, ms"),
@@ -187,11 +189,7 @@ TABLES = (
         "First deliveries of messages after a later one of their queue.",
         ("group", "topic", "broker", "queue", "offset"),
         (
-            SEQ,
-            AT,
-            OBSERVER,
-            GROUP,
-            *_QUEUE,
+            *_OBSERVED,
             OFFSET,
             MESSAGE,
             Column("farthest", "bigint", "highest queue offset before"),
@@ -202,11 +200,7 @@ TABLES = (
         "Deliveries of a message to a group beyond the first, with their causes.",
         ("seq",),
         (
-            SEQ,
-            AT,
-            OBSERVER,
-            GROUP,
-            *_QUEUE,
+            *_OBSERVED,
             OFFSET,
             MESSAGE,
             Column("before_node", "string", "consumer of the delivery before, from the same place"),
@@ -219,11 +213,7 @@ TABLES = (
         "Consumer offsets that went back.",
         ("seq", "topic", "broker", "queue"),
         (
-            SEQ,
-            AT,
-            OBSERVER,
-            GROUP,
-            *_QUEUE,
+            *_OBSERVED,
             Column("before", "bigint", "queue offset before"),
             Column("after", "bigint", "queue offset afterwards"),
             Column("why", "string", "what moved it"),

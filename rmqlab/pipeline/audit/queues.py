@@ -57,7 +57,8 @@ with noted as (
         if(is_success, at - held, at) ended_at
     from noted where name rlike '@.*:[0-9]+$'
 ), tries as (
-    select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
+    select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at,
+        true is_success
     from deliveries where reconsume_times = 0
     union all select consumer, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
@@ -66,8 +67,8 @@ union all select 'read', '', name, began_at, ended_at, is_success from tries
 union all select 'group_read', broker, consumer, began_at, ended_at, is_success from tries
 """
 
-# Only successes next to a failure matter: of a second without failures of the target, the first and the last success
-# suffice. So the events of a whole run need not be sorted in one task.
+# Only successes next to a failure matter. Of a second without failures of the target, the first and the last success
+# are kept, so that one task does not have to sort the events of a whole run.
 _NEAR_FAILURES = """
 with failing as (
     select distinct operation, broker, target, ended_at div 1000 second from every_attempt where not is_success
@@ -81,7 +82,8 @@ with failing as (
 )
 select operation, broker, target, began_at, ended_at, is_success from every_attempt where not is_success
 union all
-select operation, broker, target, cast(null as bigint), explode(if(first = last, array(first), array(first, last))), true
+select operation, broker, target, cast(null as bigint),
+    explode(if(first = last, array(first), array(first, last))), true
 from bounds
 """
 
@@ -94,7 +96,8 @@ with islands as (
 ), windows as (
     select operation, broker, target, island, max(ended_at) filter (where is_success) success,
         count_if(not is_success) failures,
-        min(began_at) filter (where not is_success) first_failed, max(ended_at) filter (where not is_success) last_failed
+        min(began_at) filter (where not is_success) first_failed,
+        max(ended_at) filter (where not is_success) last_failed
     from islands group by operation, broker, target, island
 ), followed as (
     select *, lead(success) over (partition by operation, broker, target order by island) next_success from windows
@@ -263,7 +266,7 @@ with taken as (
         on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
         and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
 ), committed as (
-    -- A consumer that kept its queue asks for no offset again: a commit beyond explains nothing there.
+    -- A consumer that kept its queue does not query its offset again: a commit beyond it is no explanation there.
     select r.seq, max(c.offset) farthest
     from repeated r left join asked a on r.seq = a.seq join commits c
         on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue

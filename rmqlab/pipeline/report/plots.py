@@ -91,8 +91,9 @@ def space_time(data: RunData) -> Figure | None:
     plot = lanes.plot("nodes over time")
     return Figure(
         "Node status, routes and availability",
-        "Processes with their roles; the brokers that each nameserver lists in its routes; writes to and reads from each"
-        " broker. In all charts, a shaded time means that a server was down, a dashed line that a fault began or ended.",
+        "Processes with their roles; the brokers that each nameserver lists in its routes; writes to and reads from"
+        " each broker. In all charts, a shaded time means that a server was down, a dashed line that a fault began or"
+        " ended.",
         _mark_faults(data, plot).text(),
         (
             ("alive", "running, listed correctly, or available"),
