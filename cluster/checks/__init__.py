@@ -1,7 +1,7 @@
 """Quick checks: judge a run from its journals and stores, in plain Python.
 
 `judge_run` computes every metric of `rmqlab.verdict.catalogue` (`rmqlab check --metrics` prints them) for which the run
-has evidence, and states for the others what is missing. Each module here computes one group of metrics.
+has evidence, and reports for the others what is missing. Each module here computes one group of metrics.
 """
 
 import errno

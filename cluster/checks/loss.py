@@ -2,7 +2,7 @@
 
 `lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
 under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
-store lacks: what would be lost with all the other stores. `unreadable` are lost messages with damaged records
+store lacks: they would be lost with all other stores. `unreadable` are lost messages with damaged records
 (see records.py). `stored_unsent` counts stored messages of applications without a send in the journal.
 """
 
@@ -147,16 +147,16 @@ def _count(
         metric,
         _MESSAGES,
         found,
-        lambda named: _where_it_was(*named, history),
+        lambda named: _as_evidence(*named, history),
         text=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
         message_ids=[message_id for message_id, _ in found],
     )
 
 
-def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
+def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
     where = f"{send.queue} offset {send.offset}" if send.queue else "an unknown queue"
     return Evidence(
-        text=f"answered {send.outcome} by {where}",
+        text=f"{send.outcome} from {where}",
         at_millis=send.ended_at,
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),
@@ -200,7 +200,7 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
-    """Count stored messages of sends whose outcome does not say that they are stored."""
+    """Count stored messages of sends with an outcome other than stored."""
     metric = f"stored.{outcome}"
     sends = [send for send in history.sends if send.outcome == outcome]
     if not history.sends:

@@ -34,7 +34,7 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
         each = [(pair, lag_series(_within(pair, samples), pair.master, pair.slave)) for pair in pairs]
         series = [lag for _, lags in each for lag in lags]
         if not series:
-            missing = f"{slave} or its master gave no sample of its log"
+            missing = f"{slave} or its master recorded no sample of its log"
             yield unknown(f"replication_lag {slave}", "bytes", missing)
             yield unknown(f"replication_lag_left {slave}", "bytes", missing)
             yield unknown(f"replication_lag_duration {slave}", "s", missing)

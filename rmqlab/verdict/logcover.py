@@ -165,8 +165,8 @@ def log_state(
         )
     if stray is not None and epoch is not None and not epoch.is_in_fragments:
         remarks.append(
-            f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last record,"
-            " and neither a record nor zero: no broker wrote them there"
+            f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last"
+            " record, and neither a record nor zero: no broker wrote them there"
         )
     trouble = "; ".join(filter(None, (missing, misplaced)))
     return LogState(trouble=trouble, is_misplaced=bool(misplaced), remark="; ".join(remarks))

@@ -33,7 +33,7 @@ def test_an_acknowledged_message_in_no_store_is_lost_under_the_outcome_that_was_
     assert findings["lost.SLAVE_NOT_AVAILABLE"].value == 1
     assert findings["lost.FLUSH_DISK_TIMEOUT"].value == 0
     (evidence,) = findings["lost.SEND_OK"].evidence
-    assert evidence.text == "answered SEND_OK by orders@broker-a:0 offset 1"
+    assert evidence.text == "SEND_OK from orders@broker-a:0 offset 1"
     assert "sent" in {entry.kind for entry in evidence.entries}
 
 

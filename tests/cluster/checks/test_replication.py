@@ -70,7 +70,7 @@ def test_without_samples_of_both_nothing_is_known() -> None:
     sampled(run, 100)
     findings = run.judge()
     for metric in ("replication_lag", "replication_lag_left", "replication_lag_duration"):
-        assert findings[f"{metric} broker-a-s"].missing == "broker-a-s or its master gave no sample of its log"
+        assert findings[f"{metric} broker-a-s"].missing == "broker-a-s or its master recorded no sample of its log"
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(0, 1000)), max_size=30))
