@@ -38,7 +38,10 @@ def _supervise(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady,
         states = cluster.supervisor.processes.states
 
         def how_far() -> str:
-            return f"starting: {sum(process.ready is not None for process in [*states.values()])} of {count} nodes are ready"
+            return (
+                f"starting: {sum(process.ready is not None for process in [*states.values()])} of {count} nodes are"
+                " ready"
+            )
 
         progress.begin(how_far)
 
