@@ -107,8 +107,8 @@ class MasterStream:
                 )
         if self.settings.ha_restart_expired_slave and 0 < report < log_first:
             raise StreamError(
-                f"it requests bytes from {report} on, our log begins at {log_first}: it must start again with an empty"
-                " log"
+                f"it requests bytes from {report} on, our log begins at {log_first}: it must start again"
+                " with an empty log"
             )
 
     def _check_later(self, report: int, log_end: int) -> None:

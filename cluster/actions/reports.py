@@ -101,8 +101,8 @@ class RoleReport:
             yield f"{node['name']} is {node['state']} as {node['role']}, broker id {node['broker_id']}{process}"
             for other in node["other_masters"] if node["broker_id"] == MASTER_ID else ():
                 yield (
-                    f"{other['name']} is {other['state']}, and a master of {node['group']}, too: `demote` makes it a"
-                    " slave"
+                    f"{other['name']} is {other['state']}, and a master of {node['group']}, too:"
+                    " `demote` makes it a slave"
                 )
 
 
