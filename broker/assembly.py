@@ -6,6 +6,8 @@ are made before the store opens. Replication asks the nameservers for the master
 so both share a `KnownMaster`.
 """
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -67,6 +69,19 @@ def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
     return Arrivals(PullHold(reactor.again, link.errors, link.emit), DueAlarm(wall_clock()))
 
 
+@attrs.frozen(eq=False)
+class _Parts:
+    """Parts of a broker that later parts get in their constructors."""
+
+    env: Environment
+    store: MessageStore
+    tasks: TaskStarter
+    client: RemotingClient
+    """For requests to nameservers and to the master."""
+    known_master: KnownMaster
+    now: Callable[[], float]
+
+
 def assemble(
     env: Environment, store: MessageStore, arrivals: Arrivals, tasks: TaskStarter
 ) -> "tuple[Broker, GroupMember | None]":
@@ -78,51 +93,20 @@ def assemble(
     StartError if the HA port cannot be opened, StoreError if the file of a table cannot be loaded.
     """
     settings, config, link = env.settings, env.settings.broker, env.link
-    config_dir = settings.store.store_path_root_dir / "config"
     client = RemotingClient(env.reactor, source_ip=_source_ip(config))
+    ha_settings = _slave_settings(settings)
+    parts = _Parts(env, store, tasks, client, KnownMaster.from_settings(ha_settings), process_time())
     slave_waits = CopyWaits(config.slave_timeout / 1000)
     flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
-    ha_master = _make_ha_master(env, store, slave_waits)
+    ha_master = _make_ha_master(parts, slave_waits)
     is_member = settings.dledger.enable_dleger_commit_log
     ha_address = _ha_address(config) if is_member else _listen_for_slaves(ha_master, config)
-    ha_settings = _slave_settings(settings)
-    known_master = KnownMaster.from_settings(ha_settings)
-    topics = TopicTable(config, config_dir / "topics.json", wall_millis, env.reactor.defer)
-    offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
-    subscriptions = SubscriptionGroupTable(
-        config, config_dir / "subscriptionGroup.json", wall_millis, env.reactor.defer
-    )
-    sync = MetadataSync(
-        config.address,
-        topics,
-        offsets,
-        subscriptions,
-        config_dir / "delayOffset.json",
-        client,
-        link.emit,
-        known_master,
-        errors=link.errors,
-    )
-    follower = MasterFollower(known_master, sync, tasks, link.emit) if config.is_slave else None
+    topics, offsets, subscriptions = _load_tables(env)
+    sync = _make_metadata_sync(parts, topics, offsets, subscriptions)
+    follower = MasterFollower(parts.known_master, sync, tasks, link.emit) if config.is_slave else None
     registration = Registration(config, topics, client, ha_address, link.emit, tasks, follower, errors=link.errors)
     group_flush = GroupFlush(Syncs(store), flush_waits, caller(env.reactor, tasks.start_soon), env.reactor.defer)
     growth = AppendFollowUp(env.reactor, store, ha_master, group_flush)
-    identity = Identity(config.broker_cluster_name, config.broker_name)
-    now = process_time()
-    ha_slave = HaSlave(
-        env.reactor,
-        store,
-        ha_settings,
-        known_master,
-        on_received=growth.received,
-        emit=link.emit,
-        connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
-        master_check=MasterPrecheck(store, identity, client, link.emit, known_master),
-        trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, now),
-        source_ip=_source_ip(config),
-        meter=env.replication,
-        now=now,
-    )
     broker = Broker(
         settings=settings,
         config=config,
@@ -131,7 +115,7 @@ def assemble(
         subscriptions=subscriptions,
         offsets=offsets,
         ha_master=ha_master,
-        ha_slave=ha_slave,
+        ha_slave=_make_ha_slave(parts, ha_settings, growth, sync, registration),
         client=client,
         registration=registration,
         sync=sync,
@@ -143,7 +127,7 @@ def assemble(
         tasks=tasks,
         later=env.reactor.again,
         now_millis=wall_clock(),
-        now=now,
+        now=parts.now,
         emit=link.emit,
         errors=link.errors,
         access=env.access,
@@ -152,6 +136,60 @@ def assemble(
         traffic=env.reactor.meter,
     )
     return broker, _join_group(env, store, growth, tasks) if is_member else None
+
+
+def _load_tables(env: Environment) -> tuple[TopicTable, ConsumerOffsetTable, SubscriptionGroupTable]:
+    """Load topics, consumer offsets and subscription groups. StoreError."""
+    config, directory = env.settings.broker, _config_dir(env)
+    return (
+        TopicTable(config, directory / "topics.json", wall_millis, env.reactor.defer),
+        ConsumerOffsetTable(directory / "consumerOffset.json"),
+        SubscriptionGroupTable(config, directory / "subscriptionGroup.json", wall_millis, env.reactor.defer),
+    )
+
+
+def _config_dir(env: Environment) -> Path:
+    return env.settings.store.store_path_root_dir / "config"
+
+
+def _make_metadata_sync(
+    parts: _Parts, topics: TopicTable, offsets: ConsumerOffsetTable, subscriptions: SubscriptionGroupTable
+) -> MetadataSync:
+    """Make the sync of a slave's tables with those of its master."""
+    return MetadataSync(
+        parts.env.settings.broker.address,
+        topics,
+        offsets,
+        subscriptions,
+        _config_dir(parts.env) / "delayOffset.json",
+        parts.client,
+        parts.env.link.emit,
+        parts.known_master,
+        errors=parts.env.link.errors,
+    )
+
+
+def _make_ha_slave(
+    parts: _Parts, ha_settings: HaSettings, growth: AppendFollowUp, sync: MetadataSync, registration: Registration
+) -> HaSlave:
+    """Make the slave's side of replication, with its checks and reports."""
+    env, client, known_master = parts.env, parts.client, parts.known_master
+    config, link = env.settings.broker, env.link
+    identity = Identity(config.broker_cluster_name, config.broker_name)
+    return HaSlave(
+        env.reactor,
+        parts.store,
+        ha_settings,
+        known_master,
+        on_received=growth.received,
+        emit=link.emit,
+        connection_observer=HandbackAtConnect(known_master, sync, registration, parts.tasks),
+        master_check=MasterPrecheck(parts.store, identity, client, link.emit, known_master),
+        trouble_observer=TroubleReporter(identity, config.broker_id, link.name, client, known_master, parts.now),
+        source_ip=_source_ip(config),
+        meter=env.replication,
+        now=parts.now,
+    )
 
 
 def _join_group(env: Environment, store: MessageStore, growth: AppendFollowUp, tasks: TaskStarter) -> "GroupMember":
@@ -163,17 +201,18 @@ def _join_group(env: Environment, store: MessageStore, growth: AppendFollowUp, t
     return join_group(store, store.log, growth, client, env.reactor, tasks)
 
 
-def _make_ha_master(env: Environment, store: MessageStore, slave_waits: CopyWaits) -> HaMaster:
+def _make_ha_master(parts: _Parts, slave_waits: CopyWaits) -> HaMaster:
+    env = parts.env
     return HaMaster(
         env.reactor,
-        store,
+        parts.store,
         env.settings.ha,
         on_ack=slave_waits.advance,
         on_lost=slave_waits.fail_lost,
         emit=env.link.emit,
         is_slave=env.settings.broker.is_slave,
         meter=env.replication,
-        now=process_time(),
+        now=parts.now,
     )
 
 

@@ -126,7 +126,8 @@ class PullHold:
 
         Pulls whose filters reject the message stay held.
 
-        If there are too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
+        If there are too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a
+        sweep.
         """
         queue = (topic, queue_id)
         if queue not in self._held or not self._may_compare(queue, queue_offset, len(tags_codes)):

@@ -92,5 +92,8 @@ class Overload:
 
 
 def _busy(tag: str, seconds: float) -> Reply:
-    remark = f"[{tag}]broker busy, start flow control for a while, period in queue: {int(seconds * 1000)}ms, size of queue: 0"
+    remark = (
+        f"[{tag}]broker busy, start flow control for a while, period in queue: {int(seconds * 1000)}ms, size of queue:"
+        " 0"
+    )
     return Reply(ResponseCode.SYSTEM_BUSY, remark=remark)

@@ -43,8 +43,8 @@ FIRST_AGAIN = 10.0
 """Seconds from start to the second registration."""
 UNREGISTER_TIMEOUT = 3.0
 MAX_BODY = MAX_FRAME - 2**16
-"""Bytes of a registration: a frame without room for its header. Only a topics file, or a master of another implementation, can have so many
-topics."""
+"""Bytes of a registration: a frame without room for its header. Only a topics file, or a master of another
+implementation, can have so many topics."""
 PAUSE_PER_TOPIC = 20e-6
 """Seconds per topic between two registrations of all topics caused by sends to new topics: 0.1 s for 5,000 topics.
 Encoding and decoding a registration takes a tenth of that. RocketMQ registers all topics after each new topic."""

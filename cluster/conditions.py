@@ -95,8 +95,10 @@ def _listed(contradictions: list[str]) -> str:
 def _topic_of(words: list[str]) -> str:
     """Remove the topic from the words after `topic-known`, and return it."""
     if len(words) != 2:
-        text = f"topic-known needs a target and a topic, such as: topic-known broker-a-s orders; got {' '.join(words) or 'neither'}"
-        raise UnknownConditionError(text)
+        got = " ".join(words) or "neither"
+        raise UnknownConditionError(
+            f"topic-known needs a target and a topic, such as: topic-known broker-a-s orders; got {got}"
+        )
     topic = words.pop()
     if (fault := topic_fault(topic)) is not None:
         raise UnknownConditionError(f"topic-known: {fault}")

@@ -32,8 +32,8 @@ with open_session() as spark:
     second = ((f.col("at") - began) / 1000).cast("int").alias("second")
     sends = bins.groupBy(second, "outcome").agg(f.sum("sends").alias("sends")).orderBy("second").collect()
 
-    # %% Times without a successful write to a broker name. Its queues have rows of their own, such as orders@broker-a:0.
-    writes = tables["outages"].where("way = 'write' and not contains(target, '@')")
+    # %% Times without a successful write to a broker name. Its queues have their own rows, such as orders@broker-a:0.
+    writes = tables["outages"].where("operation = 'write' and not contains(target, '@')")
     outages = [
         (row.target, (row.began_at - began) / 1000, (row.ended_at - began) / 1000)
         for row in writes.orderBy(f.desc(f.col("ended_at") - f.col("began_at"))).limit(3).collect()

@@ -62,10 +62,10 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
     state.announce(registered.changes)
-    answer = headers.RegisterBrokerResponseHeader(
+    response = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
-    return Reply(header=answer, body=state.kv.listing(ORDER_TOPIC_CONFIG) or b"")
+    return Reply(header=response, body=state.kv.listing(ORDER_TOPIC_CONFIG) or b"")
 
 
 def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration | None:
@@ -134,8 +134,8 @@ def query_data_version(state: Nameserver, header: headers.QueryDataVersionReques
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     changed, held = state.routes.query_data_version(header.broker_addr, version, now=state.now())
-    answer = headers.QueryDataVersionResponseHeader(changed=TRUE if changed else FALSE)
-    return Reply(header=answer, body=b"" if held is None else held.encode())
+    response = headers.QueryDataVersionResponseHeader(changed=TRUE if changed else FALSE)
+    return Reply(header=response, body=b"" if held is None else held.encode())
 
 
 def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
@@ -170,19 +170,19 @@ def get_route(state: Nameserver, header: headers.GetRouteInfoRequestHeader, requ
 
 
 def get_cluster_info(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """106: all brokers; broker ids are unquoted keys for every version (remoting#19)."""
+    """106: return all brokers, with unquoted broker ids as keys (remoting#19)."""
     return Reply(body=cluster_info(state.routes).encode())
 
 
 def get_all_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """206."""
+    """206: return all topics."""
     return _topic_list(list(state.routes.queues))
 
 
 def get_topics_by_cluster(
     state: Nameserver, header: headers.GetTopicsByClusterRequestHeader, _request: Request
 ) -> Reply:
-    """224."""
+    """224: return the topics of a cluster."""
     return _topic_list(topics_of_cluster(state.routes, header.cluster))
 
 
@@ -196,22 +196,22 @@ def get_system_topics(state: Nameserver, _header: None, _request: Request) -> Re
 
 
 def get_unit_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """311."""
+    """311: return the topics of units."""
     return _topic_list(unit_topics(state.routes))
 
 
 def get_unit_sub_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """312."""
+    """312: return the topics that other units subscribe to."""
     return _topic_list(unit_sub_topics(state.routes))
 
 
 def get_unit_sub_un_unit_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """313."""
+    """313: return the topics that other units subscribe to, without those of units."""
     return _topic_list(unit_sub_un_unit_topics(state.routes))
 
 
 def delete_topic(state: Nameserver, header: headers.DeleteTopicFromNamesrvRequestHeader, _request: Request) -> Reply:
-    """216. Always 0 (remoting#35)."""
+    """216: delete a topic. Always 0 (remoting#35)."""
     state.announce(state.routes.delete_topic(header.topic, header.cluster_name))
     return Reply()
 
@@ -224,7 +224,7 @@ def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
 
 
 def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
-    """100. Saved to the file before the reply (remoting#37).
+    """100: put a value, saved to the file before the reply (remoting#37).
 
     Code 1 if that fails, where 4.9 replies 0.
     """
@@ -245,7 +245,7 @@ def _not_saved(problem: OSError) -> Reply:
 
 
 def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request: Request) -> Reply:
-    """101 (remoting#38)."""
+    """101: return a value (remoting#38)."""
     value = state.kv.get(header.namespace, header.key)
     if value is None:
         remark = f"nothing under key {header.key} in namespace {header.namespace}"
@@ -254,7 +254,7 @@ def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request
 
 
 def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
-    """102: 0 whether or not the key was there (remoting#38).
+    """102: delete a key; 0 also for a missing key (remoting#38).
 
     Code 1 if the file cannot be saved.
     """
@@ -266,7 +266,7 @@ def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _r
 
 
 def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader, _request: Request) -> Reply:
-    """219 (remoting#38)."""
+    """219: return a namespace (remoting#38)."""
     body = state.kv.listing(header.namespace)
     if body is None:
         return Reply(ResponseCode.QUERY_NOT_FOUND, remark=f"nothing in namespace {header.namespace}")
@@ -298,7 +298,7 @@ def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
 
 
 def get_config(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """319 (remoting#39)."""
+    """319: return all settings (remoting#39)."""
     return Reply(body=config_text(state.config).encode())
 
 

@@ -98,9 +98,9 @@ class KvConfig:
         return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
 
     def lines(self) -> Iterator[str]:
-        """The table as it is logged, in RocketMQ's form.
+        """Yield the lines of the table for the log, in RocketMQ's form.
 
-        Line breaks and the like are escaped, and much is left out.
+        Control characters are escaped, and long content is cut.
         """
         yield "-" * 56
         yield f"configTable SIZE: {len(self.namespaces)}"
@@ -139,6 +139,6 @@ def _without_nulls(values: dict[str, str | None]) -> dict[str, str | None]:
 
 
 def _plain(text: str) -> str:
-    """A sender's text on one line of a log."""
+    """Return a sender's text on one line, cut at _LONGEST_TEXT characters."""
     shown = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
     return shown if shown.isprintable() else repr(shown)

@@ -52,9 +52,9 @@ def _broker_data(broker: BrokerName) -> BrokerData:
 
 
 def topics_of_cluster(table: RouteTable, cluster: str | None) -> list[str]:
-    """Topics with queues at any broker name of a cluster.
+    """Return the topics with queues at any broker name of a cluster.
 
-    None for a cluster that is not known.
+    Empty for an unknown cluster.
     """
     names = {} if cluster is None else table.clusters.get(cluster, {})
     return [topic for topic, by_name in table.queues.items() if not names.keys().isdisjoint(by_name)]
@@ -71,20 +71,20 @@ def system_topics(table: RouteTable) -> tuple[list[str], str | None]:
 
 
 def unit_topics(table: RouteTable) -> list[str]:
-    """Topics that belong to a unit."""
+    """Return the topics that belong to a unit."""
     return _topics_where(table, lambda flag: flag & UNIT != 0)
 
 
 def unit_sub_topics(table: RouteTable) -> list[str]:
-    """Topics that other units subscribe to."""
+    """Return the topics that other units subscribe to."""
     return _topics_where(table, lambda flag: flag & UNIT_SUB != 0)
 
 
 def unit_sub_un_unit_topics(table: RouteTable) -> list[str]:
-    """Topics that other units subscribe to and that belong to none themselves."""
+    """Return the topics that other units subscribe to and that belong to no unit."""
     return _topics_where(table, lambda flag: flag & UNIT_SUB != 0 and flag & UNIT == 0)
 
 
 def _topics_where(table: RouteTable, fits: Callable[[int], bool]) -> list[str]:
-    """Checks only the first broker name that has the topic, as in 4.9."""
+    """Return topics by the flag at their first broker name only, as in 4.9."""
     return [topic for topic, by_name in table.queues.items() if fits(next(iter(by_name.values())).topic_sys_flag)]

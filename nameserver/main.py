@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 PRINT_FIRST_AFTER, PRINT_PERIOD = 60.0, 600.0
 _SHARE = 0.75
-"""Share of the descriptors for connections: a nameserver has one server and few files."""
+"""Share of the descriptors that connections may use: a nameserver has one server and few files."""
 
 
 async def main(config: NameserverConfig, link: ControlLink) -> None:

@@ -74,7 +74,7 @@ class QueueTable:
         for topic in topics:
             by_name = self.by_topic[topic]
             if by_name.pop(broker_name, None) is not None:
-                self._forget_topic(broker_name, topic)
+                self._drop_topic(broker_name, topic)
                 removed.append(topic)
             if not by_name:
                 del self.by_topic[topic]
@@ -88,7 +88,7 @@ class QueueTable:
             return False
         self._topic_characters -= len(topic)
         for broker_name in gone:
-            self._forget_topic(broker_name, topic)
+            self._drop_topic(broker_name, topic)
         return True
 
     def change_perm(self, broker_name: str, changed: Callable[[int], int]) -> tuple[int, tuple[str, ...]]:
@@ -113,7 +113,7 @@ class QueueTable:
             self._topic_characters += len(topic)
         return by_name
 
-    def _forget_topic(self, broker_name: str, topic: str) -> None:
+    def _drop_topic(self, broker_name: str, topic: str) -> None:
         held = self._topics_of[broker_name]
         del held[topic]
         if not held:

@@ -4,7 +4,7 @@ Five tables, as in RocketMQ's class RouteInfoManager, changed in place because a
 topics must be cheap. No clock, no sockets, no log: the time is passed in, a connection is any object compared by
 identity, and each method returns the changes.
 
-Source: remoting-and-nameserver section 4, which describes 4.9's odd behaviour that is kept here.
+Source: remoting-and-nameserver section 4, which describes the behaviour of 4.9 that this table keeps.
 """
 
 import itertools
@@ -102,10 +102,10 @@ class RouteTable:
             known = self.brokers[broker.broker_name] = BrokerName(broker.cluster, broker.broker_name)
         reason = self._place_address(known, broker)
         if reason is not None:
-            changes.append(_came(known, broker, reason))
+            changes.append(_added(known, broker, reason))
         if wants_topics and (changed := self._queue_table.upsert(broker.broker_name, broker.topics)):
             changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
-        self._forget_live(broker.address)
+        self._drop_live(broker.address)
         self.live[broker.address] = BrokerLive(
             now, broker.data_version, connection, broker.ha_address, broker.filter_servers, broker.body_key
         )
@@ -193,7 +193,7 @@ class RouteTable:
 
         Its id is removed with any address: the late request of an old master removes the new one, as in 4.9.
         """
-        self._forget_live(address)
+        self._drop_live(address)
         self.filter_servers.pop(address, None)
         broker = self.brokers.get(broker_name)
         if broker is None:
@@ -205,7 +205,7 @@ class RouteTable:
         if held is None:
             return []
         reason = "unregistered" if held == address else f"unregistered by {address}"
-        return _went(BrokerChangeKind.UNREGISTERED, broker, broker_id, held, reason, emptied)
+        return _removed(BrokerChangeKind.UNREGISTERED, broker, broker_id, held, reason, emptied)
 
     def lose_connection(self, connection: object, fallback_address: str) -> list[Change]:
         """Remove the broker that last registered over a closed connection.
@@ -228,14 +228,14 @@ class RouteTable:
             changes += self._drop_address(BrokerChangeKind.EXPIRED, address, reason)
         return [live.connection for _, live in silent], changes
 
-    def _forget_live(self, address: str) -> None:
+    def _drop_live(self, address: str) -> None:
         live = self.live.get(address)
         if live is not None:
             del self.live[address]
             self._registered_by.discard(id(live.connection), address)
 
     def _drop_address(self, kind: BrokerChangeKind, address: str, reason: str) -> list[Change]:
-        self._forget_live(address)
+        self._drop_live(address)
         self.filter_servers.pop(address, None)
         name = self._names_at.first(address)
         if name is None:
@@ -247,7 +247,7 @@ class RouteTable:
         # Only one cluster loses the name, even where it has two: 4.9 stops at the first.
         clusters = [name for name, members in self.clusters.items() if broker.broker_name in members][:1]
         emptied = self._drop_broker(broker.broker_name, clusters) if not broker.addresses else ()
-        return _went(kind, broker, broker_id, address, reason, emptied)
+        return _removed(kind, broker, broker_id, address, reason, emptied)
 
     def _drop_broker(self, broker_name: str, clusters: Iterable[str]) -> tuple[str, ...]:
         """Remove a broker name, its queues, and empty topics and clusters (remoting#31)."""
@@ -294,7 +294,7 @@ class RouteTable:
         return count, [QueueChange(broker_name=broker_name, topics=topics, reason=reason)] if topics else []
 
 
-def _came(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:
+def _added(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:
     return BrokerChange(
         kind=BrokerChangeKind.REGISTERED,
         cluster=known.cluster,
@@ -306,7 +306,7 @@ def _came(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:
     )
 
 
-def _went(
+def _removed(
     kind: BrokerChangeKind, broker: BrokerName, broker_id: int, address: str, reason: str, emptied: tuple[str, ...]
 ) -> list[Change]:
     gone = BrokerChange(

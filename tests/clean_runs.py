@@ -24,7 +24,7 @@ SCENARIO = "random-faults"
 ZERO = (
     "lost",
     "divergence",
-    "unclaimed",
+    "stored_unsent",
     "order.stored",
     "duplicates.unexplained",
     "offset_file_behind",

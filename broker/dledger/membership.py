@@ -41,7 +41,7 @@ class LogFollower:
     def follow(self) -> None:
         """React to changes of the log since the last call."""
         if (cut_to := self.log.entries.take_cut()) is not None:
-            self._forget(cut_to)
+            self._drop_from(cut_to)
         if self.log.max_offset != self._committed:
             self._committed = self.log.max_offset
             self.growth.received()
@@ -49,13 +49,13 @@ class LogFollower:
             self._written = self.log.written_end
             self.growth.is_flush_wanted.set()
 
-    def _forget(self, cut_to: int) -> None:
+    def _drop_from(self, cut_to: int) -> None:
         """Drop queue and index entries of replaced log entries.
 
         Usually no quorum had them, so they are in no queue. DLedger commits entries of earlier terms by counting
         copies, so a committed entry can be replaced, too. A real member then keeps its queue entries (section 6.2),
-        ours drops them. If the log is emptied and begins again, all queue entries are invalid; a real member continues its queues where
-        they ended, with wrong offsets from then on (dledger#60).
+        ours drops them. If the log is emptied and begins again, all queue entries are invalid; a real member continues
+        its queues where they ended, with wrong offsets from then on (dledger#60).
         """
         if cut_to <= self.log.entries.begin_position and not self.log.is_mixed:
             forget_all(self.store)

@@ -66,7 +66,7 @@ class _Peer:
     is_connecting: bool = False
 
     def add(self, sent: _Sent) -> bool:
-        """Let a call wait for its response. False if there is no room."""
+        """Add a call that waits for its response. Return False if there is no room."""
         if len(self.sent) >= MOST_CALLS or (sent.size and self.size >= MOST_CALL_BYTES):
             return False
         self.sent[sent] = None
@@ -219,10 +219,10 @@ class GroupNode:
             sent.channel.forget(sent.opaque)
         self.server.receive(sent.call, None if response is None else response.body, self.log.now())
         if sent.call.code is DLedgerRequestCode.METADATA:
-            self._complain(peer.id)
+            self._log_peer_fault(peer.id)
         self.settle_soon()
 
-    def _complain(self, peer: str) -> None:
+    def _log_peer_fault(self, peer: str) -> None:
         """Log once that a peer has a different list of peers."""
         if fault := self.server.peer_lists.faults.get(peer):
             self._failures.add(peer, fault)

@@ -139,7 +139,10 @@ class HaMaster:
             for one in self._connections
         ]
         wanted = max(copies - 1, 1)
-        return f"the record ends at {record_end}, {wanted} to acknowledge it: {', '.join(slaves) or 'no slave is connected'}"
+        return (
+            f"the record ends at {record_end}, {wanted} to acknowledge it:"
+            f" {', '.join(slaves) or 'no slave is connected'}"
+        )
 
     def _near_count(self, record_end: int) -> int:
         """Slaves that have reported and are not too far behind."""
@@ -187,7 +190,7 @@ class HaMaster:
             )
         self.push_to_slave_max_offset = max(self.push_to_slave_max_offset, offset)
         self._on_ack(self)
-        # The connection that a slave reports its trouble on may acknowledge more until it ends: only a later one counts.
+        # A slave's connection may acknowledge more after it reported its trouble: only a later connection ends that.
         if offset > connection.stream.request_offset or offset == self._store.max_commit_log_offset:
             self.troubles.forget(connection.host, since=connection.accepted_at)
 

@@ -219,8 +219,8 @@ class MasterPrecheck:
             common = max(first, store.min_commit_log_offset)
         if common is None:
             raise MasterRejected(
-                f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to {end}:"
-                " empty the one that is wrong"
+                f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to"
+                f" {end}: empty the one that is wrong"
             )
         if common < had and common and self._is_filler(common, had):
             # The master may have put a smaller record there. Nothing is lost, so nothing is reported or kept.
@@ -273,7 +273,8 @@ class MasterPrecheck:
         else:  # a log without a byte begins wherever the master does
             reset_store(store)
         log.warning(
-            "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest is in %s",
+            "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest"
+            " is in %s",
             had,
             ha_address,
             master_end,

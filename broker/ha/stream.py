@@ -102,11 +102,13 @@ class MasterStream:
                 raise StreamError(f"it reported {report}, our log ends at {log_end}")
             if 0 <= max_servable_offset < report:
                 raise StreamError(
-                    f"it reported {report}, but from {max_servable_offset} on our bytes are new and were never sent: its log differs"
+                    f"it reported {report}, but from {max_servable_offset} on our bytes are new and were never sent:"
+                    " its log differs"
                 )
         if self.settings.ha_restart_expired_slave and 0 < report < log_first:
             raise StreamError(
-                f"it requests bytes from {report} on, our log begins at {log_first}: it must start again with an empty log"
+                f"it requests bytes from {report} on, our log begins at {log_first}: it must start again"
+                " with an empty log"
             )
 
     def _check_later(self, report: int, log_end: int) -> None:

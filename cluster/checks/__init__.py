@@ -1,7 +1,7 @@
 """Quick checks: judge a run from its journals and stores, in plain Python.
 
 `judge_run` computes every metric of `rmqlab.verdict.catalogue` (`rmqlab check --metrics` prints them) for which the run
-has evidence, and states for the others what is missing. Each module here computes one group of metrics.
+has evidence, and reports for the others what is missing. Each module here computes one group of metrics.
 """
 
 import errno
@@ -103,7 +103,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
-        loss.judge_unclaimed(history, stores, conditions.sent_until(history.ended_at)),
+        loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)
     doubtless = withdraw_doubtful(clocks_judged, _clock_dependencies(history))

@@ -38,7 +38,7 @@ _ENDING_COMMANDS = {"kill", "stop", "pause", "power-loss", "wipe"}
 
 
 def absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
-    """Follow each node: commands precede their signals, ends follow their notice."""
+    """Yield the absences of each node; a command before an event sets its time."""
     away: dict[str, Absence] = {}
     ordered: dict[str, int] = {}
     absences: list[Absence] = []

@@ -1,4 +1,4 @@
-"""Routes as each nameserver and each client knew them, over time. Pure.
+"""The routes of each nameserver and each client over time. Pure.
 
 Nameservers emit changes of their routes (`broker_registered` and three kinds of removal), clients emit every route that
 they fetch (`route_believed`). Addresses are those of brokers, `host:port`.
@@ -12,7 +12,7 @@ import attrs
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 
-GOING = ("broker_connection_lost", "broker_expired", "broker_unregistered")
+REMOVALS = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 
 
 @attrs.frozen
@@ -50,15 +50,15 @@ def beliefs_of_nameservers(history: History) -> list[Belief]:
         if (since := named[watcher].pop(address, None)) is not None:
             beliefs.append(Belief(watcher, address, Span(since, entry.at_millis), entry))
 
-    for entry in history.of_kind("broker_registered", *GOING, "node_killed", "node_crashed", "node_stopped"):
+    for entry in history.of_kind("broker_registered", *REMOVALS, "node_killed", "node_crashed", "node_stopped"):
         if entry.kind == "broker_registered":
             named[entry.node].setdefault(str(entry.fields["address"]), entry.at_millis)
-        elif entry.kind in GOING:
+        elif entry.kind in REMOVALS:
             drop(entry.node, str(entry.fields["address"]), entry)
         else:
             for address in list(named[entry.node]):
                 drop(entry.node, address, entry)
-    return beliefs + list(_held(named))
+    return beliefs + list(_open_beliefs(named))
 
 
 def beliefs_of_clients(history: History) -> list[Belief]:
@@ -83,10 +83,10 @@ def beliefs_of_clients(history: History) -> list[Belief]:
         for address in named[entry.node].keys() - now:
             since = named[entry.node].pop(address)
             beliefs.append(Belief(entry.node, address, Span(since, entry.at_millis), entry))
-    return beliefs + list(_held(named))
+    return beliefs + list(_open_beliefs(named))
 
 
-def _held(named: dict[str, dict[str, int]]) -> Iterator[Belief]:
+def _open_beliefs(named: dict[str, dict[str, int]]) -> Iterator[Belief]:
     for watcher, since in named.items():
         for address, at in since.items():
             yield Belief(watcher, address, Span(at, None), None)
@@ -113,11 +113,11 @@ def merged(spans: Iterable[Span]) -> list[Span]:
     return whole
 
 
-def without(span: Span, taken: Iterable[Span]) -> list[Span]:
+def without(span: Span, others: Iterable[Span]) -> list[Span]:
     """Return the parts of a span that no other span covers."""
     left = []
     at: int | None = span.at
-    for cut in sorted(taken, key=lambda cut: cut.at):
+    for cut in sorted(others, key=lambda cut: cut.at):
         if at is None or (span.until is not None and cut.at >= span.until):
             break
         if cut.at > at:

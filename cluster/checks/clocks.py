@@ -53,7 +53,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
     wrong = [bound for bound in worst.values() if bound.millis > TOLERANCE]
     brokers = {member.name for member in history.members.values() if member.is_broker}
     faults = ((entry.at_millis, entry.fields) for entry in history.of_kind("fault_applied"))
-    named = _named(wrong, brokers, faulted_clocks(faults, history.roles))
+    named = _blame(wrong, brokers, faulted_clocks(faults, history.roles))
     for node in sorted({node for pair in worst for node in pair} - {_SUPERVISOR}):
         found = sorted(named.get(node, ()), key=lambda bound: -bound.millis)
         yield Finding(
@@ -66,7 +66,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         )
 
 
-def _named(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Bound]]:
+def _blame(wrong: Iterable[Bound], brokers: Collection[str], faulted: Collection[str]) -> Mapping[str, list[Bound]]:
     """Assign each contradiction to one of its two nodes."""
     left, named = list(wrong), dict[str, list[Bound]]()
     while left:

@@ -84,7 +84,7 @@ class Stores:
 
     nodes: Mapping[str, NodeStore]
     unread: Mapping[str, str]
-    """Brokers whose store was not given, is not a store, or lacks files of its log, with the reason."""
+    """Brokers whose store is missing, is not a store, or lacks files of its log, with the reason."""
     incomplete: Mapping[str, str] = attrs.field(factory=dict)
     """The part of `unread` that lacks files, or has files of others: what is left of these stores is in `nodes`."""
     misplaced: frozenset[str] = frozenset()

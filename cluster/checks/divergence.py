@@ -1,6 +1,6 @@
 """Compares a slave's commit log with its master's, byte for byte, and in length.
 
-After a promotion the master before it is compared, too: what only its log has is lost to clients.
+After a promotion, the log of the former master is compared, too: messages that only it has are lost to clients.
 
 RocketMQ copies bytes, so a difference is permanent. The records that contain differing bytes are named, of either log.
 The common range and the end of a log are those of `rmqlab diff` (rmqlab/store/compare.py).
@@ -42,9 +42,9 @@ def _cut_logs(slave: str, history: History, stores: Stores) -> str:
 
 
 def _judge_divergence(slave: str, comparison: Comparison) -> Finding:
-    records = {who: _differing(side) for who, side in (("its master", comparison.a), (slave, comparison.b))}
+    records = {owner: _differing(side) for owner, side in (("its master", comparison.a), (slave, comparison.b))}
     pairs = [
-        {who: found[offset] for who, found in records.items() if offset in found}
+        {owner: found[offset] for owner, found in records.items() if offset in found}
         for offset in sorted(set().union(*records.values()))
     ]
     return Finding(
@@ -68,7 +68,7 @@ def _name(record: Record) -> str:
 def _evidence(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
     """Return a piece of evidence: the differing records of both logs at one offset."""
     some = next(iter(pair.values()))
-    there = ", ".join(f"{who} has {_name(pair[who]) if who in pair else 'no such record'}" for who in logs)
+    there = ", ".join(f"{owner} has {_name(pair[owner]) if owner in pair else 'no such record'}" for owner in logs)
     return Evidence(
         text=f"commit log offset {some.offset}: {there}",
         at_millis=some.stored_millis,

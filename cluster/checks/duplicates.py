@@ -8,9 +8,10 @@ beyond the first, each under one cause, tried in this order:
   - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
     sync or a correction of the consumer), or to a consumer that took over the queue after a commit beyond it.
   - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.
-  - `unexplained`: a consumer that keeps its queue pulls no offset twice. An entry that is twice in a journal, too.
+  - `unexplained`: no cause is known: a consumer that keeps its queue pulls no offset twice. Also an entry that a
+    journal has twice.
 
-Broadcasting groups deliver every message to each consumer: they must not be judged by this.
+Broadcasting groups deliver every message to each consumer: they must not be judged by these metrics.
 """
 
 import bisect
@@ -119,7 +120,7 @@ def find_repeats(history: History) -> Iterator[Repeat]:
 
 
 class _Causes:
-    """Events that explain repeated deliveries: commits, moved offsets, taken queues."""
+    """Events that explain repeats: commits, moved offsets, assigned queues."""
 
     def __init__(self, history: History) -> None:
         self._rollbacks: dict[tuple[str, Queue], list[Rollback]] = collections.defaultdict(list)
@@ -129,10 +130,10 @@ class _Causes:
         for commit in history.commits:  # with each, the highest offset committed up to then
             known = self._commits[commit.group, commit.queue]
             known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
-        self._taken: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+        self._assignments: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
         for entry in history.of_kind("rebalanced"):
             for queue in entry.fields.get("added") or ():
-                self._taken[entry.node, str(queue)].append(entry.at_millis)
+                self._assignments[entry.node, str(queue)].append(entry.at_millis)
 
     def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
         """Return the cause of a repeated delivery, and the reason for it."""
@@ -141,25 +142,25 @@ class _Causes:
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
         if not same:
             first = earlier[0]
-            return "client_retry", f"it had come from {first.queue} offset {first.offset}"
+            return "client_retry", f"it was delivered from {first.queue} offset {first.offset} before"
         before = same[-1]
         if why := self._moved_back(delivery, before):
             return "offset_rollback", why
         if before.node != delivery.node:
-            return "rebalance", f"{before.node} had it, and no commit went beyond it"
-        if self._taken_on(delivery) > before.at:
-            return "rebalance", f"{delivery.node} had taken {delivery.queue} on anew"
+            return "rebalance", f"{before.node} received it before, and no commit was beyond it"
+        if self._assigned_at(delivery) > before.at:
+            return "rebalance", f"{delivery.node} was assigned {delivery.queue} again"
         if _is_same_entry(delivery.entry, before.entry):
             return "unexplained", "the journal has this entry twice"
-        return "unexplained", f"{delivery.node} had it and kept {delivery.queue}: the journal shows no second pull"
+        return "unexplained", f"{delivery.node} received it before, and kept {delivery.queue}"
 
     def _moved_back(self, delivery: Delivery, before: Delivery) -> str:
         key = (delivery.group, delivery.queue)
         for rollback in self._rollbacks[key]:
             if before.at <= rollback.at <= delivery.at and rollback.after <= delivery.offset < rollback.before:
                 return f"{rollback.text} from {rollback.before} to {rollback.after}"
-        # A new owner asks for the group's offset once: a commit of the last owner may arrive too late for it.
-        asked_at = self._taken_on(delivery)
+        # A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
+        asked_at = self._assigned_at(delivery)
         if before.node == delivery.node and asked_at <= before.at:
             return ""
         known = self._commits[key]
@@ -170,12 +171,12 @@ class _Causes:
             return f"offset {known[index - 1][1]} had been committed"
         return ""
 
-    def _taken_on(self, delivery: Delivery) -> int:
-        """Return when the consumer of a delivery last took over its queue.
+    def _assigned_at(self, delivery: Delivery) -> int:
+        """Return when the queue was last assigned to the consumer of a delivery.
 
         -1 if the journal does not contain it.
         """
-        times = self._taken[delivery.node, str(delivery.queue)]
+        times = self._assignments[delivery.node, str(delivery.queue)]
         index = bisect.bisect_right(times, delivery.at)
         return times[index - 1] if index else -1
 

@@ -1,4 +1,4 @@
-"""A run as its journals record it, sorted by kind of event for the checks.
+"""The history of a run: its journal entries, sorted by kind of event.
 
 Times are milliseconds of the cluster's clock. A queue is written `topic@broker:queue id`.
 """
@@ -22,7 +22,7 @@ _NOISE = MESSAGE_KINDS | {
     "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
     "journal_opened", "journal_closed",
 }  # fmt: skip
-"""Kinds that do not explain anything around them."""
+"""Kinds that never explain a finding."""
 _AROUND = 3
 _MOST_OF_A_MESSAGE = 12
 

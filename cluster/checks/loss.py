@@ -2,8 +2,8 @@
 
 `lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
 under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
-store lacks: what would be lost with all the other stores. `unreadable` are lost messages with damaged records
-(see records.py). `unclaimed` are messages of applications that no send of the run claims.
+store lacks: they would be lost with all other stores. `unreadable` are lost messages with damaged records
+(see records.py). `stored_unsent` counts stored messages of applications without a send in the journal.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -147,16 +147,16 @@ def _count(
         metric,
         _MESSAGES,
         found,
-        lambda named: _where_it_was(*named, history),
+        lambda named: _as_evidence(*named, history),
         text=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
         message_ids=[message_id for message_id, _ in found],
     )
 
 
-def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
+def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
     where = f"{send.queue} offset {send.offset}" if send.queue else "an unknown queue"
     return Evidence(
-        text=f"answered {send.outcome} by {where}",
+        text=f"{send.outcome} from {where}",
         at_millis=send.ended_at,
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),
@@ -200,7 +200,7 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
-    """Count stored messages of sends whose outcome does not say that they are stored."""
+    """Count stored messages of sends with an outcome other than stored."""
     metric = f"stored.{outcome}"
     sends = [send for send in history.sends if send.outcome == outcome]
     if not history.sends:
@@ -238,28 +238,28 @@ def _places(stores: Stores, message_id: str) -> str:
     )
 
 
-def judge_unclaimed(history: History, stores: Stores, sent_until: int | None) -> Finding:
+def judge_stored_unsent(history: History, stores: Stores, sent_until: int | None) -> Finding:
     """Count messages that no send names.
 
     Those stored after `sent_until` do not count: a producer still runs, and their sends may not be recorded yet.
     """
     if not stores.nodes:
-        return unknown("unclaimed", _MESSAGES, "no store was given")
+        return unknown("stored_unsent", _MESSAGES, "no store was given")
     topics = {send.topic for send in history.sends}
-    claimed = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
-    unclaimed = {
+    sent = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
+    unsent = {
         copy.message_id: copy
         for store in stores.nodes.values()
         for copy in store.copies
         if (copy.queue.topic in topics or not is_system_topic(copy.queue.topic))
-        and copy.message_id not in claimed
+        and copy.message_id not in sent
         and copy.stored_at >= history.began_at
         and (sent_until is None or copy.stored_at <= sent_until)
     }
     return count_of(
-        "unclaimed",
+        "stored_unsent",
         _MESSAGES,
-        list(unclaimed.values()),
+        list(unsent.values()),
         lambda copy: copy.as_evidence(f"{copy.queue} offset {copy.offset} at {copy.node}"),
-        message_ids=unclaimed,
+        message_ids=unsent,
     )

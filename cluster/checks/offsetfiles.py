@@ -2,7 +2,7 @@
 
 A broker saves its offsets every 5 s, first 10 s after its start, and when it stops cleanly. Commits since the node's
 last start count if the node had the time to save them. Commits sent while a fault was in force or the node was paused
-may have been lost, and prove nothing. An offset that is missing in the file counts as 0.
+may have been lost, and do not count. An offset that is missing in the file counts as 0.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class _Incarnation:
     disturbed: tuple[Span, ...]
 
     def proves(self, commit: Commit) -> bool:
-        """True if the broker must have applied and saved a commit."""
+        """Return True if the broker must have applied and saved a commit."""
         calm = all(
             commit.at < span.at - SLACK or (span.until is not None and commit.at > span.until)
             for span in self.disturbed

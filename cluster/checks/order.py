@@ -176,7 +176,8 @@ def find_late_deliveries(deliveries: Iterable[Delivery]) -> list[LateDelivery]:
 def _describe_delivery(late: LateDelivery, history: History) -> Evidence:
     delivery, after = late.delivery, late.after
     return Evidence(
-        text=f"{delivery.queue}: {delivery.node} got offset {delivery.offset} after {after.node} had got {after.offset}",
+        text=f"{delivery.queue}: {delivery.node} received offset {delivery.offset}"
+        f" after {after.node} had received {after.offset}",
         at_millis=after.at,
         until_millis=delivery.at,
         message_ids=(delivery.message_id, after.message_id),

@@ -3,7 +3,7 @@
 A message that was sent once has one place in its topic, and each copy of the record states it. Messages with failed
 attempts may have several, and messages that a consumer sent back are stored again under the group's retry topic. A
 broker that lost the record of a delayed or half message stores it again at another place, so places of brokers whose
-logs may lack records prove nothing.
+logs may lack records are not compared.
 """
 
 import collections
@@ -70,7 +70,7 @@ def _find(history: History, stores: Stores, deliveries: Mapping[str, list[Delive
 
 
 def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place]) -> str:
-    """Describe an acknowledgement from where no record is; empty if one is there."""
+    """Describe an acknowledged place without the record; empty if the record is there."""
     if not send.is_acknowledged or send.place is None:
         return ""
     queue, offset = send.place[0], send.place[1] + number
@@ -84,7 +84,7 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
 
 
 def _delivered_elsewhere(send: Send, deliveries: Collection[Delivery], places: Collection[_Place]) -> str:
-    """Describe a delivery from where no record is; empty if there is no such delivery."""
+    """Describe a delivery from a place without the record; empty if there is none."""
     topics = {place[0].topic for place in places}
     for one in deliveries:
         is_of_topic = one.queue.topic in topics or one.queue.topic != send.topic

@@ -34,10 +34,10 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
         each = [(pair, lag_series(_within(pair, samples), pair.master, pair.slave)) for pair in pairs]
         series = [lag for _, lags in each for lag in lags]
         if not series:
-            missing = f"{slave} or its master gave no sample of its log"
+            missing = f"{slave} or its master recorded no sample of its log"
             yield unknown(f"replication_lag {slave}", "bytes", missing)
             yield unknown(f"replication_lag_left {slave}", "bytes", missing)
-            yield unknown(f"behind_for {slave}", "s", missing)
+            yield unknown(f"replication_lag_duration {slave}", "s", missing)
             continue
         yield _lag_finding("replication_lag", slave, max(series, key=lambda lag: lag.byte_count), history)
         yield _lag_finding("replication_lag_left", slave, series[-1], history)
@@ -87,7 +87,7 @@ def _longest(slave: str, each: Iterable[tuple[Pair, Sequence[Lag]]], history: Hi
     spans = [span for pair, series in each for span in _spans_behind(series, pair.until)]
     at, until = max(spans, key=lambda span: _end(span, history) - span[0], default=(0, 0))
     return Finding(
-        metric=f"behind_for {slave}",
+        metric=f"replication_lag_duration {slave}",
         unit="s",
         value=(_end((at, until), history) - at) / 1000,
         is_at_least=until is None,

@@ -1,4 +1,4 @@
-"""Consumer offsets that moved back, wherever the journal shows it. Pure.
+"""Consumer offsets that moved back, from all events that show it. Pure.
 
 A broker accepts any offset (broker-requests#44), and a slave copies its master's, older or newer (store-and-ha section
 5.3): neither checks the direction.
@@ -38,8 +38,8 @@ class Rollback:
 def find_rollbacks(history: History) -> list[Rollback]:
     """Return all rollbacks, by time, each event once.
 
-    Offsets stay when a topic is deleted, and its queues begin at 0 again: a rollback counts there only from an offset that
-    was committed in the new queue.
+    Offsets stay when a topic is deleted, and its queues begin at 0 again: there, a rollback counts only from an offset
+    that was committed in the new queue.
 
     A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.

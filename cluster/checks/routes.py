@@ -1,4 +1,4 @@
-"""Routes of nameservers and clients, compared with the nodes that really served.
+"""Compares routes of nameservers and clients with the absences of brokers.
 
 `stale_route` is the longest time with the address of a broker that was dead, stopped or frozen. A broker registers
 before it is ready: a route with a starting broker is correct. `missing_route` is the longest time without a broker that
@@ -76,15 +76,15 @@ def _stale(watcher: str, beliefs: Iterable[Belief], history: History) -> Iterato
 
 
 def _contradicting(belief: Belief, node: str, history: History) -> list[Span]:
-    """Return when a node was away, without the times after its registration.
+    """Return when a node was away, for comparison with a belief about it.
 
-    A node that has registered had begun to run.
+    A broker registers before it is ready: a nameserver's belief that begins during the absence is correct.
     """
-    is_told = history.members[belief.watcher].is_nameserver if belief.watcher in history.members else False
+    is_nameserver = history.members[belief.watcher].is_nameserver if belief.watcher in history.members else False
     return merged(
         Span(absence.at, absence.until)
         for absence in history.absences
-        if absence.node == node and not (is_told and belief.span.at > absence.at)
+        if absence.node == node and not (is_nameserver and belief.span.at > absence.at)
     )
 
 

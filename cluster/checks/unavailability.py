@@ -4,12 +4,12 @@ Durations are seconds of the cluster's time. A window runs from the last success
 counts if at least one attempt at the target failed in it: idle time is not an outage. Targets are independent: a
 success at one does not end the window of another.
 
-A write succeeds if the outcome says "stored". An attempt that found no broker in its route counts for every broker that
-ever stored its topic; for a queue, attempts of its topic count. A read succeeds with a delivery or an answered pull
-(`pull_resumed`: with messages, without any after its hold, or with another offset). A held pull counts from when the
-broker began to hold it. A pull whose connection broke while it was held failed at the break, or when the first message
-was stored that was then waiting. A consumer that has read everything has no deliveries, so a read window begins at the
-last success or when the first failed pull became due, whichever is later.
+A write succeeds if its outcome means that the message is stored. An attempt that found no broker in its route counts
+for every broker that ever stored its topic; for a queue, attempts of its topic count. A read succeeds with a delivery
+or a pull with a response (`pull_resumed`: with messages, without any after its hold, or with another offset). A held
+pull counts from when the broker began to hold it. A pull whose connection broke while it was held failed at the break,
+or when the first message that was waiting at the break was stored. A consumer that has read everything has no
+deliveries, so a read window begins at the last success or when the first failed pull became due, whichever is later.
 
 Not seen: a broker that stops while it holds pulls, until they are overdue (at most the suspend timeout, 15 s). A window
 without a following success runs to its last failure, and the finding is "at least"; one without a success before it
@@ -87,13 +87,13 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.UNAVAILABILITY`."""
     writes = _writes(history)
     reads, by_group = _reads(history)
-    for way, by_target in (("write", writes), ("read", reads)):
+    for operation, by_target in (("write", writes), ("read", reads)):
         for name in history.broker_names:
             if name not in by_target:
-                yield unknown(f"{way}_unavailable {name}", "s", f"no workload {_TRIED[way]} {name}")
+                yield unknown(f"{operation}_unavailable {name}", "s", f"no workload {_TRIED[operation]} {name}")
         for target, attempts in by_target.items():
-            windows = find_windows(_in_order(attempts), since_first_failure=way == "read")
-            yield _longest(f"{way}_unavailable {target}", windows, history)
+            windows = find_windows(_in_order(attempts), since_first_failure=operation == "read")
+            yield _longest(f"{operation}_unavailable {target}", windows, history)
     for group in sorted({group for group, _ in by_group}):
         pairs = [attempts for (name, _), attempts in by_group.items() if name == group]
         windows = [

@@ -1,7 +1,7 @@
 """Messages acknowledged with SEND_OK by a SYNC_MASTER but missing in its slaves.
 
 Slaves are those of the time of the send. If records of a slave were removed after the send (store wiped, power lost,
-files deleted, log truncated), their absence proves nothing: these messages are mentioned, and do not count.
+files deleted, log truncated), their absence is no evidence: these messages are reported in the text, and do not count.
 """
 
 import bisect
@@ -36,7 +36,7 @@ def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
         metric,
         MESSAGES,
         found,
-        lambda named: _where_it_was(*named, history),
+        lambda named: _as_evidence(*named, history),
         text=_of_all(sum(len(send.ids) for send in sends), explained),
         message_ids=[key for key, _ in found],
     )
@@ -72,9 +72,9 @@ def _last_removal(history: History, node: str) -> int:
     return max((entry.at_millis for entry in history.of_node(node, *REMOVING_KINDS)), default=-1)
 
 
-def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
+def _as_evidence(message_id: str, send: Send, history: History) -> Evidence:
     return Evidence(
-        text=f"answered SEND_OK by {send.queue} offset {send.offset}, and in no slave's store",
+        text=f"SEND_OK from {send.queue} offset {send.offset}, and in no slave's store",
         at_millis=send.ended_at,
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),

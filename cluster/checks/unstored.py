@@ -51,7 +51,8 @@ def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> b
 
 def _evidence(delivery: Delivery, history: History) -> Evidence:
     return Evidence(
-        text=f"{delivery.group} got it from {delivery.queue} offset {delivery.offset} at {delivery.node}; no store has it",
+        text=f"{delivery.group} received it from {delivery.queue} offset {delivery.offset} at {delivery.node};"
+        " no store has it",
         at_millis=delivery.at,
         message_ids=(delivery.message_id,),
         entries=history.around(delivery.at, delivery.message_id),

@@ -38,7 +38,8 @@ def _supervise(spec: ClusterSpec, directory: ClusterDirectory, ready: WhenReady,
         states = cluster.supervisor.processes.states
 
         def how_far() -> str:
-            return f"starting: {sum(process.ready is not None for process in [*states.values()])} of {count} nodes are ready"
+            ready = sum(process.ready is not None for process in [*states.values()])
+            return f"starting: {ready} of {count} nodes are ready"
 
         progress.begin(how_far)
 

@@ -175,7 +175,10 @@ def _write(failure: Failure, hunt_directory: Path, planned: Hunt) -> Path:
     comments = (
         f"Breaks the claim {failure.claim}: {claim.text}. Found: {failure.found}.",
         f"Each alone fixes it: {', '.join(failure.fixed_by)}." if failure.fixed_by else "No switch alone fixes it.",
-        f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {failure.case.seed} --profile {planned.profile}",
+        (
+            f"replay: rmqlab run {shlex.quote(str(path))} --simulated --seed {failure.case.seed}"
+            f" --profile {planned.profile}"
+        ),
         f"drawn by: {_command(failure, planned)}",
     )
     scenario = scenario_of(failure.case, claim.expectations_for(failure.case), name=path.stem, claim=claim.text)

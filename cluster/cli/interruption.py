@@ -36,8 +36,8 @@ def ending_at_ctrl_c(*, is_expected: bool = True) -> Iterator[None]:
 def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
     """Call `stop` at the first SIGINT or SIGTERM in this block.
 
-    The next one raises KeyboardInterrupt. After `stop` the block continues, so that it receives the remaining output. In
-    another thread than the main one it does nothing.
+    The next one raises KeyboardInterrupt. After `stop` the block continues, so that it receives the remaining output.
+    In another thread than the main one it does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -114,8 +114,8 @@ def up(
     if directory.is_up():
         chosen = "" if name == DEFAULT_NAME else f" --name {name}"
         fail(
-            f"cluster {directory.path.name} is already up: `rmqlab down{chosen}` stops it; `rmqlab add`, `rmqlab remove`"
-            " and `rmqlab restart NODE --set KEY=VALUE` change it while it runs"
+            f"cluster {directory.path.name} is already up: `rmqlab down{chosen}` stops it; `rmqlab add`, `rmqlab"
+            " remove` and `rmqlab restart NODE --set KEY=VALUE` change it while it runs"
         )
     spec = build_spec(
         directory,

@@ -1,7 +1,7 @@
 """Address, token and host names of the control API.
 
-The token keeps out other users of the machine. The check of `Host` keeps out web pages that let a name of theirs point
-at this machine (DNS rebinding).
+The token keeps out other users of the machine. The check of `Host` keeps out web pages whose host name resolves to
+this machine (DNS rebinding).
 """
 
 import hmac

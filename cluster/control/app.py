@@ -85,7 +85,7 @@ class ControlApp:
         return Admitted(endpoint, {**parse_query(query, endpoint.query), **arguments, **account})
 
     async def respond(self, admitted: Admitted, body: bytes) -> Reply:
-        """Return the reply to a request. Never raises but by cancellation."""
+        """Return the reply to a request. Raises nothing but cancellation."""
         endpoint, arguments = admitted.endpoint, admitted.arguments
         try:
             if endpoint.body is not None:
@@ -141,9 +141,9 @@ class ControlApp:
         return error_response(500, "internal_error", f"internal error in {endpoint.name}: {type(exc).__name__}: {text}")
 
     def _possible(self, target: object) -> list[dict[str, Any]]:
-        """Return the actions that make sense on each node of a target.
+        """Return the possible actions on each node of a target.
 
-        Another request may have changed roles since: the target can then name no node.
+        Empty if the target names no node any more: another request may have changed roles.
         """
         supervisor = self.cluster.supervisor
         try:

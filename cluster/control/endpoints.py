@@ -30,16 +30,16 @@ def _of_action(action: NodeAction[Any]) -> Endpoint:
         method="POST",
         path=f"/v1/actions/{action.name}",
         summary=action.help,
-        call=_acting(action.name),
+        call=_call_of_action(action.name),
         body=Fields(inputs.TargetWithSettings if action.takes_settings else inputs.Target),
         returns=getattr(outputs, action.report.returns),
         failures=(409, 502),
     )
 
 
-def _acting(name: str) -> Call:
+def _call_of_action(name: str) -> Call:
     async def act(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
-        return await HANDLERS[name](cluster, _spelled(arguments), send)
+        return await HANDLERS[name](cluster, _with_snake_case(arguments), send)
 
     return act
 
@@ -60,16 +60,16 @@ async def _heal_all(cluster: Cluster, _arguments: Arguments, send: SendItem) -> 
     return await HANDLERS["heal"](cluster, {"ids": ["all"]}, send)
 
 
-def _adding(kind: str) -> Call:
+def _call_of_add(kind: str) -> Call:
     async def add(cluster: Cluster, arguments: Arguments, send: SendItem) -> Any:
         name = arguments["nameserver" if kind == "nameserver" else "group"]
-        return await HANDLERS["add"](cluster, {**_spelled(arguments), "kind": kind, "of": name}, send)
+        return await HANDLERS["add"](cluster, {**_with_snake_case(arguments), "kind": kind, "of": name}, send)
 
     return add
 
 
-def _spelled(arguments: Arguments) -> Arguments:
-    """Return arguments whose settings have our spelling: `slave_read_enable`."""
+def _with_snake_case(arguments: Arguments) -> Arguments:
+    """Return arguments with setting names in snake case: `slave_read_enable`."""
     return {**arguments, "settings": {snake(key): value for key, value in arguments.get("settings", {}).items()}}
 
 
@@ -113,7 +113,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         method="POST",
         path="/v1/add/group",
         summary="Add a master and its slaves: `rmqlab add group`.",
-        call=_adding("group"),
+        call=_call_of_add("group"),
         body=Fields(inputs.NewGroup),
         returns=outputs.Nodes,
         failures=(409, 502),
@@ -123,7 +123,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         method="POST",
         path="/v1/add/slave",
         summary="Add a slave to a group: `rmqlab add slave`.",
-        call=_adding("slave"),
+        call=_call_of_add("slave"),
         body=Fields(inputs.NewSlave),
         returns=outputs.Nodes,
         failures=(409, 502),
@@ -132,8 +132,8 @@ ENDPOINTS: Sequence[Endpoint] = (
         name="add_nameserver",
         method="POST",
         path="/v1/add/nameserver",
-        summary="Add a nameserver, and give its address to the brokers: `rmqlab add nameserver`.",
-        call=_adding("nameserver"),
+        summary="Add a nameserver, and send its address to the brokers: `rmqlab add nameserver`.",
+        call=_call_of_add("nameserver"),
         body=Fields(inputs.NewNameserver),
         returns=outputs.Nodes,
         failures=(409, 502),
@@ -142,7 +142,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         name="remove",
         method="POST",
         path="/v1/remove",
-        summary="Stop nodes and take them out of the cluster; their data stay on disk: `rmqlab remove`.",
+        summary="Stop nodes and remove them from the cluster; their data stay on disk: `rmqlab remove`.",
         call=HANDLERS["remove"],
         body=Fields(inputs.Target),
         returns=list[outputs.RemovedNode],
@@ -160,7 +160,7 @@ ENDPOINTS: Sequence[Endpoint] = (
         name="apply_fault",
         method="POST",
         path="/v1/faults",
-        summary="Put a fault in force; return when all running nodes play it.",
+        summary="Put a fault in force; return when all running nodes apply it.",
         call=_apply,
         body=FaultValues(),
         returns=outputs.Fault,

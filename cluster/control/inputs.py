@@ -39,7 +39,7 @@ _CHARACTERS = "[%|a-zA-Z0-9_-]"
 _TOPIC_PATTERN = f"{_CHARACTERS}{{1,{MAX_TOPIC_LENGTH}}}"
 TOPIC_SCHEMA: Schema = {"type": "string", "pattern": f"^{_TOPIC_PATTERN}$"}
 GROUP_SCHEMA: Schema = {"type": "string", "pattern": f"^{_CHARACTERS}{{1,{MAX_GROUP_LENGTH}}}$"}
-"""For the document only: operations check the names, and their errors say more."""
+"""For the document only: operations check the names, with more detailed errors."""
 
 
 class Input(Protocol):

@@ -1,6 +1,6 @@
 """Makes the OpenAPI document from the table of endpoints.
 
-It says nothing about the cluster: it is served without a token.
+It has no information about the cluster, because it is served without a token.
 """
 
 import re
@@ -34,7 +34,7 @@ _STATUSES: Mapping[int, str] = {
     422: "A value is invalid; `field` names it.",
     431: "The head of the request is too large.",
     500: "A defect of rmqlab; `rmqlab status` counts it.",
-    502: "A node or server did not do what was asked for.",
+    502: "A node or server did not carry out the request.",
     503: "Too many connections or streams, or the cluster stops.",
     504: "Not true, or not done, in time.",
 }

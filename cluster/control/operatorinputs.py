@@ -1,6 +1,6 @@
 """Fields of the endpoints for operators.
 
-The schemas state what can be stated; the operations check the rest, and their errors say more.
+The operations check values that the schemas cannot describe, with more detailed errors.
 """
 
 from typing import Annotated, Literal

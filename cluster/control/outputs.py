@@ -85,7 +85,7 @@ class Event(msgspec.Struct):
 
 
 class Judgement(msgspec.Struct):
-    """What the journals and stores of the run prove."""
+    """The judgement of the run by its journals and stores."""
 
     verdict: Literal["holds", "violated", "unknown"]
     why: list[str]
@@ -95,7 +95,7 @@ class Judgement(msgspec.Struct):
 
 
 class PossibleActions(msgspec.Struct):
-    """The actions that make sense on a node in its state."""
+    """The actions that are possible on a node in its state."""
 
     node: str
     state: str

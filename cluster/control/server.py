@@ -92,7 +92,7 @@ class ControlServer:
     def close_oldest_receiving(self) -> bool:
         """Close the oldest connection that has not sent its request.
 
-        Return False if all have.
+        Return False if there is none.
         """
         oldest = next(iter(self._receiving), None)
         if oldest is None:
@@ -132,7 +132,7 @@ class _Connection:
     """Whether the response has a body: not after HEAD."""
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _is_client_gone: bool = attrs.field(default=False, init=False)
-    _is_whole: bool = attrs.field(default=True, init=False)
+    _is_between_events: bool = attrs.field(default=True, init=False)
     """False while bytes of an event are being sent, and if that was interrupted."""
 
     def __attrs_post_init__(self) -> None:
@@ -220,12 +220,12 @@ class _Connection:
             return await self.server.app.respond(admitted, body)
         except BaseException:  # Cancelled, alone or in groups: the app turns other exceptions into responses
             if not self._is_client_gone:
-                with self._last_words():
+                with self._sending_at_stop():
                     await self._send_response(error_response(503, "stopping", "the cluster stops"))
             raise
 
     @contextmanager
-    def _last_words(self) -> Iterator[None]:
+    def _sending_at_stop(self) -> Iterator[None]:
         """Send in spite of the cancellation, for a short time."""
         seconds = real_seconds(self.server.limits.end_seconds)
         with trio.move_on_after(seconds, shield=True), suppress(*GONE, GoneError):
@@ -284,8 +284,8 @@ class _Connection:
 
         Without it, the client treats the end as a broken connection.
         """
-        with self._last_words():
-            if self._is_whole:
+        with self._sending_at_stop():
+            if self._is_between_events:
                 await self._send(h11.EndOfMessage())
 
     async def _ping(self) -> None:
@@ -296,10 +296,10 @@ class _Connection:
     async def _send(self, event: h11.Event) -> None:
         async with self._sending:
             if data := self.http.send(event):
-                self._is_whole = False
+                self._is_between_events = False
                 with trio.fail_after(real_seconds(self.server.limits.send_seconds)):
                     await self.stream.send_all(data)
-                self._is_whole = True
+                self._is_between_events = True
 
 
 def _start(status: int, headers: Sequence[tuple[str, str]]) -> h11.Response:

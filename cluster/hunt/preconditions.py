@@ -198,8 +198,8 @@ def replies_at_once(case: Case) -> bool:
 def last_nameserver_start(case: Case) -> str | None:
     """Return the label of the last step that restarts a nameserver.
 
-    Both brokers can reach it until the end. None if no step does, or if the case may end before they have registered: it
-    lasts 25 s after the last fault.
+    Both brokers can reach it until the end. None if no step does, or if the case may end before they have registered:
+    it lasts 25 s after the last fault.
     """
     last = max((fault.ends_at for fault in case.faults), default=0.0)
     starts = [

@@ -35,12 +35,12 @@ _scratch: Path | None = None
 def scratch() -> Iterator[None]:
     """Provide a directory for the cases of the block, and delete it at the end."""
     global _scratch  # noqa: PLW0603 -- processes are forked in between
-    place = _scratch = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_memory_directory()))
+    directory = _scratch = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_memory_directory()))
     try:
         yield
     finally:
         _scratch = None
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class _NoResultFiles(RunDirectory):
@@ -104,15 +104,15 @@ def try_seed(scenario: Scenario, profile: str, seed: int) -> Trial:
 
 def _simulated(scenario: Scenario, options: Options, judge: Callable[[Run], Trial]) -> Trial:
     """Play a scenario in a directory that is deleted afterwards."""
-    place = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_scratch or _memory_directory()))
+    directory = Path(tempfile.mkdtemp(prefix="rmqlab-hunt-", dir=_scratch or _memory_directory()))
 
     async def play(host: Host) -> Run:
-        return await run_scenario(scenario, options, directory=_NoResultFiles(place), host=host)
+        return await run_scenario(scenario, options, directory=_NoResultFiles(directory), host=host)
 
     try:
         return judge(simulate(str(options.seed), play))
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _judge_expectations(run: Run) -> Trial:
@@ -167,5 +167,5 @@ def _problem(run: Run) -> str:
 
 def _memory_directory() -> str | None:
     """Return a directory in memory, where files need no disk; None for the usual one."""
-    place = Path("/dev/shm")  # noqa: S108 -- a private directory is made in it
-    return str(place) if place.is_dir() else None
+    directory = Path("/dev/shm")  # noqa: S108 -- a private directory is created in it
+    return str(directory) if directory.is_dir() else None

@@ -2,8 +2,8 @@
 
 The model is mqadmin's updateSubGroup, deleteSubGroup, consumerProgress.
 
-mqadmin's updateSubGroup is split into `create_group` and `update_group`, as for topics. A created group has the defaults
-of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false by default.
+mqadmin's updateSubGroup is split into `create_group` and `update_group`, as for topics. A created group has the
+defaults of a broker; mqadmin sends consumeFromMinEnable and consumeBroadcastEnable as false by default.
 """
 
 from collections.abc import Iterable

@@ -97,7 +97,8 @@ async def message_by_id(operator: Operator, message_id: str, at: str = "") -> St
         if not found:
             listed = ", ".join(f"{one} ({one.address})" for one in brokers)
             raise UnknownNameError(
-                f"id {message_id} names the broker {host}:{port}, which is not registered; there are: {listed or 'none'}."
+                f"id {message_id} names the broker {host}:{port}, which is not registered; there are:"
+                f" {listed or 'none'}."
                 " --at BROKER reads another copy; for a unique key use: messages unique-key TOPIC KEY"
             )
         broker = found[0]

@@ -142,7 +142,7 @@ CONTRADICTIONS = (
         where=any_workload,
         change=write_invalid_value,
         expects=(GAP,),
-        consequences=("unclaimed",),
+        consequences=("stored_unsent",),
     ),
     Kind(
         name="numbers-removed",

@@ -16,7 +16,7 @@ _COUNTED = ("gap",)
 _OF_CLOCKS = (
     "write_unavailable", "read_unavailable", "group_read_unavailable", "detection", "stale_route", "missing_route",
     "route_disagreement", "order.stored", "order.delivered", "replication_lag", "replication_lag_left",
-    "offset_rollbacks", "rolled_back", "offset_file_behind", "unclaimed", "duplicates*", "gap",
+    "offset_rollbacks", "rolled_back", "offset_file_behind", "stored_unsent", "duplicates*", "gap",
 )  # fmt: skip
 """Metrics that compare times, and gaps that are found by times."""
 
@@ -144,7 +144,7 @@ FORGED = (
         does="the entry of an acknowledged send is missing in its producer's journal",
         where=any_producer,
         change=remove_send,
-        expects=(Expected(metric="unclaimed", names_victims=True),),
+        expects=(Expected(metric="stored_unsent", names_victims=True),),
         consequences=_COUNTED,
     ),
     Kind(

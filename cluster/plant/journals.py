@@ -6,7 +6,7 @@ from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, Nothi
 from rmqlab.cluster.plant.runcopy import RunCopy, any_process, any_producer, any_workload
 from rmqlab.runtime.journal import OPENED
 
-_UNSEEN = ("unclaimed",)
+_UNSEEN = ("stored_unsent",)
 """Effect of sends that no journal records. That other metrics become unknown is always allowed."""
 _GARBLED = 40
 
@@ -169,7 +169,7 @@ JOURNALS = (
         does="a producer's journal is that of another cluster with the same id of the run",
         where=any_producer,
         change=replace_sends,
-        expects=(Expected(metric="lost", names_made_up=True), Expected(metric="unclaimed", names_victims=True)),
+        expects=(Expected(metric="lost", names_made_up=True), Expected(metric="stored_unsent", names_victims=True)),
         consequences=("lost.*", "missing", "unreplicated", "gap"),
     ),
 )

@@ -17,7 +17,7 @@ _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
-_UNCLAIMED = Expected(metric="unclaimed", names_made_up=True)
+_STORED_UNSENT = Expected(metric="stored_unsent", names_made_up=True)
 _PLACE = Expected(metric="place_disagreement", names_victims=True)
 _AWAY = 1000
 """Added to a queue offset to make it wrong."""
@@ -210,7 +210,7 @@ MISPLACED_RECORDS = (
         does="a message that no producer sent is properly stored at a master and its slaves",
         where=whole_broker_name,
         change=append_foreign_record,
-        expects=(_UNCLAIMED,),
+        expects=(_STORED_UNSENT,),
         consequences=("gap",),
     ),
     Kind(
@@ -218,7 +218,7 @@ MISPLACED_RECORDS = (
         does="a message that no producer sent is properly stored at a slave, and not at its master",
         where=any_slave,
         change=append_foreign_record,
-        expects=(_UNCLAIMED, Expected(metric="ahead SLAVE")),
+        expects=(_STORED_UNSENT, Expected(metric="ahead SLAVE")),
         consequences=("gap",),
     ),
     Kind(
@@ -226,7 +226,7 @@ MISPLACED_RECORDS = (
         does="a slave's log ends in messages that its master does not have",
         where=any_slave,
         change=diverge_tail,
-        expects=(_DIVERGENCE, Expected(metric="missing NODE", names_victims=True), _UNCLAIMED),
+        expects=(_DIVERGENCE, Expected(metric="missing NODE", names_victims=True), _STORED_UNSENT),
         consequences=(
             "unindexed",
             "unreplicated",

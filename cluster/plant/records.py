@@ -10,7 +10,7 @@ from rmqlab.remoting.message import StoredMessage, encode_message
 _MISSING = Expected(metric="missing NODE", names_victims=True)
 _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
-_UNCLAIMED = Expected(metric="unclaimed", names_made_up=True)
+_STORED_UNSENT = Expected(metric="stored_unsent", names_made_up=True)
 _CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
 _OF_LOSS = (
     "lost.SEND_OK",
@@ -152,7 +152,7 @@ RECORDS = (
         does="a message that no producer sent replaces another in one log",
         where=one_of_pair,
         change=replace_record,
-        expects=(_MISSING, _UNCLAIMED, _DIVERGENCE),
+        expects=(_MISSING, _STORED_UNSENT, _DIVERGENCE),
         consequences=_OF_MADE_UP,
     ),
     Kind(
@@ -160,7 +160,7 @@ RECORDS = (
         does="a message that no producer sent replaces another in all logs of a broker name",
         where=whole_broker_name,
         change=replace_record,
-        expects=(_LOST, _MISSING, _UNCLAIMED),
+        expects=(_LOST, _MISSING, _STORED_UNSENT),
         consequences=_OF_MADE_UP,
     ),
     Kind(

@@ -4,18 +4,18 @@ kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their n
 fault = {type = ...}                              see docs/faults.md
 random-faults = {count = N, every = "30 s", ...}  N random faults beside the steps (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
-produce, consume = WORKLOAD                       start one that says `start = "step"`
+produce, consume = WORKLOAD                       start a workload with `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
 mark = LABEL                                      label this moment, in all logs, too
 probe = TARGET                                    send a message directly to a broker, and record its reply
 transfer-leadership = TARGET                      ask a DLedger leader to hand over, and record its reply
-resend = TARGET                                   send again what a slave cut from its log (`rmqlab diverged --resend`)
+resend = TARGET                                   send messages again that a slave cut off (`rmqlab diverged --resend`)
 add = "group", "slave GROUP" or "nameserver"      add nodes to the cluster, and wait until they are ready
-remove = TARGET or [TARGETS]                      stop nodes and take them out of the cluster; `broker-b:*` is a group
+remove = TARGET or [TARGETS]                      stop nodes and remove them; `broker-b:*` is a group
 change-settings = {target = TARGET, KEY = VALUE}  settings of brokers from their next start on
 run = ["COMMAND", "ARGUMENT", ...]                run a command, with `--allow-commands` only
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
-create-topic, update-group, ...                   what operators do: see `rmqlab.cluster.scenario.operations`
+create-topic, update-group, ...                   operators' commands: see `rmqlab.cluster.scenario.operations`
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -21,7 +21,7 @@ from rmqlab.runtime.settings import Settings, SettingsError
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}
 """Class of the settings of each kind of workload."""
-_GIVEN_BY_RUN = {"namesrv_addr", "source_ip"}
+_SET_BY_RUN = {"namesrv_addr", "source_ip"}
 
 
 class BindingError(ValueError):
@@ -146,7 +146,7 @@ def _workload(table: Table) -> Workload:
     if kind is None:
         raise BindingError(table.path, f"kind is missing: expected one of {', '.join(CONFIGS)}")
     own = {"name", "kind", "nameservers", "start"}
-    known = {field.name for field in attrs.fields(CONFIGS[kind])} - _GIVEN_BY_RUN
+    known = {field.name for field in attrs.fields(CONFIGS[kind])} - _SET_BY_RUN
     table.only(*own, *known)
     config = {key: value for key, value in table.values.items() if key not in own}
     for key in ("topic", "group"):

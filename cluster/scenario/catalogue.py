@@ -47,11 +47,11 @@ def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
 
     ScenarioError for an invalid one, or for a directory without any.
     """
-    place = directory or catalogue_dir()
-    paths = sorted(place.glob(f"*{SUFFIX}"))
+    directory = directory or catalogue_dir()
+    paths = sorted(directory.glob(f"*{SUFFIX}"))
     if not paths:
-        what = "has no scenario files" if place.is_dir() else "is not a directory"
-        raise ScenarioError(f"{place} {what}: expected a directory with files *{SUFFIX}")
+        what = "has no scenario files" if directory.is_dir() else "is not a directory"
+        raise ScenarioError(f"{directory} {what}: expected a directory with files *{SUFFIX}")
     for path in paths:
         yield Listed(path, load_scenario(path))
 
@@ -65,7 +65,9 @@ def find_scenario(word: str) -> Path:
         if not Path(word).is_file():
             raise NoScenarioError(f"no scenario file {word}")
         return Path(word)
-    names = {_name_of(path): path for place in (catalogue_dir(), large_dir()) for path in place.glob(f"*{SUFFIX}")}
+    names = {
+        _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")
+    }
     if word not in names:
         raise NoScenarioError(f"no scenario {word!r}{near(word, names)}")
     return names[word]

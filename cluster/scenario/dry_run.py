@@ -35,7 +35,7 @@ from rmqlab.cluster.supervisor.topology import (
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER_LOST}
 UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
 """Addresses of a cluster that is never started."""
-_ASKING = ("sent", "delivered", "ended")
+_OF_WORKLOADS = ("sent", "delivered", "ended")
 
 
 @attrs.define
@@ -70,7 +70,7 @@ class DryRun:
     def check_wait(self, step: Step) -> Iterator[str]:
         """Yield the errors of a step's condition."""
         name, *words = (step.wait or "").split() or [""]
-        workload = words[0] if words and name.partition(".")[0] in _ASKING else None
+        workload = words[0] if words and name.partition(".")[0] in _OF_WORKLOADS else None
         if workload is not None and not self._is_started(workload):
             yield f"{workload} has not been started yet: it sends no events"
         if name in _ENDS and len(words) == 1:
@@ -149,7 +149,7 @@ class DryRun:
     def _elected(self, targets: Sequence[str]) -> set[str]:
         """Return the members of the targets' DLedger groups.
 
-        Which of them lead, only a run shows.
+        Only a run shows which of them lead.
         """
         named = set(self._names(targets))
         groups = {node.group for node in self.nodes if node.name in named and node.member_id}
@@ -166,7 +166,7 @@ class DryRun:
         before = next(node for node in self.nodes if node.name == name)
         try:
             if role == "master" and before.member_id is not None:
-                now = before  # whether its group elects it, only a run shows
+                now = before  # only a run shows whether its group elects it
             elif role == "master":
                 now = promoted(before, self.nodes, self.scenario.cluster.role)
                 self.slaves |= {node.name for node in self.nodes if node.group == now.group and node.is_master}

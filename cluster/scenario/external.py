@@ -72,7 +72,7 @@ def check_commands(scenario: Scenario, *, is_allowed: bool, is_simulated: bool) 
         if step.action is not None and step.action.verb == VERB:
             place = f"step {number}: run {step.action.argument}"
             if is_simulated:
-                raise NotAllowedError(f"{place}: a command lives in real time, and cannot reach a simulated cluster")
+                raise NotAllowedError(f"{place}: a command runs in real time, and cannot reach a simulated cluster")
             if not is_allowed:
                 raise NotAllowedError(f"{place}: commands run only with --allow-commands")
 

@@ -56,7 +56,7 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
 
 
 def check_settings(scenario: Scenario, text: str, name: str = "scenario") -> None:
-    """Let a broker read the settings of a scenario. ScenarioError if it rejects them.
+    """Check settings of a scenario with a broker. ScenarioError if it rejects them.
 
     `text` and `name` are those of the file.
     """
@@ -75,7 +75,7 @@ def _error_at(path: Sequence[str | int], message: str, text: str, name: str) -> 
 
 
 def _key_of(path: Sequence[str | int]) -> str:
-    """`step[2].kill`, counted from 1 as a reader does."""
+    """Return a path as text, counted from 1: `step[2].kill`."""
     text = ""
     for part in path:
         text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part

@@ -10,7 +10,7 @@ import attrs
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""
 MOST_SECONDS = 30 * 24 * 3600.0
-"""Longest time in a scenario: a run that waits longer was hardly meant."""
+"""Longest time in a scenario; a longer one is probably a mistake."""
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _FORM = re.compile(rf"({_NUMBER.pattern}) ?([A-Za-z][A-Za-z_-]*)")

@@ -30,7 +30,7 @@ def seed_faults(scenario: Scenario, seed: int) -> Scenario:
         action = step.action
         if action is None or not isinstance(action.argument, RandomFaults):
             return step
-        rng = random.Random(f"{seed}/{number}")  # noqa: S311 -- to be repeated, not to be secret
+        rng = random.Random(f"{seed}/{number}")  # noqa: S311 -- reproducible, not secret
         faults = attrs.evolve(action.argument, seed=rng.getrandbits(_SEED_BITS))
         return attrs.evolve(step, action=attrs.evolve(action, argument=faults))
 

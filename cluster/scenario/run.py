@@ -39,7 +39,7 @@ Ready = Callable[[Cluster], Awaitable[None]]
 class KeepRunning:
     """Keeps the cluster running for other programs after the last step.
 
-    `over` ends it. Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
+    `over` ends it. Those programs keep no journals: their traffic is in those of brokers (`rmqlab.broker.traffic`).
     """
 
     played: trio.Event = attrs.field(factory=trio.Event)
@@ -56,7 +56,7 @@ class _Machine:
     memory_bytes: int | None = None
 
     def measure(self, cluster: Cluster, began: float) -> None:
-        """Note time and memory when all nodes are ready."""
+        """Record time and memory when all nodes are ready."""
         self.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
         self.memory_bytes = memory_of(
             process.pid for process in cluster.supervisor.processes.states.values() if process.pid
@@ -85,8 +85,8 @@ async def run_scenario(
 
     Raises BindingError or NotAllowedError, before any process starts, and errors of `open_cluster`. If
     cancelled, it heals, stops its processes, and leaves a run directory with the verdict `unknown`. `on_line` gets a
-    line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called
-    when the cluster is, before the first step.
+    line for each step, and `on_progress`, whenever it changes, a function that returns the current wait. `ready` is
+    called when the cluster is ready, before the first step.
     """
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)

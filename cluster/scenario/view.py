@@ -57,7 +57,8 @@ def render_run(run: Run) -> RenderableType:
 def _disturbance(run: Run) -> str:
     rate = run.scenario.cluster.rate
     return (
-        f"this machine stood still for {run.stood_still:.2f} s, {run.stood_still * rate:.1f} s of the cluster's: time-outs may"
+        f"this machine stood still for {run.stood_still:.2f} s, {run.stood_still * rate:.1f} s of the cluster's:"
+        " time-outs may"
         f" have passed for that alone. Play it at less than --rate {rate:g}, or when the machine has less to do"
     )
 

@@ -12,9 +12,9 @@ These count from the start:
 
 ended WORKLOAD               its process has ended
 consumed-all GROUP [WORKLOAD]
-                             the group received every message (of this workload) with an outcome that says "stored";
+                             the group received every message (of this workload) with an outcome that means stored;
                              consumed-all.OUTCOME: with this one
-over LABEL                   the random faults of the step with this label are all done, and undone
+over LABEL                   the random faults of the step with this label are all applied and undone
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ def parse_wait(
     make = _MAKERS.get(verb)
     if make is None:
         try:
-            return parse_condition(text.split(), [*nodes, *(_place_of(workload) for workload in workloads)])
+            return parse_condition(text.split(), [*nodes, *(_node_of(workload) for workload in workloads)])
         except UnknownConditionError as exc:
             if "no condition" not in str(exc):
                 raise
@@ -66,7 +66,7 @@ def parse_wait(
     return JournalCondition(text, make(outcome, arguments, list(random_labels if verb == "over" else workloads)))
 
 
-def _place_of(workload: str) -> Node:
+def _node_of(workload: str) -> Node:
     return Node(name=workload, kind=NodeKind.WORKLOAD, host="")
 
 

@@ -61,8 +61,8 @@ class Process:
         with contextlib.suppress(trio.WouldBlock):  # the kernel, too, keeps no count of pending signals
             self.signals.send_nowait(number)
 
-    async def live(self, fabric: Fabric, stream: PipeEnd, exit_now: Callable[[int], object]) -> int:
-        """Run until the end. Return the exit status. As `rmqlab.runtime.process.serve`."""
+    async def run(self, fabric: Fabric, stream: PipeEnd, exit_now: Callable[[int], object]) -> int:
+        """Run the process, as `rmqlab.runtime.process.serve`; return its exit status."""
         node, request = self.node, self.spawn_request
         set_network(SimulatedNetwork(fabric, node))
         set_identity(Identity(self.pid))
@@ -136,7 +136,7 @@ class SimulatedForks:
             machine.after(0.0, lambda: self._end(process, status))
 
         node: Node = machine.start(
-            request.name, lambda: process.live(self._fabric, near, exit_now), lambda _: self._ended(process)
+            request.name, lambda: process.run(self._fabric, near, exit_now), lambda _: self._main_ended(process)
         )
         process.node = node
         self._logs.assign(node, process.log)
@@ -166,12 +166,12 @@ class SimulatedForks:
             return
         self._machine.kill(process.node)
         forget_locks(Path(process.spawn_request.config).parent)
-        self._gone(process, status)
+        self._report_exit(process, status)
 
-    def _ended(self, process: Process) -> None:
-        self._gone(process, process.node.guest.outcome())
+    def _main_ended(self, process: Process) -> None:
+        self._report_exit(process, process.node.guest.outcome())
 
-    def _gone(self, process: Process, status: int) -> None:
+    def _report_exit(self, process: Process, status: int) -> None:
         del self._processes[process.pid]
         self._logs.close_node(process.node)
         self._report(process.spawn_request.id, Exited(process.pid, status))

@@ -55,7 +55,7 @@ class SimulatedSystem(StoreMachine):
     def used_percent(self, path: Path) -> int:
         return DISK_USED_PERCENT if path.exists() else -1
 
-    def disk_space(self, path: Path) -> DiskSpace:  # noqa: ARG002 -- a machine's form
+    def disk_space(self, path: Path) -> DiskSpace:  # noqa: ARG002 -- as in StoreMachine
         return DiskSpace(DISK_BYTES, DISK_BYTES * (100 - DISK_USED_PERCENT) // 100)
 
     def path_name(self, path: Path) -> str:
@@ -78,7 +78,7 @@ class SimulatedHost:
     def __attrs_post_init__(self) -> None:
         self.fabric = Fabric(self.machine)
 
-    def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:  # noqa: ARG002 -- a host's form
+    def start_forks(self, modules: Sequence[str], log: Path, spawn_method: str | None) -> Forks:  # noqa: ARG002 -- as in Host
         self._forks = SimulatedForks(self.machine, self.fabric, self.supervisor, self.logs)
         return self._forks
 
@@ -94,7 +94,7 @@ class SimulatedHost:
             )
         )
 
-    def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- a host's form
+    def clock(self, rate: float, not_before: float) -> RatedClock:  # noqa: ARG002 -- as in Host
         return self.supervisor.guest.clock
 
     def new_run(self, spec: ClusterSpec) -> str:
@@ -107,12 +107,12 @@ class SimulatedHost:
     @asynccontextmanager
     async def control_listener(
         self,
-        directory: ClusterDirectory,  # noqa: ARG002 -- a host's form
+        directory: ClusterDirectory,  # noqa: ARG002 -- as in Host
     ) -> AsyncIterator[trio.abc.Listener[trio.abc.Stream]]:
         assert self._forks is not None
         yield _ControlListener(self._forks.connections[1])
 
-    async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:  # noqa: ARG002 -- a host's form
+    async def try_settings(self, settings: Mapping[str, Any], members: int) -> list[str]:  # noqa: ARG002 -- as in Host
         """Return no warning: brokers check their settings when they start."""
         await trio.lowlevel.checkpoint()
         return []
@@ -140,8 +140,8 @@ def _replace_surroundings(machine: Machine, surroundings: SimulatedSystem) -> No
 def simulate(seed: str, play: Callable[[Host], Awaitable[T]]) -> T:
     """Run `play` on a simulated machine; return its result.
 
-    It changes this process for good, so call it in one that does nothing else: clocks for work, the generator of
-    random numbers, and the logs are those of the simulation from now on.
+    Call it in a process that does nothing else: from now on, its clocks for work, its generator of random numbers
+    and its logs are those of the simulation.
     """
     machine = Machine(seed)
     logs = NodeLogs(machine)

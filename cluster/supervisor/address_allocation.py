@@ -44,8 +44,8 @@ class AddressAllocation:
         if not self.moved_from:
             return ""
         return (
-            f"addresses moved from {self.moved_from} to {addresses_of(self.placement)}: {self.reason}. The stores are kept;"
-            " clients need the new NAMESRV_ADDR, and earlier offset message ids contain the old addresses"
+            f"addresses moved from {self.moved_from} to {addresses_of(self.placement)}: {self.reason}. The stores are"
+            " kept; clients need the new NAMESRV_ADDR, and earlier offset message ids contain the old addresses"
         )
 
 

@@ -82,7 +82,8 @@ def check_path(path: Path) -> None:
     """SetupError for a path that settings cannot have, such as one in Latin-1."""
     if line_fault(str(path)):
         raise SetupError(
-            f"cannot create {path}: expected a path in UTF-8, without line breaks and control characters (see RMQLAB_HOME)"
+            f"cannot create {path}: expected a path in UTF-8, without line breaks and control characters (see"
+            " RMQLAB_HOME)"
         )
 
 
@@ -193,13 +194,13 @@ class ClusterDirectory:
             record = cattrs.structure(plain, Record) if version in (None, _RECORD_VERSION) else None
         except (cattrs.BaseValidationError, ValueError, TypeError, RecursionError):
             raise RecordError(
-                f"{self.record_path} is damaged: expected the record that `rmqlab up` writes; delete the file, and `rmqlab up`"
-                " writes a new record and starts the cluster on its existing stores"
+                f"{self.record_path} is damaged: expected the record that `rmqlab up` writes; delete the file, and"
+                " `rmqlab up` writes a new record and starts the cluster on its existing stores"
             ) from None
         if record is None:
             raise RecordError(
-                f"{self.record_path} has version {shown(version)}: expected {_RECORD_VERSION}; use the version of rmqlab"
-                " that wrote it"
+                f"{self.record_path} has version {shown(version)}: expected {_RECORD_VERSION}; use the version of"
+                " rmqlab that wrote it"
             )
         return record
 

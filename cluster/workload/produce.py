@@ -28,15 +28,15 @@ from rmqlab.runtime.settings import read_settings
 from rmqlab.runtime.validators import INT64, within
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
-LEAST_PATIENCE = 3.0
-"""Minimum timeout for routes and connections in seconds, as in Java's client, so that it never ends a send early."""
+MIN_API_TIMEOUT = 3.0
+"""Minimum timeout of routes and connections, in seconds, as in Java's client. Only the send timeout ends a send."""
 STATES = {
     "commit": TransactionState.COMMIT,
     "rollback": TransactionState.ROLLBACK,
     "unknown": TransactionState.UNKNOWN,
 }
 _STRIDE = 7919
-"""A prime: sizes of messages that follow one another have nothing in common."""
+"""A prime, so that the sizes of consecutive messages are spread over the whole range."""
 MOST_SIZE = 64 * 2**20
 """Bytes of a body: more than any broker accepts by default (4 MB)."""
 MOST_SENDERS = 10_000
@@ -61,7 +61,7 @@ class ProduceConfig:
     size: int = attrs.field(default=128, validator=within(0, MOST_SIZE))
     """Size of a body in bytes; longer if the leading message number needs more."""
     size_spread: int = attrs.field(default=0, validator=within(0, MOST_SIZE))
-    """Bodies have up to this many bytes more: how many follows from the number of the message."""
+    """Maximum number of additional bytes of a body; the number of the message determines it."""
     first: int = attrs.field(default=1, validator=within(0, INT64))
     """Number of the first message."""
     senders: int = attrs.field(default=16, validator=within(1, MOST_SENDERS))
@@ -76,7 +76,7 @@ class ProduceConfig:
     transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
     """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""
     stays: bool = False
-    """KeepRunning a member of the group after the last message, until stopped."""
+    """Stay a member of the group after the last message, until stopped."""
 
 
 def load_config(path: str | pathlib.Path) -> ProduceConfig:
@@ -90,8 +90,8 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
         namesrv_addr=config.namesrv_addr,
         source_ip=config.source_ip,
         credentials=credentials_of(config.access_key, config.secret_key),
-        api_timeout=max(config.send_timeout, LEAST_PATIENCE),
-        connect_timeout=max(config.send_timeout, LEAST_PATIENCE),
+        api_timeout=max(config.send_timeout, MIN_API_TIMEOUT),
+        connect_timeout=max(config.send_timeout, MIN_API_TIMEOUT),
     )
     try:
         async with open_client(client_config) as client:
@@ -171,7 +171,7 @@ async def _send_one(
 
 
 def _held_in(config: ProduceConfig) -> dict[str, str]:
-    """Return the field that says where its messages wait."""
+    """Return the field with the system topic and queue of delayed and half messages."""
     if config.transaction:
         return {"held_in": f"{HALF_TOPIC}:0"}
     if config.delay_level:

@@ -1,4 +1,4 @@
-"""Events for the routes of a producer's client. Consumers emit these themselves."""
+"""Events for the routes of a producer's client. Consumers emit their own."""
 
 from rmqlab.client.instance import Client
 from rmqlab.remoting.bodies.route import TopicRouteData

@@ -53,7 +53,7 @@ class Admin:
     # -- clusters and routes ---------------------------------------------------------------------
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers and clusters, as the nameserver in use sees them."""
+        """Return all brokers and clusters, as the nameserver in use has them."""
         response = await self._client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return ClusterInfo.decode(response.body)
 
@@ -70,7 +70,7 @@ class Admin:
         return await self._client.fetch_route(topic)
 
     async def topics(self, cluster: str | None = None) -> list[str]:
-        """Names of all topics, or of one cluster's."""
+        """Return the names of all topics, or of one cluster's."""
         if cluster is None:
             response = await self._client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         else:
@@ -115,7 +115,7 @@ class Admin:
     async def delete_topic_route(self, topic: str) -> list[str]:
         """Delete a topic's route at every nameserver; return their addresses."""
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
-        return [*await self._ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)]
+        return [*await self._request_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)]
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
         """Return the bounds of every queue of a topic.
@@ -130,7 +130,7 @@ class Admin:
         return TopicStatsTable(offset_table=table)
 
     async def topic_configs(self, address: str) -> TopicConfigSerializeWrapper:
-        """All topics of one broker."""
+        """Return all topics of one broker."""
         response = await self._client.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigSerializeWrapper.decode(response.body)
 
@@ -142,7 +142,7 @@ class Admin:
         return KVTable.decode(response.body).table
 
     async def broker_config(self, address: str) -> dict[str, str]:
-        """A broker's settings under RocketMQ's names."""
+        """Return a broker's settings under RocketMQ's names."""
         response = await self._client.ask(address, RequestCode.GET_BROKER_CONFIG)
         return _settings_of(response)
 
@@ -152,28 +152,30 @@ class Admin:
         await self._client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 
     async def clean_expired_consume_queue(self, address: str) -> None:
-        """Let a broker delete queue files whose records are deleted."""
+        """Make a broker delete queue files whose records are deleted."""
         await self._client.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 
     async def delete_expired_commit_log(self, address: str) -> None:
-        """Let a broker delete commit log files past their time."""
+        """Make a broker delete commit log files past their time."""
         await self._client.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
 
     # -- nameservers ----------------------------------------------------------------------------
 
     async def name_server_config(self) -> dict[str, dict[str, str]]:
-        """Settings of every nameserver, by address."""
-        answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
-        return {address: _settings_of(answer) for address, answer in answers.items()}
+        """Return the settings of every nameserver, by address."""
+        responses = await self._request_name_servers(RequestCode.GET_NAMESRV_CONFIG)
+        return {address: _settings_of(response) for address, response in responses.items()}
 
     async def update_name_server_config(self, changes: Mapping[str, str]) -> None:
         """Change settings of every nameserver."""
-        await self._order_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=write_properties_text(changes).encode())
+        await self._send_to_name_servers(
+            RequestCode.UPDATE_NAMESRV_CONFIG, body=write_properties_text(changes).encode()
+        )
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
         """Write a value at every nameserver, because they do not synchronize."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
-        await self._order_name_servers(RequestCode.PUT_KV_CONFIG, header)
+        await self._send_to_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
         """Read a value from the nameserver in use.
@@ -196,7 +198,7 @@ class Admin:
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a value at every nameserver."""
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
-        await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+        await self._send_to_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
         """Remove the write permission of a broker from all routes.
@@ -204,33 +206,33 @@ class Admin:
         Producers then avoid it. Returns the number of affected topics by nameserver.
         """
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
-        answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        responses = await self._request_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         kind = WipeWritePermOfBrokerResponseHeader
-        return {address: answer.header(kind).wipe_topic_count or 0 for address, answer in answers.items()}
+        return {address: response.header(kind).wipe_topic_count or 0 for address, response in responses.items()}
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
         """Undo `wipe_write_perm`."""
         header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
-        answers = await self._ask_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        responses = await self._request_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         kind = AddWritePermOfBrokerResponseHeader
-        return {address: answer.header(kind).add_topic_count or 0 for address, answer in answers.items()}
+        return {address: response.header(kind).add_topic_count or 0 for address, response in responses.items()}
 
-    async def _ask_name_servers(
+    async def _request_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:
-        """Ask every nameserver, one after the other.
+        """Send a request to every nameserver, one after the other.
 
-        The first failure ends it (section 6.1).
+        The first failure is raised (section 6.1).
         """
-        client, answers = self._client, {}
+        client, responses = self._client, {}
         for address in client.name_servers.addresses:
             command = client.command(code, header, body)
             response = await client.remoting.request(address, command, client.config.api_timeout)
-            answers[address] = expect_success(address, response)
-        return answers
+            responses[address] = expect_success(address, response)
+        return responses
 
-    async def _order_name_servers(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        await self._ask_name_servers(code, header, body)
+    async def _send_to_name_servers(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        await self._request_name_servers(code, header, body)
 
 
 def _settings_of(response: Command) -> dict[str, str]:
@@ -241,7 +243,7 @@ def _settings_of(response: Command) -> dict[str, str]:
 
 
 def any_reader(topic: str, route: TopicRouteData) -> str:
-    """The address of the first broker name. NoRouteError where the route names none."""
+    """Return the address of the first broker name. NoRouteError for an empty route."""
     addresses = readers(route)
     if not addresses:
         raise NoRouteError(f"the route of {topic} names no broker")
@@ -249,7 +251,7 @@ def any_reader(topic: str, route: TopicRouteData) -> str:
 
 
 def readers(route: TopicRouteData) -> list[str]:
-    """One address of every broker name: the master, else the slave with the lowest id."""
+    """Return an address per broker name: the master's, else the first slave's."""
     return [reader(data) for data in route.broker_datas if data.broker_addrs]
 
 
@@ -259,5 +261,5 @@ def reader(data: BrokerData) -> str:
 
 
 def all_addresses(brokers: Iterable[BrokerData]) -> list[str]:
-    """Every address, masters before their slaves."""
+    """Return every address, masters before their slaves."""
     return [data.broker_addrs[broker_id] for data in brokers for broker_id in sorted(data.broker_addrs)]

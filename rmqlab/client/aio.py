@@ -243,11 +243,11 @@ class AsyncioConsumer:
         await self._call(self._consumer.suspend)
 
     async def resume(self) -> None:
-        """Go on after `suspend`."""
+        """Continue after `suspend`."""
         await self._call(self._consumer.resume)
 
     async def held_queues(self) -> list[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """Return the queues that are assigned to this consumer."""
         return await self._call(lambda: self._consumer.held_queues)
 
     async def stop(self, within: float = 10.0) -> None:

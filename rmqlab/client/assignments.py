@@ -36,7 +36,7 @@ class Assignments:
     """Milliseconds."""
     nursery: trio.Nursery
     held: dict[MessageQueue, Assignment]
-    """Shared with the consumer, which commits and reports it."""
+    """Shared with the consumer, which commits and reports these queues."""
     sends_subscription: bool = False
     """As that of QueuePuller."""
     due: trio.Event = attrs.field(factory=trio.Event)
@@ -89,18 +89,18 @@ class Assignments:
         wanted = set(mine)
         removed = [queue for queue in self.held if queue.topic == topic and queue not in wanted]
         for queue in removed:
-            await self._give_up(queue)
+            await self._release_queue(queue)
         added: list[MessageQueue] = []
         async with trio.open_nursery() as nursery:
             for queue in rebalance.sort_queues(wanted - self.held.keys()):
-                nursery.start_soon(self._take_on, queue, added)
+                nursery.start_soon(self._acquire_queue, queue, added)
         if added or removed:
             ours = rebalance.sort_queues(queue for queue in self.held if queue.topic == topic)
             self.group.on_event(
                 "rebalanced", topic=topic, added=rebalance.sort_queues(added), removed=removed, held=ours
             )
 
-    async def _give_up(self, queue: MessageQueue) -> None:
+    async def _release_queue(self, queue: MessageQueue) -> None:
         if (assignment := self.held.get(queue)) is None:
             return
         if self.group.config.orderly:
@@ -112,23 +112,23 @@ class Assignments:
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
 
-    async def _take_on(self, queue: MessageQueue, added: list[MessageQueue]) -> None:
+    async def _acquire_queue(self, queue: MessageQueue, added: list[MessageQueue]) -> None:
         config = self.group.config
         needs_lock = config.orderly and config.model is MessageModel.CLUSTERING
         self.group.offsets.forget(queue)
         try:
             if needs_lock and not await orderly.lock(self.group, queue):
-                log.info("%s is ours, but another member still holds its lock", queue)
+                log.info("%s is assigned to us, but another member still holds its lock", queue)
                 self.nursery.start_soon(self._rebalance_after, config.suspend_current_queue)
                 return
             offset = await self._first_offset(queue)
         except FAILURES as exc:
-            log.info("%s is ours but cannot be begun yet: %s", queue, exc)
+            log.info("%s is assigned to us, but its start failed: %s", queue, exc)
             return
         held = ProcessQueue(queue, offset, is_locked=needs_lock, locked_at=trio.current_time())
         assignment = self.held[queue] = Assignment(held)
         added.append(queue)
-        self.consumption.take_on(assignment, self.nursery)
+        self.consumption.start_queue(assignment, self.nursery)
         self.nursery.start_soon(self._pull_until_dropped, assignment)
 
     async def _rebalance_after(self, delay: float) -> None:
@@ -163,16 +163,16 @@ class Assignments:
             assignment.held.is_dropped = True
             assignment.consuming.cancel()
             await trio.sleep(self.group.config.offset_illegal_delay)
-            await self._begin_anew(queue, offered)
+            await self._restart_queue(queue, offered)
 
     def move(self, queue: MessageQueue, offset: int) -> None:
-        """Let a queue of ours go on from another offset."""
+        """Continue a queue of ours from another offset."""
         assignment = self.held[queue]
         if not assignment.held.is_dropped:
             assignment.drop()
-            self.nursery.start_soon(self._begin_anew, queue, offset)
+            self.nursery.start_soon(self._restart_queue, queue, offset)
 
-    async def _begin_anew(self, queue: MessageQueue, offset: int) -> None:
+    async def _restart_queue(self, queue: MessageQueue, offset: int) -> None:
         """Commit the new offset, release the queue, and let rebalance assign it again."""
         self.group.offsets.update(queue, offset)
         await self.group.offsets.commit([queue])

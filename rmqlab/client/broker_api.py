@@ -125,13 +125,13 @@ async def pull_over(
     status = _PULL_STATUSES.get(response.code)
     if status is None:
         raise BrokerError(address, response.code, response.remark)
-    answer = response.header(PullMessageResponseHeader)
+    fields = response.header(PullMessageResponseHeader)
     return PullResult(
         status=status,
-        next_offset=header.queue_offset if answer.next_begin_offset is None else answer.next_begin_offset,
-        min_offset=answer.min_offset or 0,
-        max_offset=answer.max_offset or 0,
-        suggested_broker_id=answer.suggest_which_broker_id or MASTER_ID,
+        next_offset=header.queue_offset if fields.next_begin_offset is None else fields.next_begin_offset,
+        min_offset=fields.min_offset or 0,
+        max_offset=fields.max_offset or 0,
+        suggested_broker_id=fields.suggest_which_broker_id or MASTER_ID,
         messages=received_all(response.body, broker_name, client.config.namespace)
         if status is PullStatus.FOUND
         else [],
@@ -149,7 +149,7 @@ async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
 
 
 async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:
-    """Let a broker check a subscription. BrokerError with the reason if it rejects it."""
+    """Request the check of a subscription. BrokerError if it is rejected."""
     body = CheckClientRequestBody(client_id=client.client_id, group=group, subscription_data=data)
     await client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
 
@@ -215,27 +215,27 @@ def send_commit(channel: Channel, client: Client, group: str, queue: MessageQueu
 
 
 async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
-    """All queues of a topic that can be read. Errors as Client.fetch_route."""
+    """Return all queues of a topic that can be read. Errors as Client.fetch_route."""
     topic = client.named(topic)
     return subscribe_queues(topic, await client.refresh_route(topic))
 
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:
-    """The offset that the next message will get, at the master."""
+    """Return the offset of the next message, at the master."""
     header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_MAX_OFFSET, header)
     return response.header(GetMaxOffsetResponseHeader).offset or 0
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
-    """The first offset that the master still has."""
+    """Return the first offset that the master still has."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_MIN_OFFSET, header)
     return response.header(GetMinOffsetResponseHeader).offset or 0
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp: int) -> int:
-    """The offset of the message stored nearest to a time in milliseconds."""
+    """Return the offset of the message stored nearest to a time in milliseconds."""
     header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
     response = await client.ask(await master_of(client, queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
     return response.header(SearchOffsetResponseHeader).offset or 0

@@ -89,18 +89,18 @@ class LocalMembers:
 
 
 def notify_consumer_ids_changed(
-    residents: LocalMembers, header: NotifyConsumerIdsChangedRequestHeader, _: Request
+    members: LocalMembers, header: NotifyConsumerIdsChangedRequestHeader, _: Request
 ) -> None:
     """Rebalance every group, as Java does, not only the named group."""
     del header
-    for member in residents.consumers.values():
+    for member in members.consumers.values():
         member.rebalance_soon()
 
 
 def check_transaction_state(
-    residents: LocalMembers, header: CheckTransactionStateRequestHeader, request: Request
+    members: LocalMembers, header: CheckTransactionStateRequestHeader, request: Request
 ) -> Reply | None:
-    """Ask the producer that sent a half message, or another member of its group.
+    """Check a half message with the member of its producer group.
 
     It replies with request 37.
     """
@@ -109,15 +109,17 @@ def check_transaction_state(
     except RecordError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the half message does not parse: {exc}")
     group = half.properties.get(PROPERTY_PGROUP, "")
-    if (checker := residents.checkers.get(group)) is None:
-        log.warning("%s asks for a transaction of producer group %r, which is not here", request.channel.peer, group)
+    if (checker := members.checkers.get(group)) is None:
+        log.warning(
+            "%s checks a transaction of producer group %r, which has no member here", request.channel.peer, group
+        )
         return None
     checker(header, half, request)
     return None
 
 
-def push_reply_message_to_client(residents: LocalMembers, header: ReplyMessageRequestHeader, request: Request) -> Reply:
-    """Hand a reply message to the waiting request.
+def push_reply_message_to_client(members: LocalMembers, header: ReplyMessageRequestHeader, request: Request) -> Reply:
+    """Pass a reply message to the waiting request.
 
     A late one is dropped, and acknowledged to the broker.
     """
@@ -125,9 +127,9 @@ def push_reply_message_to_client(residents: LocalMembers, header: ReplyMessageRe
     body = request.command.body
     try:
         body = decompress_body(body, header.sys_flag)
-    except RecordError as exc:  # as with pulled messages: handed over as it is
+    except RecordError as exc:  # as with pulled messages: passed on as it is stored
         log.warning("a reply from %s: %s", request.channel.peer, exc)
-    waiting = residents.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
+    waiting = members.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
     if waiting is None:
         log.info("no request waits for the reply with the properties %s", properties)
         return Reply()
@@ -144,33 +146,31 @@ def push_reply_message_to_client(residents: LocalMembers, header: ReplyMessageRe
     return Reply()
 
 
-def reset_consumer_client_offset(residents: LocalMembers, header: ResetOffsetRequestHeader, request: Request) -> None:
+def reset_consumer_client_offset(members: LocalMembers, header: ResetOffsetRequestHeader, request: Request) -> None:
     """Apply new offsets to a group. The request is oneway."""
-    if (member := residents.consumers.get(header.group)) is not None:
+    if (member := members.consumers.get(header.group)) is not None:
         member.reset_offsets(header.topic, ResetOffsetBody.decode(request.command.body).offset_table)
 
 
-def get_consumer_status(residents: LocalMembers, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
+def get_consumer_status(members: LocalMembers, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
     """Return the offsets that this client would commit."""
-    member = residents.consumers.get(header.group)
+    member = members.consumers.get(header.group)
     table = {} if member is None else member.status(header.topic)
     return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
 
-def get_consumer_running_info(
-    residents: LocalMembers, header: GetConsumerRunningInfoRequestHeader, _: Request
-) -> Reply:
+def get_consumer_running_info(members: LocalMembers, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
     """Return a consumer's running info, without a stack dump: there are no threads."""
-    if (member := residents.consumers.get(header.consumer_group)) is None:
+    if (member := members.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     return Reply(body=member.running_info().encode())
 
 
 def consume_message_directly(
-    residents: LocalMembers, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
+    members: LocalMembers, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
 ) -> Reply | None:
-    """Hand one message to the application now; the reply follows when it is done."""
-    if (member := residents.consumers.get(header.consumer_group)) is None:
+    """Deliver one message to the application now; the reply follows when it is done."""
+    if (member := members.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     member.consume_directly(request)
     return None

@@ -146,7 +146,7 @@ class ConsumerConfig:
     flow: FlowLimits = attrs.field(factory=FlowLimits)
     lock_period: float = attrs.field(default=20.0, validator=positive)
     lock_expiry: float = attrs.field(default=30.0, validator=positive)
-    """A lock that was not renewed for so long is no longer trusted; brokers let it lapse after 60 s."""
+    """A lock that was not renewed for so long counts as lost; brokers release it after 60 s."""
     enable_trace: bool = False
     """Write traces of each delivery to the application, and of its outcome; see rmqlab.client.tracing. A lite pull
     consumer writes none."""

@@ -30,7 +30,7 @@ class Recent:
     """Each: number of the step, sum, count."""
 
     def add(self, now: float, value: float, count: int = 1) -> None:
-        """Note something that happened now."""
+        """Add a value of the current time."""
         number = now // self.step
         if not self._parts or self._parts[-1][0] != number:
             self._parts.append([number, 0.0, 0])
@@ -39,7 +39,7 @@ class Recent:
         self._parts[-1][2] += count
 
     def total(self, now: float) -> float:
-        """The sum."""
+        """Return the sum."""
         self._forget(now)
         return sum(part[1] for part in self._parts)
 

@@ -32,7 +32,7 @@ from rmqlab.remoting.names import RETRY_PREFIX
 log = logging.getLogger(__name__)
 
 OnMessages = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
-"""The application's function. Returning means consumed; any exception means: again, later."""
+"""The application's function. After an exception, its messages are delivered again later."""
 
 TIMED_OUT_DELAY_LEVEL = 3
 DEFAULT_MAX_RECONSUME_TIMES = 16
@@ -46,7 +46,7 @@ class ConsumeLaterError(Exception):
     """
 
     def __init__(self, reason: str = "", *, delay_level: int = 0, consumed: int = 0) -> None:
-        super().__init__(reason or "the application wants it later")
+        super().__init__(reason or "the application requested redelivery")
         self.delay_level = delay_level
         self.consumed = consumed
 
@@ -55,12 +55,12 @@ class Consumption(Protocol):
     """Delivers pulled messages to the application."""
 
     def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
-        """Let new messages of a queue be consumed."""
+        """Queue new messages for consumption."""
 
     def begin(self, nursery: trio.Nursery) -> None:
         """Start the tasks that serve all queues, in the consumer's nursery."""
 
-    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+    def start_queue(self, assignment: Assignment, nursery: trio.Nursery) -> None:
         """Start to serve a queue that was assigned to this consumer."""
 
 
@@ -87,7 +87,7 @@ class ConcurrentConsumption:
         for _ in range(self._group.config.concurrency):
             nursery.start_soon(self._work_forever, nursery)
 
-    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+    def start_queue(self, assignment: Assignment, nursery: trio.Nursery) -> None:
         """Do nothing: no queue has state to set up."""
 
     async def _work_forever(self, nursery: trio.Nursery) -> NoReturn:

@@ -41,7 +41,7 @@ class ClientClosedError(ClientError):
 class OffsetFileError(ClientError):
     """A broadcasting consumer's file of offsets cannot be read.
 
-    To begin without it would repeat or skip messages.
+    Without it, messages would be repeated or skipped.
     """
 
 

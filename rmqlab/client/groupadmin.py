@@ -90,11 +90,11 @@ class GroupAdmin:
         return ProducerConnection.decode(response.body)
 
     async def producers(self, address: str) -> ProducerTableInfo:
-        """All producers of one broker."""
+        """Return all producers of one broker."""
         return ProducerTableInfo.decode((await self._client.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)).body)
 
     async def groups_of_topic(self, topic: str) -> list[str]:
-        """Groups that consume a topic, or once did."""
+        """Return the groups that consume a topic, or did earlier."""
         header = QueryTopicConsumeByWhoRequestHeader(topic=topic)
         groups: set[str] = set()
         for address in readers(await self._client.fetch_route(topic)):
@@ -112,7 +112,7 @@ class GroupAdmin:
     async def consume_directly(
         self, address: str, group: str, client_id: str, offset_message_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Let one consumer consume one message now.
+        """Make one consumer consume one message now.
 
         The address is that of the broker which has the message.
         """

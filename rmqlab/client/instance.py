@@ -58,24 +58,25 @@ class Client:
         self.errors = reactor.errors
         self.nursery = nursery
         """Runs tasks that must not outlive the instance."""
-        self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
-        self.residents = LocalMembers()
-        self.consumers = self.residents.consumers
+        # A seeded process repeats the choices of its clients.
+        self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing
+        self.local_members = LocalMembers()
+        self.consumers = self.local_members.consumers
         self.producers: dict[str, set[str]] = {}
         """Producer groups, and the topics that each has published to."""
         self.broker_versions: dict[str, int] = {}
         """By address, from replies to heartbeats."""
         self.on_route: list[Callable[[str, TopicRouteData], None]] = []
         """Called with topic and route when a route has changed."""
-        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents, errors=reactor.errors)
+        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.local_members, errors=reactor.errors)
         self.remoting = RemotingClient(
             reactor, dispatcher, source_ip=config.source_ip, connect_timeout=config.connect_timeout
         )
         self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.rng)
         self.routes = RouteCache()
         self._borrowed: set[str] = set()
-        """Topics with the route of their template: no name server has one of their own yet."""
-        self.farewells: list[Callable[[], Awaitable[None]]] = []
+        """Topics with the route of their template: no nameserver has a route of their own yet."""
+        self.on_close: list[Callable[[], Awaitable[None]]] = []
         """Awaited when the instance closes, while it still has its connections. Each bounds its own time."""
         self._heartbeat_due = trio.Event()
 
@@ -84,7 +85,7 @@ class Client:
     def command(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
     ) -> Command:
-        """Make a request as this client makes them; signed, where it has credentials."""
+        """Return a request of this client, signed if it has credentials."""
         config = self.config
         command = request(
             code, header, body, oneway=oneway, language=config.language, serialize_type=config.serialize_type
@@ -94,17 +95,17 @@ class Client:
         return command
 
     def named(self, name: str) -> str:
-        """The wire's name of a topic or group of this instance's namespace."""
+        """Return the name on the wire of a topic or group of this instance's namespace."""
         return with_namespace(self.config.namespace, name)
 
     def unnamed(self, name: str) -> str:
-        """The application's name of a topic or group of this instance's namespace."""
+        """Return the application's name of a topic or group of this instance's namespace."""
         return without_namespace(self.config.namespace, name)
 
     def named_group(self, group: str) -> str:
         """As `named`.
 
-        ValueError for a group that no broker should hear of, which Java's client refuses, too.
+        ValueError for an invalid or reserved group, which Java's client rejects, too.
         """
         if (fault := group_fault(group)) is not None:
             raise ValueError(fault)
@@ -153,7 +154,7 @@ class Client:
                 raise NoRouteError(f"no route for topic {topic}") from None
             raise
         if not response.body:
-            raise NoRouteError(f"the nameserver gave an empty route for topic {topic}")
+            raise NoRouteError(f"the nameserver returned an empty route for topic {topic}")
         return check_route(TopicRouteData.decode(response.body))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
@@ -305,7 +306,7 @@ class Client:
 
 
 def expect_success(address: str, response: Command) -> Command:
-    """Pass a successful response on. BrokerError for any other."""
+    """Return a successful response. BrokerError for any other."""
     if response.code != ResponseCode.SUCCESS:
         raise BrokerError(address, response.code, response.remark)
     return response
@@ -327,8 +328,8 @@ async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
         except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nurseries that would wrap it
             failure = exc
         finally:
-            for farewell in list(client.farewells):
-                await farewell()
+            for flush in list(client.on_close):
+                await flush()
             await client.leave_all()
             client.remoting.close()
             nursery.cancel_scope.cancel()

@@ -36,9 +36,9 @@ from rmqlab.runtime.dispatch import Reply, Request
 
 
 class LitePullConsumer(Member):
-    """Queues are set by `assign` or by `subscribe`, not by both.
+    """A consumer whose queues are set by `assign` or by `subscribe`, not by both.
 
-    `poll` returns messages. Pulls while `run` runs.
+    `poll` returns messages. It pulls while `run` runs.
     """
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
@@ -79,14 +79,14 @@ class LitePullConsumer(Member):
                 self._client.consumers.pop(self.group, None)
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read."""
+        """Return all queues of a topic that can be read."""
         return await calls.queues_of(self._client, topic)
 
     async def subscribe(self, topics: Mapping[str, Expression]) -> None:
         """Share the queues of these topics with the group.
 
-        Each is read from its committed offset, or from that of
-        `consume_from_where`. Once only. BrokerError if a broker rejects an SQL92 expression.
+        Each is read from its committed offset, or from that of `consume_from_where`. Call it once. BrokerError if a
+        broker rejects an SQL92 expression.
         """
         nursery = self._running()
         if self._held or self._assignments is not None:
@@ -144,7 +144,7 @@ class LitePullConsumer(Member):
                 assignment.resumed.set()
 
     def position(self, queue: MessageQueue) -> int | None:
-        """The offset after the last message handed out; None before the first."""
+        """Return the offset after the last message of `poll`; None before the first."""
         return self._offsets.peek(queue)
 
     async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
@@ -197,11 +197,14 @@ class LitePullConsumer(Member):
     def begin(self, nursery: trio.Nursery) -> None:
         """Do nothing: only `poll` consumes."""
 
-    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
-        """No queue needs anything of its own."""
+    def start_queue(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """Do nothing: no queue has state to set up."""
 
     def consume_directly(self, request: Request) -> None:
-        """Refuse: there is no function of the application's to call (as in Java)."""
+        """Reject: there is no function of the application to call (as in Java)."""
         request.reply(
-            Reply(ResponseCode.SYSTEM_ERROR, remark=f"group {self.group} is polled: it consumes nothing by itself")
+            Reply(
+                ResponseCode.SYSTEM_ERROR,
+                remark=f"group {self.group} is a lite pull consumer, which has no message listener",
+            )
         )

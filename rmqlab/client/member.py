@@ -13,7 +13,7 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client import rebalance
 from rmqlab.client.instance import Client
 from rmqlab.client.pulling import Assignment, Group
-from rmqlab.client.subscription import needing_consent
+from rmqlab.client.subscription import needing_check
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, ConsumeType
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -43,7 +43,7 @@ class Member:
 
     @property
     def held_queues(self) -> list[MessageQueue]:
-        """The queues that are this consumer's now."""
+        """The queues that are assigned to this consumer."""
         return rebalance.sort_queues(self._held)
 
     async def _check_subscriptions(self) -> None:
@@ -51,7 +51,7 @@ class Member:
 
         Java does the same: it assumes that brokers have equal settings.
         """
-        for data in needing_consent(self._group.subscriptions.values()):
+        for data in needing_check(self._group.subscriptions.values()):
             broker = self._client.routes.for_topic(data.topic, self._client.rng.randrange(1 << 16))
             if broker is not None:
                 await calls.check_subscription(self._client, broker.address, self.group, data)

@@ -184,8 +184,8 @@ def received(
 
     Its topic is the application's name, its queue the wire's.
 
-    A body that cannot be decompressed, or has more bytes than the limit, is handed over as it is stored: one message
-    must not block its queue.
+    A body that cannot be decompressed, or has more bytes than the limit, is passed on as it is stored: one message must
+    not block its queue.
     """
     topic = stored.topic
     if topic.startswith(RETRY_PREFIX):
@@ -193,7 +193,7 @@ def received(
     try:
         body = decompress_body(stored.body, stored.sys_flag, limit)
     except RecordError as exc:
-        log.warning("message %s of %s is handed over as it is stored: %s", stored.offset_message_id, topic, exc)
+        log.warning("message %s of %s is passed on as it is stored: %s", stored.offset_message_id, topic, exc)
         body = stored.body
     queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
     return ReceivedMessage(without_namespace(namespace, topic), body, queue, stored.queue_offset, stored)

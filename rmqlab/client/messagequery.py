@@ -32,16 +32,16 @@ async def view_message(client: Client, offset_message_id: str, *, address: str |
 async def query_by_key(
     client: Client, topic: str, key: str, *, max_num: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
 ) -> list[ReceivedMessage]:
-    """Messages of a topic with this key, stored within a time in milliseconds."""
+    """Return messages of a topic with this key, stored in a range of milliseconds."""
     topic = client.named(topic)
     found = await _query(client, topic, key, max_num, begin, end, None)
     return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
 
 
 async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
-    """The message that its producer gave this id.
+    """Return the message that its producer gave this id; None if there is none.
 
-    The first stored, where a retry has stored it again.
+    The first copy, if a retry has stored it again.
     """
     topic = client.named(topic)
     found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, TRUE)

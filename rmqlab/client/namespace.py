@@ -10,9 +10,9 @@ SEPARATOR = "%"
 
 
 def with_namespace(namespace: str | None, name: str) -> str:
-    """The wire's name of a topic or group.
+    """Return the name of a topic or group on the wire.
 
-    A name that is wrapped already stays as it is.
+    A name that has the namespace stays as it is.
     """
     if not namespace or not name or _is_system(name):
         return name
@@ -23,7 +23,7 @@ def with_namespace(namespace: str | None, name: str) -> str:
 
 
 def without_namespace(namespace: str | None, name: str) -> str:
-    """The application's name of a topic or group.
+    """Return the application's name of a topic or group.
 
     A name of another namespace stays as it is.
     """

@@ -78,15 +78,15 @@ class BrokerOffsets(_Table):
         self._group = group
         self._on_event = on_event
         self._targets = dict[str, BrokerAddress]()
-        self._told = dict[MessageQueue, tuple[BrokerAddress, int]]()
+        self._reported = dict[MessageQueue, tuple[BrokerAddress, int]]()
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
         """Record a commit that is sent with a pull.
 
         Most pulls repeat the last one: those leave no event.
         """
-        if self._told.get(queue) != (target, offset):
-            self._told[queue] = (target, offset)
+        if self._reported.get(queue) != (target, offset):
+            self._reported[queue] = (target, offset)
             self._report_target(queue, target, offset)
 
     def _report_target(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
@@ -102,7 +102,7 @@ class BrokerOffsets(_Table):
 
     def forget(self, queue: MessageQueue) -> None:
         super().forget(queue)
-        self._told.pop(queue, None)
+        self._reported.pop(queue, None)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         return await calls.query_offset(self._client, self._group, queue)
@@ -118,7 +118,7 @@ class BrokerOffsets(_Table):
             except FAILURES as exc:
                 log.warning("offsets of %s not committed: %s", self._group, exc)
                 self._on_event("commit_failed", broker_name=broker_name, error=str(exc))
-                await self._client.try_refresh(its_queues[0].topic)  # perhaps it is known to be gone
+                await self._client.try_refresh(its_queues[0].topic)  # the broker may have left the route
 
     async def _commit_to(self, broker_name: str, queues: list[MessageQueue]) -> None:
         target = await calls.broker_of(self._client, queues[0])
@@ -128,7 +128,7 @@ class BrokerOffsets(_Table):
             if (offset := self._offsets.get(queue)) is None:
                 continue  # another member was assigned the queue during the connect
             calls.send_commit(channel, self._client, self._group, queue, offset)
-            self._told[queue] = (target, offset)
+            self._reported[queue] = (target, offset)
             self._report_target(queue, target, offset)
         if self._targets.get(broker_name) != target:
             self._targets[broker_name] = target
@@ -140,7 +140,7 @@ class LocalOffsets(_Table):
 
     Every broadcasting consumer has its own progress. The file is that of Java's client
     (`~/.rocketmq_offsets/<client id>/<group>/offsets.json`): either reads the other's. The state before the last write
-    stays in `offsets.json.bak`, and is read where the file is broken.
+    stays in `offsets.json.bak`, and is read if the file is damaged.
     """
 
     def __init__(self, path: pathlib.Path | None) -> None:
@@ -152,7 +152,7 @@ class LocalOffsets(_Table):
         return self._written.get(queue)
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
-        """No broker gets these offsets."""
+        """Do nothing: no broker gets these offsets."""
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         progress = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
@@ -171,9 +171,9 @@ def _backup(path: pathlib.Path) -> pathlib.Path:
 
 
 def _read(path: pathlib.Path) -> dict[MessageQueue, int]:
-    """Read the file, or its backup where it is missing or broken.
+    """Read the file, or its backup if it is missing or damaged.
 
-    OffsetFileError where neither can be read.
+    OffsetFileError if neither can be read.
     """
     problem: Exception | None = None
     for candidate in (path, _backup(path)):

@@ -40,9 +40,9 @@ class OrderlyConsumption:
         assignment.arrived.set()
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """No task serves all queues."""
+        """Do nothing: each queue has a task."""
 
-    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+    def start_queue(self, assignment: Assignment, nursery: trio.Nursery) -> None:
         """Start the queue's task."""
         nursery.start_soon(self._consume_until_dropped, assignment)
 
@@ -86,7 +86,7 @@ class OrderlyConsumption:
 
 
 def is_granted(held: ProcessQueue, expiry: float) -> bool:
-    """True while the broker's grant can be trusted."""
+    """True while the lock is granted and has not expired."""
     return held.is_locked and trio.current_time() - held.locked_at <= expiry
 
 
@@ -118,7 +118,7 @@ async def lock_forever(
 
 
 async def finish(assignment: Assignment) -> None:
-    """Let the call under way end, if it does so soon."""
+    """Wait for the current call to end, for a short time."""
     assignment.is_leaving = True
     assignment.pulling.cancel()
     if assignment.idle is not None:

@@ -109,10 +109,10 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
         body, sys_flag = zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
     if message.properties.get(PROPERTY_TRAN_MSG) == "true":
         sys_flag |= TRANSACTION_PREPARED
-    unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message on its way back keeps its own
+    unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message that is sent back keeps its own
     properties = message.wire_properties(unique_id)
     times = max_times = None
-    if message.topic.startswith(RETRY_PREFIX):  # a consumer hands a message back by this way
+    if message.topic.startswith(RETRY_PREFIX):  # a consumer sends a message back through it
         times = properties.pop(PROPERTY_RECONSUME_TIME, None)
         max_times = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
     return Outgoing(
@@ -131,7 +131,7 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:
     """Put messages into one request, all stored or none.
 
-    RefusedError where they do not go together.
+    RefusedError if they cannot be in one batch.
 
     A message that has a unique id keeps it, as Java's client does (class MessageClientIDSetter).
     """

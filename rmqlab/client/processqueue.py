@@ -40,7 +40,7 @@ class ProcessQueue:
     _held: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
     _offsets: list[int] = attrs.field(factory=list, init=False)
     _highest: int = attrs.field(default=-1, init=False)
-    _in_hand: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
+    _taken: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
 
     def put(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
         """Add messages; return those that were not held before, in order."""
@@ -64,10 +64,10 @@ class ProcessQueue:
         for message in messages:
             if self._held.pop(message.queue_offset, None) is not None:
                 self.held_bytes -= len(message.body)
-        self._skip_gone()
+        self._drop_removed()
         return self._offsets[0] if self._offsets else self._highest + 1 if self._highest >= 0 else -1
 
-    def _skip_gone(self) -> None:
+    def _drop_removed(self) -> None:
         # Only the front is checked: a message consumed out of order stays in the list until it is at the front.
         gone = 0
         while gone < len(self._offsets) and self._offsets[gone] not in self._held:
@@ -97,7 +97,7 @@ class ProcessQueue:
         return self._offsets[-1] if self._offsets else 0
 
     def is_full(self, limits: FlowLimits, *, is_orderly: bool = False) -> bool:
-        """True where pulling must wait."""
+        """Return True if pulling must wait."""
         return (
             self.count > limits.messages
             or self.held_bytes > limits.size
@@ -112,17 +112,17 @@ class ProcessQueue:
         for offset in self._offsets:
             if len(taken) == count:
                 break
-            if offset not in self._in_hand:
-                self._in_hand[offset] = self._held[offset]
+            if offset not in self._taken:
+                self._taken[offset] = self._held[offset]
                 taken.append(self._held[offset])
         return taken
 
     def commit(self) -> int:
         """Remove the taken messages; return the offset to commit."""
-        taken = list(self._in_hand.values())
-        self._in_hand.clear()
+        taken = list(self._taken.values())
+        self._taken.clear()
         return self.remove(taken)
 
     def put_back(self) -> None:
         """Let `take` return the same messages again."""
-        self._in_hand.clear()
+        self._taken.clear()

@@ -23,7 +23,7 @@ class PullConsumer:
         self._suggested: dict[MessageQueue, int] = {}
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read.
+        """Return all queues of a topic that can be read.
 
         NoRouteError and others as Client.fetch_route.
         """
@@ -73,15 +73,15 @@ class PullConsumer:
         await calls.commit_offset(self._client, broker.address, self.group, queue, offset)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset of the next message."""
         return await calls.max_offset(self._client, queue)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The first offset that is still there."""
+        """Return the first offset that is still stored."""
         return await calls.min_offset(self._client, queue)
 
     async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
-        """The offset stored nearest to a time in milliseconds."""
+        """Return the offset stored nearest to a time in milliseconds."""
         return await calls.search_offset(self._client, queue, timestamp)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:

@@ -93,7 +93,7 @@ class Assignment:
         self._room.set()
 
     async def wait_room(self, group: Group) -> None:
-        """Wait until so little is held that pulling may go on."""
+        """Wait until so little is held that pulling may continue."""
         while self.held.is_full(group.config.flow, is_orderly=group.config.orderly):
             self._room = trio.Event()
             await self._room.wait()
@@ -137,14 +137,14 @@ class QueuePuller:
                 return result.next_offset
             asked, held.next_offset = held.next_offset, result.next_offset
             if result.status is PullStatus.FOUND:
-                self._take(result.messages)
+                self._hold(result.messages)
             elif held.count == 0:
                 # No message matched: skipped messages must not count as lag.
                 self.group.offsets.update(held.queue, result.next_offset, increase_only=True)
             if result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == asked:
                 await trio.sleep(self.group.config.pull_delay_without_progress)
 
-    def _take(self, messages: list[ReceivedMessage]) -> None:
+    def _hold(self, messages: list[ReceivedMessage]) -> None:
         held = self.assignment.held
         fresh = held.put(matching(messages, self.group.subscriptions[held.queue.topic]))
         if fresh:
@@ -160,7 +160,7 @@ class QueuePuller:
             if target != self._pulling_from:  # emitted at the request: the broker may hold the pull
                 self._pulling_from = target
                 group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
-            result = await self._ask(target, timing)
+            result = await self._request(target, timing)
         except FAILURES as exc:
             log.info("pull of %s failed: %s", held.queue, exc)
             address = target.address if target else None
@@ -171,7 +171,7 @@ class QueuePuller:
             self._is_silent = True
             await self._pause_after(exc)
             return None
-        self._note_answer(target, result, timing)
+        self._report_reply(target, result, timing)
         self._suggested_id = result.suggested_broker_id
         for message in result.messages:
             message.from_broker_id = target.broker_id
@@ -179,7 +179,7 @@ class QueuePuller:
             group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - timing.began_at)
         return result
 
-    async def _ask(self, target: BrokerAddress, timing: PullTiming) -> PullResult:
+    async def _request(self, target: BrokerAddress, timing: PullTiming) -> PullResult:
         group, queue = self.group, self.assignment.held.queue
         channel = await group.client.remoting.channel(target.address)
         # No checkpoint until the request is written: offsets are recorded in the order in which they are sent.
@@ -190,7 +190,7 @@ class QueuePuller:
         timeout = group.config.pull_timeout
         return await calls.pull_over(channel, group.client, target.address, queue.broker_name, header, timeout)
 
-    def _note_answer(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
+    def _report_reply(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
         """Emit the first reply after a silence.
 
         A slave's reply that it lacks the data does not end a silence.

@@ -40,7 +40,7 @@ INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 
 class PushConsumer(Member):
-    """One member of a consumer group. It lives as long as `run` does."""
+    """One member of a consumer group, while `run` runs."""
 
     consume_type = ConsumeType.CONSUME_PASSIVELY
 
@@ -126,7 +126,7 @@ class PushConsumer(Member):
 
         Started after the first rebalance.
 
-        BrokerError where a broker does not honour an SQL92 subscription.
+        BrokerError if a broker rejects an SQL92 subscription.
         """
         self._client.add_consumer(self.group, self)
         self._client.on_route.append(self._route_changed)
@@ -187,5 +187,5 @@ class PushConsumer(Member):
         except Exception as exc:  # noqa: BLE001 - it is reported to the requesting tool
             result, remark = CMResult.CR_THROW_EXCEPTION, repr(exc)
         spent = int((trio.current_time() - began_at) * 1000)
-        answer = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)
-        request.reply(Reply(body=answer.encode()))
+        outcome = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)
+        request.reply(Reply(body=outcome.encode()))

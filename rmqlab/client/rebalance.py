@@ -18,7 +18,7 @@ Strategy = Callable[[str, Queues, Sequence[str]], list[MessageQueue]]
 
 
 def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """By topic, broker name, queue id."""
+    """Return queues sorted by topic, broker name and queue id."""
     return sorted(queues, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
 
 
@@ -36,7 +36,7 @@ def allocate(
 
 
 def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues in equal shares.
+    """Assign neighbouring queues in equal shares.
 
     The first members get the remainder, one each.
     """
@@ -47,7 +47,7 @@ def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[Messa
 
 
 def averagely_by_circle(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
-    """Queues dealt out one by one."""
+    """Assign queues in turn, one by one."""
     return list(queues[members.index(own_id) :: len(members)])
 
 
@@ -88,7 +88,7 @@ def by_nearest_machine_room(
 
     def nearest(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         own_room = room_of_member(own_id)
-        peopled = {room_of_member(member) for member in members}
+        occupied = {room_of_member(member) for member in members}
         neighbours = [member for member in members if room_of_member(member) == own_room]
         own: list[MessageQueue] = []
         by_room: dict[str, list[MessageQueue]] = {}
@@ -96,7 +96,7 @@ def by_nearest_machine_room(
             by_room.setdefault(room_of_queue(queue), []).append(queue)
         if own_room in by_room:
             own += strategy(own_id, by_room[own_room], neighbours)
-        for room in sorted(by_room.keys() - peopled):
+        for room in sorted(by_room.keys() - occupied):
             own += strategy(own_id, by_room[room], members)
         return own
 

@@ -1,4 +1,4 @@
-"""Request and reply: the consumer's reply returns to the client that asked.
+"""Request and reply: the consumer's reply returns to the requesting client.
 
     reply = await request(producer, Message(topic="prices", body=b"RB-1"), timeout=3)
     await producer.send(reply_to(message, b"9.99"))          # in the consumer's function
@@ -68,15 +68,15 @@ async def request(
         got.append(reply)
         arrived.set()
 
-    client.residents.replies[correlation_id] = on_reply
+    client.local_members.replies[correlation_id] = on_reply
     try:
         await producer.send(asked, timeout=timeout, to=to)
         with trio.move_on_at(deadline):
             await arrived.wait()
     finally:
-        client.residents.replies.pop(correlation_id, None)
+        client.local_members.replies.pop(correlation_id, None)
     if not got:
-        raise NoReplyError(f"the request to {message.topic} is stored, but no reply came within {timeout:g} s")
+        raise NoReplyError(f"the request to {message.topic} is stored, but no reply arrived within {timeout:g} s")
     return got[0]
 
 

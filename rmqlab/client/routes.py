@@ -24,7 +24,7 @@ MAX_QUEUES = 100_000
 def check_route(route: TopicRouteData) -> TopicRouteData:
     """Return the route.
 
-    BodyError where it claims more queues than any client could handle.
+    BodyError if it claims more queues than a client can handle.
     """
     claimed = sum(max(data.read_queue_nums, data.write_queue_nums, 0) for data in route.queue_datas)
     if route.order_topic_conf:
@@ -64,7 +64,7 @@ def _order_counts(conf: str) -> Iterator[tuple[str, int]]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues that a group shares out. A slave alone will do."""
+    """Return the queues that a group shares. A broker name needs no master for it."""
     return [
         MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
         for data in sorted(route.queue_datas, key=_broker_name)
@@ -134,7 +134,7 @@ class RouteCache:
         self.routes.pop(topic, None)
 
     def purge_brokers(self) -> None:
-        """Drop addresses that no route names any longer (section 6.2, last line)."""
+        """Drop addresses that are in no route any longer (section 6.2, last line)."""
         live = {
             (data.broker_name, address)
             for route in self.routes.values()
@@ -153,9 +153,9 @@ class RouteCache:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def for_pull(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
-        """The suggested broker.
+        """Return the suggested broker.
 
-        Else, for a slave, the next id; else the lowest id there is.
+        If it is missing: for a slave the next id, else the lowest id.
         """
         addresses = self.brokers.get(broker_name)
         if not addresses:
@@ -167,7 +167,7 @@ class RouteCache:
         return BrokerAddress(addresses[lowest], lowest)
 
     def for_topic(self, topic: str, choice: int) -> BrokerAddress | None:
-        """A broker of a topic, chosen by a number: its master, else a slave.
+        """Return a broker of a topic, chosen by a number: its master, else a slave.
 
         For member lists and admin reads.
         """

@@ -53,7 +53,7 @@ def subscriptions(topics: Mapping[str, Expression], *, version: int) -> dict[str
     return {topic: subscription(topic, expression, version=version) for topic, expression in topics.items()}
 
 
-def needing_consent(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
+def needing_check(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
     """Return the subscriptions that a broker must check before use (request 46)."""
     return [item for item in data if item.expression_type != TAG]
 

@@ -44,7 +44,7 @@ class Kind(enum.IntEnum):
 
 
 class Consumed(enum.IntEnum):
-    """How a call of the application's function ended (enum ConsumeReturnType)."""
+    """Outcome of a call of the application's function (enum ConsumeReturnType)."""
 
     SUCCESS = 0
     TIME_OUT = 1

@@ -30,7 +30,7 @@ _MAX_KEYS = 30_000
 """Characters. Properties have a length of two bytes: Java's client loses a trace that has more keys than fit."""
 _MAX_WAITING = 1024
 _GATHER_SECONDS = 0.5
-_FAREWELL_SECONDS = 0.5
+_FLUSH_SECONDS = 0.5
 
 TRACE_PRODUCER = ProducerConfig(send_timeout=5.0, max_message_size=_MAX_MESSAGE_SIZE)
 """That of the producer that sends traces; it is not traced itself."""
@@ -73,7 +73,7 @@ class Tracer:
         self._sending = trio.Lock()
         self._working = trio.CancelScope()
         self._client.nursery.start_soon(self._send_forever)
-        self._client.farewells.append(self.flush)
+        self._client.on_close.append(self.flush)
 
     # -- events to trace --------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Tracer:
         return request_id
 
     def consumed(self, messages: Sequence[ReceivedMessage], request_id: str, outcome: Consumed, seconds: float) -> None:
-        """That call has ended."""
+        """Trace the end of that call."""
         if traced := list(filter(is_traced, messages)):
             took = math.floor(seconds * 1000 / len(messages))
             self._add(tracerecords.consumed(self._group, traced, request_id, outcome, at=wall_millis(), took=took))
@@ -124,19 +124,19 @@ class Tracer:
             )
         )
 
-    # -- how it is sent --------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------
 
     async def flush(self) -> None:
         """Send waiting records, for half a second at most."""
-        with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
+        with trio.move_on_after(_FLUSH_SECONDS, shield=True):
             async with self._sending:  # waits for trace messages being sent
                 while self._waiting:
                     await self._send_one()
 
     async def close(self) -> None:
         """Send the remaining records, and stop tracing."""
-        if self.flush in self._client.farewells:
-            self._client.farewells.remove(self.flush)
+        if self.flush in self._client.on_close:
+            self._client.on_close.remove(self.flush)
         await self.flush()
         self._working.cancel()
         await self._sender.close()
@@ -172,7 +172,7 @@ class Tracer:
             log.warning("a trace under %d keys is lost: %s", len(keys), exc)
 
     def _take(self) -> tuple[str, list[str]]:
-        """As many records as fit into one message, one at least; and their keys."""
+        """Remove records that fit into one message; return their text and keys."""
         keys: dict[str, None] = {}
         length = of_keys = count = 0
         for record in self._waiting:

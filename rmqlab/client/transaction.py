@@ -84,11 +84,11 @@ class TransactionProducer(Producer):
         self._check = check
         self._being_checked: set[str] = set()
         """Transactions that the application is checking: repeated checks are ignored."""
-        client.residents.checkers[self.group] = self._asked
+        client.local_members.checkers[self.group] = self._check_soon
 
     async def close(self) -> None:
         """Leave the group; brokers check with its other members from now on."""
-        self.client.residents.checkers.pop(self.group, None)
+        self.client.local_members.checkers.pop(self.group, None)
         await super().close()
 
     async def send_in_transaction(
@@ -143,10 +143,12 @@ class TransactionProducer(Producer):
         except FAILURES as exc:
             log.warning("end of transaction %s not sent: %s", sent.message_id, exc)
 
-    def _asked(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, request: Request) -> None:
-        self.client.nursery.start_soon(self._answer, header, half, request.channel)
+    def _check_soon(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, request: Request) -> None:
+        self.client.nursery.start_soon(self._check_and_reply, header, half, request.channel)
 
-    async def _answer(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any) -> None:
+    async def _check_and_reply(
+        self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any
+    ) -> None:
         """Let the application check a transaction, and reply on the broker's connection."""
         message = received(half, "", self.client.config.namespace)
         if message.message_id in self._being_checked:
@@ -155,11 +157,11 @@ class TransactionProducer(Producer):
         try:
             state = await self._check(message)
         except Exception:
-            log.exception("the check of transaction %s failed; the broker will ask again", message.message_id)
+            log.exception("the check of transaction %s failed; the broker will check again", message.message_id)
             state = TransactionState.UNKNOWN
         finally:
             self._being_checked.discard(message.message_id)
-        answer = EndTransactionRequestHeader(
+        end = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=header.tran_state_table_offset,
             commit_log_offset=header.commit_log_offset,
@@ -170,4 +172,4 @@ class TransactionProducer(Producer):
         )
         if self.tracer is not None:
             self.tracer.ended_transaction(message, channel.peer, message.message_id, _WORDS[state], is_asked_for=True)
-        channel.send_oneway(self.client.command(RequestCode.END_TRANSACTION, answer, oneway=True))
+        channel.send_oneway(self.client.command(RequestCode.END_TRANSACTION, end, oneway=True))

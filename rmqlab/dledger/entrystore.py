@@ -146,8 +146,8 @@ class EntryStore:
         An equal own entry stays, and later ones are cut. Otherwise the log is cut at the entry's position. If it does
         not reach there, the log is emptied and begins with this entry.
 
-        DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader goes on behind
-        them: two logs then differ for good. So this ends the log with zeros, which real members do not read.
+        DLedger leaves cut bytes in the file. After a kill it finds such entries again, while its leader continues
+        behind them: two logs then differ permanently. So this ends the log with zeros, which real members do not read.
 
         DLedgerError(DISK_ERROR) for an entry that does not fit into its file there.
         """

@@ -1,7 +1,7 @@
 """Compares the lists of peers that the members of a group were configured with.
 
 DLedger never compares them: members with different lists reject each other's votes and heartbeats (401), and nothing
-names the cause. Every member serves its list as METADATA, so ours asks each peer for it, from time to time.
+names the cause. Every member serves its list as METADATA, so ours requests it from each peer periodically.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ from rmqlab.dledger.group import GroupSettings
 LONGEST_LIST: Final = 300
 """Characters of a peer's list that are shown."""
 RETRY_MS: Final = 2000
-"""Time until a peer that did not respond is asked again."""
+"""Time until the next request to a peer that did not respond."""
 REPEAT_MS: Final = 30_000
-"""Time until a peer that responded is asked again: it may have restarted with another list."""
+"""Time until the next request to a peer that responded: it may have restarted with another list."""
 
 
 @attrs.define

@@ -235,7 +235,7 @@ class Server(Generic[Appender, Caller]):
         if self.member.is_leader and not self.accepts(body):
             raise DLedgerError(DLedgerCode.UNEXPECTED_ARGUMENT, "a body that no dispatcher can read")
 
-    # ---- from part to part ----
+    # ---- outputs of parts ----
 
     def _settle(self, now: int) -> None:
         """Pass changes of role on, let all parts work, and collect their outputs."""

@@ -28,7 +28,7 @@ class NotAuditedError(Exception):
 
 @attrs.frozen
 class AuditFrames(Mapping[str, DataFrame]):
-    """DataFrames by the names of their tables. A table is read when it is asked for."""
+    """DataFrames by the names of their tables. A table is read at its first use."""
 
     spark: SparkSession
     directory: Path
@@ -37,7 +37,7 @@ class AuditFrames(Mapping[str, DataFrame]):
         """Return a table. KeyError for an unknown name, with a similar one."""
         table = self.about(name)
         path = self.directory / table.name
-        if not path.is_dir():  # nothing was delivered: the audit does not ask who received it twice
+        if not path.is_dir():  # nothing was delivered: the audit skips the tables about deliveries
             columns = ", ".join(f"`{one.name}` {one.type}" for one in table.columns)
             return self.spark.createDataFrame([], columns)
         return self.spark.read.parquet(os.fspath(path))

@@ -1,4 +1,4 @@
-"""The tables of an audit as people use them: columns, units, keys.
+"""The tables of an audit: columns, units, keys.
 
 `rmqlab.pipeline.audittablespage` writes docs/audit-tables.md from this declaration; a test holds it against the files
 of an audit. Times are milliseconds of the cluster's clock. Needs no Spark.
@@ -34,7 +34,7 @@ AT = Column("at", "bigint", "time of the event, ms")
 SEQ = Column("seq", _SEQ, "order of all events: time, the supervisor last, process, place in its journal")
 MESSAGE = Column("message_id", "string", "the message's unique id (property UNIQ_KEY)")
 NODE = Column("node", "string", "node of the store")
-WHO = Column("node", "string", "process that observed it")
+OBSERVER = Column("node", "string", "process that observed it")
 GROUP = Column("group", "string", "consumer group")
 TOPIC = Column("topic", "string", "topic")
 BROKER = Column("broker", "string", "broker name")
@@ -43,12 +43,18 @@ OFFSET = Column("offset", "bigint", "queue offset")
 LOG_OFFSET = Column("log_offset", "bigint", "commit log offset, bytes")
 UNTIL = Column("until", "bigint", "end, ms; null if it lasts until the end of the run")
 _QUEUE = (TOPIC, BROKER, QUEUE)
+_OBSERVED = (SEQ, AT, OBSERVER, GROUP, *_QUEUE)
+_ATTEMPT = (
+    Column("operation", "string", "write, read or group_read"),
+    Column("broker", "string", "broker name of a group_read; empty for others"),
+    Column("target", "string", "broker name, topic@broker:queue, or consumer group of a group_read"),
+)
 
 
 TABLES = (
     AuditTable(
         "fates",
-        "What became of each message, over all journals and stores.",
+        "The fate of each message, over all journals and stores.",
         ("message_id",),
         (
             MESSAGE,
@@ -106,12 +112,10 @@ TABLES = (
     ),
     AuditTable(
         "attempts",
-        "Attempts to write and to read, by broker name and by queue.",
+        "Attempts to write and to read, by broker name, by queue and by consumer group.",
         (),
         (
-            Column("way", "string", "write, read or group read"),
-            Column("who", "string", "consumer group that read; empty for writes"),
-            Column("target", "string", "broker name, or topic@broker:queue"),
+            *_ATTEMPT,
             Column("began_at", "bigint", "begin, ms"),
             Column("ended_at", "bigint", "end, ms"),
             Column("is_success", "boolean", "true if it succeeded"),
@@ -120,11 +124,9 @@ TABLES = (
     AuditTable(
         "outages",
         "Intervals without a successful attempt, from the first failed one on.",
-        ("way", "who", "target", "began_at"),
+        ("operation", "broker", "target", "began_at"),
         (
-            Column("way", "string", "write, read or group read"),
-            Column("who", "string", "consumer group that read; empty for writes"),
-            Column("target", "string", "broker name, or topic@broker:queue"),
+            *_ATTEMPT,
             Column("failures", "bigint", "failed attempts"),
             Column("is_open", "boolean", "true if no attempt succeeded afterwards"),
             Column("first_failed", "bigint", "begin of the first failed attempt, ms"),
@@ -186,18 +188,19 @@ TABLES = (
         "late_deliveries",
         "First deliveries of messages after a later one of their queue.",
         ("group", "topic", "broker", "queue", "offset"),
-        (SEQ, AT, WHO, GROUP, *_QUEUE, OFFSET, MESSAGE, Column("farthest", "bigint", "highest queue offset before")),
+        (
+            *_OBSERVED,
+            OFFSET,
+            MESSAGE,
+            Column("farthest", "bigint", "highest queue offset before"),
+        ),
     ),
     AuditTable(
         "repeats",
         "Deliveries of a message to a group beyond the first, with their causes.",
         ("seq",),
         (
-            SEQ,
-            AT,
-            WHO,
-            GROUP,
-            *_QUEUE,
+            *_OBSERVED,
             OFFSET,
             MESSAGE,
             Column("before_node", "string", "consumer of the delivery before, from the same place"),
@@ -210,11 +213,7 @@ TABLES = (
         "Consumer offsets that went back.",
         ("seq", "topic", "broker", "queue"),
         (
-            SEQ,
-            AT,
-            WHO,
-            GROUP,
-            *_QUEUE,
+            *_OBSERVED,
             Column("before", "bigint", "queue offset before"),
             Column("after", "bigint", "queue offset afterwards"),
             Column("why", "string", "what moved it"),
@@ -242,7 +241,7 @@ TABLES = (
             Column("queue", "string", "topic@broker:queue"),
             BROKER,
             OFFSET,
-            WHO,
+            OBSERVER,
         ),
     ),
     AuditTable(

@@ -4,7 +4,7 @@ from rmqlab.pipeline.audittables import TABLES
 
 _HEAD = """# Tables of an audit
 
-`rmqlab audit RUN` leaves parquet files in `RUN/audit/`. `audit_frames` gives them as DataFrames:
+`rmqlab audit RUN` leaves parquet files in `RUN/audit/`. `audit_frames` returns them as DataFrames:
 
 ```python
 from rmqlab.pipeline.auditframes import audit_frames
@@ -16,7 +16,7 @@ with open_session() as spark:
     print(tables.describe("fates"))
 ```
 
-A run is what `rmqlab audit` accepts: the name of a cluster or a scenario, or a directory. Times are milliseconds of the
+A run is named as for `rmqlab audit`: the name of a cluster or a scenario, or a directory. Times are milliseconds of the
 cluster's clock. [examples/notebook.py](../examples/notebook.py) plots a run from these tables.
 """
 

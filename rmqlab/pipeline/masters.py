@@ -74,6 +74,6 @@ def _check_standalone(master: str) -> None:
         else:
             return
     raise NoMasterError(
-        f"no Spark master responds ({'; '.join(failures)}). Start one (sbin/start-master.sh), correct --master, or leave"
-        f" it out to run on this machine"
+        f"no Spark master responds ({'; '.join(failures)}). Start one (sbin/start-master.sh), correct --master, or"
+        f" leave it out to run on this machine"
     )

@@ -210,8 +210,8 @@ class QueueCursor:
             if is_late:
                 raise ReadError(
                     f"{self.part.queue} cannot be read from offset {self.position} on: no broker served it within "
-                    f"{self.reading.seconds:g} s ({'; '.join(asked.replies) or 'the route names no broker'}). Start its "
-                    "broker and read again: no loss of messages was detected."
+                    f"{self.reading.seconds:g} s ({'; '.join(asked.replies) or 'the route names no broker'}). Start its"
+                    " broker and read again: no loss of messages was detected."
                 )
             await trio.sleep(_RETRY_SECONDS)
             await self._refresh(client)

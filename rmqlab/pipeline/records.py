@@ -173,7 +173,8 @@ def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, in
     raw, begins = np.frombuffer(data, np.uint8), np.asarray(starts, np.int64)
     sections, ends = _sections(raw, begins), begins + numbers(raw, begins, ">i4")
     body_at = sections[-1] + BODY_AT
-    # Lengths behind an inconsistent one are read from position 0. Their values do not matter, because the record is already invalid.
+    # Lengths behind an inconsistent one are read from position 0. Their values do not matter, because the record is
+    # already invalid.
     sound = body_at <= ends
     body_size = numbers(raw, np.where(sound, body_at - (BODY_AT - BODY_SIZE_AT), 0), ">i4")
     topic_at = body_at + body_size + 1

@@ -23,7 +23,7 @@ class JournalTail:
 
     def read_new(self) -> list[JournalEntry]:
         """Return all whole entries since the last call, by time."""
-        # The supervisor's file is read first and yielded last: by the end of a process, all of its own events were yielded.
+        # The supervisor's file is read first and yielded last: all events of a process are yielded before its end.
         new = [
             entry
             for part in reversed([self._new_in(path) for path in reversed(journal_files(self.directory))])

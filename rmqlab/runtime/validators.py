@@ -63,7 +63,8 @@ def addresses(*, separator: str = ";") -> Check:
         for part in filter(None, map(str.strip, value.split(separator))):
             if not is_address(part):
                 raise ValueError(
-                    f"{field.name} = {shown(value)}: {shown(part)} is not host:port (several are separated by {separator})"
+                    f"{field.name} = {shown(value)}: {shown(part)} is not host:port (several are separated by"
+                    f" {separator})"
                 )
 
     return check

@@ -1,6 +1,6 @@
 """Runs a function in a forked process.
 
-A simulation changes its process for good, and its nodes leave much behind.
+A simulation changes its process permanently, and does not clean up after its nodes.
 """
 
 import contextlib
@@ -105,7 +105,7 @@ def run_in_children(
 
     Yield index and result of each as it ends.
 
-    Functions are taken from the iterable as processes become free. If the caller stops early, the others are killed.
+    The iterable is advanced as processes become free. If the caller stops early, the others are killed.
     `overtime` returns the result of a process that used `cpu_seconds`; without it, that is a ChildOvertimeError.
     """
     waiting = enumerate(fns)
@@ -155,11 +155,11 @@ def _run(fn: Callable[[], Any], writer: int) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         try:
-            answer = False, fn()
+            outcome = False, fn()
         except Exception as exc:  # noqa: BLE001 -- passed on to the parent
-            answer = True, exc
+            outcome = True, exc
         with os.fdopen(writer, "wb") as pipe:
-            pipe.write(_pickled(answer))
+            pipe.write(_pickled(outcome))
         status = 0
     except BaseException:  # noqa: BLE001 -- the last frame of a process
         traceback.print_exc()
@@ -169,12 +169,12 @@ def _run(fn: Callable[[], Any], writer: int) -> NoReturn:
         os._exit(status)  # no exit handlers, and no cleaning up in nodes that were killed
 
 
-def _pickled(answer: tuple[bool, Any]) -> bytes:
+def _pickled(outcome: tuple[bool, Any]) -> bytes:
     try:
-        data = pickle.dumps(answer)
+        data = pickle.dumps(outcome)
         pickle.loads(data)  # noqa: S301 -- exceptions may be pickled and not restored
     except Exception:  # noqa: BLE001 -- whatever __reduce__ raises
-        raised, value = answer
+        raised, value = outcome
         text = "".join(traceback.format_exception(value)) if raised else f"a result that cannot be pickled: {value!r}"
         return pickle.dumps((True, RuntimeError(text)))
     return data

@@ -21,9 +21,9 @@ from rmqlab.simulation.medium import Medium
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 WINDOW = 2 * 2**20
-"""Bytes that are sent and not yet received by the peer's process, unless SO_RCVBUF says otherwise."""
+"""Bytes that are sent and not yet received by the peer's process, unless SO_RCVBUF sets another limit."""
 _MERGED = 64 * 2**10
-"""Small pieces that wait to be received are joined up to this size."""
+"""Small pieces that wait to be received are joined up to this size, in bytes."""
 
 
 class Watcher(Protocol):
@@ -34,7 +34,7 @@ class Watcher(Protocol):
 
 
 class SimulatedSocket(socket.socket, ProcessResource):
-    """A `socket.socket` without a descriptor: of a simulated network."""
+    """A `socket.socket` of a simulated network, without a descriptor."""
 
     medium: Medium
     node: Node
@@ -75,11 +75,11 @@ class SimulatedSocket(socket.socket, ProcessResource):
     def fileno(self) -> int:
         return -1 if self.is_closed else self.number
 
-    def setblocking(self, flag: bool, /) -> None:  # noqa: FBT001 -- the form of socket.socket
+    def setblocking(self, flag: bool, /) -> None:  # noqa: FBT001 -- as in socket.socket
         """Accept all: a simulated socket never blocks."""
 
     def setsockopt(self, level: int, name: int, value: Any, *_more: Any) -> None:
-        """Note that the connection is to be reset when closed, or its receive buffer.
+        """Set whether closing resets the connection, or set its receive buffer.
 
         Other options have no effect.
         """
@@ -98,7 +98,7 @@ class SimulatedSocket(socket.socket, ProcessResource):
         return 2 * self.window if (level, name) == (socket.SOL_SOCKET, socket.SO_RCVBUF) else 0
 
     def set_window(self, size: int) -> None:
-        """Let the peer send so many bytes before they are received."""
+        """Set the number of bytes that the peer may send before they are received."""
         self.window = size
 
     def getsockname(self) -> tuple[str, int]:
@@ -128,7 +128,7 @@ class SimulatedSocket(socket.socket, ProcessResource):
 class _Direction:
     """The bytes from one end to the other."""
 
-    on_the_way: int = 0
+    in_flight: int = 0
     """Sent and not yet received by the peer's process."""
     last_arrival: float = 0.0
     """Bytes arrive in order, even if their latencies differ."""
@@ -165,7 +165,7 @@ class ConnectedSocket(SimulatedSocket):
 
     def readiness(self) -> int:
         ready = READ if self._received or self._has_end or self._is_broken else 0
-        return ready | (WRITE if self.outbound.on_the_way < self.peer.window or self._is_broken else 0)
+        return ready | (WRITE if self.outbound.in_flight < self.peer.window or self._is_broken else 0)
 
     # ---- the process's calls ----
 
@@ -182,7 +182,7 @@ class ConnectedSocket(SimulatedSocket):
         if not self._has_end and not self._is_broken:
             raise failure(errno.EAGAIN)
         if not self._has_end and self._error is not None:  # Linux: behind an end of stream, a reset is not received
-            raise self._take_error()
+            raise self._pop_error()
         return b""
 
     def recv_into(self, buffer: Any, _size: int = 0, _flags: int = 0, /) -> int:
@@ -196,8 +196,8 @@ class ConnectedSocket(SimulatedSocket):
     def sendmsg(self, buffers: Sequence[Any], *_more: Any) -> int:  # type: ignore[override]
         self.check_open()
         if self._is_broken:
-            raise self._take_error()
-        room = self.peer.window - self.outbound.on_the_way
+            raise self._pop_error()
+        room = self.peer.window - self.outbound.in_flight
         if room <= 0:
             raise failure(errno.EAGAIN)
         data = b"".join(buffers)[:room]
@@ -218,7 +218,7 @@ class ConnectedSocket(SimulatedSocket):
     # ---- packets ----
 
     def _send_packet(self, data: bytes) -> None:
-        self.outbound.on_the_way += len(data)
+        self.outbound.in_flight += len(data)
         for piece in self.medium.pieces(data):
             self._at_peer(lambda piece=piece: self.peer.arrive(piece))
 
@@ -244,13 +244,13 @@ class ConnectedSocket(SimulatedSocket):
         self.changed()
 
     def reset(self) -> None:
-        """The peer has reset the connection, or is gone."""
+        """The peer has reset the connection, or its process has ended."""
         if not self._is_broken:
             self._is_broken = True
             self._error = failure(errno.EPIPE if self._has_end else errno.ECONNRESET)
             self.changed()
 
-    def _take_error(self) -> OSError:
+    def _pop_error(self) -> OSError:
         """Return the error of a call on a connection that was reset.
 
         It is reported once, as `sk_err` of Linux.
@@ -260,8 +260,8 @@ class ConnectedSocket(SimulatedSocket):
 
     def acknowledge(self, size: int) -> None:
         """The peer's process has received so many bytes."""
-        was_full = self.outbound.on_the_way >= self.peer.window
-        self.outbound.on_the_way -= size
+        was_full = self.outbound.in_flight >= self.peer.window
+        self.outbound.in_flight -= size
         if was_full:
             self.medium.machine.after(self.medium.latency(), self.changed)
 

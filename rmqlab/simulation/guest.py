@@ -1,4 +1,4 @@
-"""One node of a simulated machine: a trio run that runs when the machine says so.
+"""One node of a simulated machine: a trio run that the machine advances.
 
 trio's guest mode lets another loop run a trio run tick by tick. It allows one run per thread, and keeps its state in
 one place, `trio._core._run.GLOBAL_RUN_CONTEXT`; a guest puts its own state there while it runs. It also sends the ticks
@@ -29,7 +29,7 @@ class VirtualClock(RatedClock):
 
     def __init__(self, now: Callable[[], float], wall_epoch: float) -> None:
         super().__init__(ClockSettings(monotonic_epoch=0.0, wall_epoch=wall_epoch))
-        self.elapsed = self.current_time = now  # type: ignore[method-assign]  # asked for 20 times a message
+        self.elapsed = self.current_time = now  # type: ignore[method-assign]  # called about 20 times per message
 
     def start_clock(self) -> None:
         """Do nothing: a simulated process is not the whole process."""
@@ -52,7 +52,7 @@ class Guest:
     _generator_hooks: Any = attrs.field(factory=sys.get_asyncgen_hooks, init=False)
 
     def start(self, main: Callable[[], Awaitable[object]]) -> None:
-        """Start `main` as far as its first ticks."""
+        """Start `main` and run its first ticks."""
 
         def begin() -> None:
             trio.lowlevel.start_guest_run(
@@ -111,9 +111,9 @@ class Guest:
             self.result = state.runner.main_task_outcome
 
     def _take_state(self, tick: Callable[[], object]) -> None:
-        """Take over from guest mode when it requests its first tick."""
+        """Keep the state of guest mode at its first tick, to advance it from now on."""
         self._state = tick.__self__  # type: ignore[attr-defined]  # a method of GuestState
-        # trio asks several times a tick whether there are instruments; its own mapping is ten times slower than a dict.
+        # trio tests `instruments` several times per tick; its own mapping is ten times slower than a dict.
         self._state.runner.instruments = {}
 
     def _end(self, result: Outcome[Any]) -> None:
@@ -134,6 +134,6 @@ class Guest:
 
 
 def seed_scheduler(seed: str) -> None:
-    """Let this seed alone decide the order of tasks, in the whole process."""
+    """Make the order of tasks depend on this seed only, in the whole process."""
     _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001 -- as Hypothesis does
     _run._r.seed(seed)  # noqa: SLF001

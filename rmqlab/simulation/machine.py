@@ -1,7 +1,7 @@
-"""The machine: virtual time, and the order in which things happen.
+"""The machine: virtual time, and the order of events.
 
-Future events are in one heap, by time and then by order of arrival. The kernel's work, such as packets, happens
-at the level of the machine, also for nodes that are paused. The nodes' own work happens in their guests.
+Future events are in one heap, by time and then by order of scheduling. The machine does the kernel's work, such as
+packets, also for nodes that are paused. The guests do the work of the nodes.
 """
 
 import heapq
@@ -20,7 +20,7 @@ Event = Callable[[], object]
 
 
 class DeadlockError(Exception):
-    """The main guest waits, and nothing will ever happen."""
+    """The node that was run waits, and no event is scheduled."""
 
 
 @attrs.define(eq=False)
@@ -54,12 +54,12 @@ class Machine:
 
     def __init__(self, seed: str) -> None:
         self.now = 0.0
-        self.chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret
+        self.rng = random.Random(seed)  # noqa: S311 -- reproducible, not secret
         self.current: Node | None = None
         """The node that runs at the moment; None while the kernel works."""
         self._events: list[tuple[float, int, Event]] = []
         self._count = 0
-        self._graveyard: list[Node] = []
+        self._killed: list[Node] = []
         """Nodes that were killed: as long as they are kept, their tasks do not clean up."""
 
     def at(self, moment: float, fn: Event) -> None:
@@ -105,8 +105,8 @@ class Machine:
     def kill(self, node: Node) -> None:
         """End a process at once: SIGKILL."""
         if not node.is_gone:
-            self._graveyard.append(node)
-            self._bury(node)
+            self._killed.append(node)
+            self._release(node)
 
     def _begin(self, node: Node, main: Callable[[], Awaitable[object]]) -> None:
         if node.is_gone:
@@ -133,12 +133,12 @@ class Machine:
         again_at = node.guest.run()
         self.current = None
         if node.guest.result is not None:
-            self._bury(node)
+            self._release(node)
             node.on_end()
         else:
             self._wake(node, max(again_at, self.now))
 
-    def _bury(self, node: Node) -> None:
+    def _release(self, node: Node) -> None:
         node.is_gone = True
         resources, node.resources = node.resources, {}
         for resource in resources:
@@ -147,9 +147,9 @@ class Machine:
     # ---- time ----
 
     def run_until(self, node: Node) -> None:
-        """Let everything happen until this node has ended. DeadlockError if it never will."""
+        """Run events until this node has ended. DeadlockError if none is left before that."""
         while not node.is_gone:
             if not self._events:
-                raise DeadlockError(f"{node.name} waits at {self.now:.3f} s, and nothing is going to happen")
+                raise DeadlockError(f"{node.name} waits at {self.now:.3f} s, and no event is scheduled")
             self.now, _, happen = heapq.heappop(self._events)
             happen()

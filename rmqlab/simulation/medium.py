@@ -28,12 +28,12 @@ class Medium:
 
     def latency(self) -> float:
         """Return the latency of the next packet, in seconds."""
-        return LATENCY + JITTER * self.machine.chance.random()
+        return LATENCY + JITTER * self.machine.rng.random()
 
     def accepted(self, size: int) -> int:
         """Return how many of so many bytes a send accepts: as a rule all."""
-        chance = self.machine.chance
-        return chance.randrange(1, size) if size >= _SMALLEST_CUT and chance.random() < CUT_CHANCE else size
+        rng = self.machine.rng
+        return rng.randrange(1, size) if size >= _SMALLEST_CUT and rng.random() < CUT_CHANCE else size
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """Yield the parts that arrive together: usually a single part."""

@@ -160,7 +160,7 @@ class SimulatedSelector(selectors.BaseSelector):
         self.note(fileobj)
         return key
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # noqa: ARG002 -- it never waits
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # noqa: ARG002 -- does not wait
         return self._ready()
 
     def close(self) -> None:

@@ -30,7 +30,8 @@ _SHARED: Final = {
     for len_born in (8, 20)
     for len_store in (8, 20)
 }
-# size, magic, CRC, queue id, flag, queue offset, physical offset, shared fields, body size; by the size of the shared fields
+# By the size of the shared fields: size, magic, CRC, queue id, flag, queue offset, physical offset, shared fields, body
+# size.
 BATCH_HEADS: Final = {shared.size: struct.Struct(f">iiiiiqq{shared.size}si") for shared in _SHARED.values()}
 
 

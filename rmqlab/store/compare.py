@@ -139,7 +139,8 @@ class LogImage:
         files = _files(folder)
         if not folder.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
             raise StoreError(
-                f"{directory} is not a store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in it"
+                f"{directory} is not a store: no commitlog/ and no dledger-*/data/ below it, and no commit log files in"
+                " it"
             )
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]

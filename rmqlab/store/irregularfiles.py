@@ -1,6 +1,7 @@
 """Finds paths of a store that are not regular files, or are not readable.
 
-A judge cannot read a pipe, a device or a loop of symbolic links. Commands name these paths, to explain missing evidence.
+A judge cannot read a pipe, a device or a loop of symbolic links. Commands name these paths, to explain missing
+evidence.
 """
 
 import os

@@ -19,7 +19,7 @@ PropertyFilter = Callable[[Mapping[str, str]], bool]
 
 _LEAST_EXAMINED: Final = 16_000  # minimum bytes of queue entries examined, for any number of requested messages
 MOST_EXAMINED: Final = 16_000
-"""Maximum number of queue entries examined. Without it, one pull for 2**31 messages examines a whole file of entries."""
+"""Maximum number of queue entries examined. Without it, a pull for 2**31 messages examines a whole file of entries."""
 
 
 @attrs.define(slots=True)

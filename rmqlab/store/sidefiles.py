@@ -65,8 +65,8 @@ def side_file_warnings(
     """Yield a line for each faulty table or index file, with its node.
 
     `roots` are stores by node, `followers` masters by slave, `masters` the nodes that were masters at last. Unreadable
-    tables of nodes in `after_power_loss` are not reported, nor index files of nodes in `unclean`: an unclean stop leaves
-    index entries of truncated records. Raises OSError.
+    tables of nodes in `after_power_loss` are not reported, nor index files of nodes in `unclean`: an unclean stop
+    leaves index entries of truncated records. Raises OSError.
     """
     for node, root in sorted(roots.items()):
         lines = [] if node in after_power_loss else list(unreadable_tables(root))
@@ -135,7 +135,10 @@ def shared_logs(roots: Mapping[str, Path]) -> Iterator[str]:
         files = [path.stat() for path in files_in(log_directory(root))]
         others = {owners.setdefault((one.st_dev, one.st_ino), node) for one in files} - {node}
         for other in sorted(others):
-            yield f"{node}: {root.name}/{log_directory(root).name} has files of {other} by links: its log is no copy of its own"
+            yield (
+                f"{node}: {root.name}/{log_directory(root).name} has files of {other} by links: its log is no copy of"
+                " its own"
+            )
 
 
 def unreadable_files(root: Path) -> Iterator[str]:
@@ -186,15 +189,15 @@ def foreign_indexes(root: Path) -> Iterator[str]:
             yield f"{root.name}/index/{path.name}: it states messages up to {_last_offset(path)}, and has no entries"
         if known and (wrong == len(known) or wrong > max(_FEW, len(known) // 5)):
             yield (
-                f"{root.name}/index/{path.name}: {wrong} of {len(known)} entries that were tried do not lead to a record"
-                " with such a key: it is damaged, or the index of another broker"
+                f"{root.name}/index/{path.name}: {wrong} of {len(known)} entries that were tried do not lead to a"
+                " record with such a key: it is damaged, or the index of another broker"
             )
             continue
         stated, used = _slots(path, slots)
         if used < stated // 2:
             yield (
-                f"{root.name}/index/{path.name}: {stated - used} of its {stated} hash slots are empty: queries do not find"
-                " their keys"
+                f"{root.name}/index/{path.name}: {stated - used} of its {stated} hash slots are empty: queries do not"
+                " find their keys"
             )
 
 

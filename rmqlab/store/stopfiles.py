@@ -49,12 +49,18 @@ def odd_log_files(root: Path) -> Iterator[str]:
         if not path.is_file():
             continue
         if not path.name.isdecimal():
-            yield f"{root.name}/commitlog/{path.name} has no name of a log file: no broker writes it, and 4.9.8 does not start"
+            yield (
+                f"{root.name}/commitlog/{path.name} has no name of a log file: no broker writes it, and 4.9.8 does not"
+                " start"
+            )
         else:
             sizes.setdefault(path.stat().st_size, path.name)
     if len(sizes) > 1:
         named = ", ".join(f"{name} has {size} bytes" for size, name in sizes.items())
-        yield f"{root.name}/commitlog: its files differ in size: {named}: no broker writes them so, and 4.9.8 does not start"
+        yield (
+            f"{root.name}/commitlog: its files differ in size: {named}: no broker writes them so, and 4.9.8 does not"
+            " start"
+        )
 
 
 def _checkpoint_fault(path: Path) -> str:

@@ -188,7 +188,7 @@ def _shape_of(encoded: bytes, stored_topic: bytes, shared_properties: bytes) -> 
         return None
     before, after = text[: found.at], text[found.at + DIGITS :]
     return _Shape(
-        item_size, encoded[: _ITEM_HEAD.size], encoded[text_at - _SHORT.size : text_at] + before, after, body_size, flag,
-        stored_topic + _SHORT.pack(properties_size) + before, after + tail, properties_size, found.base,
+        item_size, encoded[: _ITEM_HEAD.size], encoded[text_at - _SHORT.size : text_at] + before, after, body_size,
+        flag, stored_topic + _SHORT.pack(properties_size) + before, after + tail, properties_size, found.base,
         tags_code_in(b"\x02" + text + tail + b"\x02"),
     )  # fmt: skip

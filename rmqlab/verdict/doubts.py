@@ -13,7 +13,7 @@ _OF_CONSUMERS: Final = ("offset_file_behind",)
 """Metrics that compare times of any consumer with those of brokers and of the supervisor."""
 _OF_WATCHERS: Final = ("detection", "stale_route", "missing_route")
 """Metrics that compare times of their target with those of the supervisor."""
-_OF_SLAVES: Final = ("replication_lag", "replication_lag_left", "behind_for")
+_OF_SLAVES: Final = ("replication_lag", "replication_lag_left", "replication_lag_duration")
 """Metrics that compare times of a slave and of its masters."""
 _ROLLBACKS: Final = "offset_rollbacks"
 

@@ -264,7 +264,9 @@ def _cut_supervisor(
     if survey.kinds[OPENED] and survey.kinds["cluster_ready"] and not survey.kinds["cluster_starting"]:
         yield f"{file}: it has no cluster_starting, which names role and profile, although the cluster was ready"
     if unready := [name for name, one in known.items() if name != SUPERVISOR and _served(one, lifetimes.get(name))]:
-        yield f"{file}: it does not record that {', '.join(unready)} became ready, although the journal there has events"
+        yield (
+            f"{file}: it does not record that {', '.join(unready)} became ready, although the journal there has events"
+        )
     if survey.last_kind == "cluster_stopped":
         return
     unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lifetimes.get(name))]

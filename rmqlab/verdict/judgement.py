@@ -215,16 +215,16 @@ def conclude(
     `remarks` on its stores are added to the warnings.
     """
     measured = {finding.metric: finding for finding in findings}
-    unclaimed = measured.get("unclaimed")
-    if unclaimed is not None and unclaimed.value and not _explains_unclaimed(conditions):
-        conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unclaimed_gap(unclaimed)))
+    unsent = measured.get("stored_unsent")
+    if unsent is not None and unsent.value and not _explains_unsent(conditions):
+        conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unsent_gap(unsent)))
     known = {finding.metric: finding for finding in weaken(measured.values(), conditions.gaps, metrics)}
     decision = _decide(known.values(), conditions, conditions.gaps)
     return Judgement(
         by_metric=known,
         metrics=metrics,
         conditions=conditions,
-        decision=attrs.evolve(decision, warnings=(*decision.warnings, *remarks, *_remarks(conditions, unclaimed))),
+        decision=attrs.evolve(decision, warnings=(*decision.warnings, *remarks, *_remarks(conditions, unsent))),
     )
 
 
@@ -242,26 +242,26 @@ def _decide(
     )
 
 
-def _explains_unclaimed(conditions: Conditions) -> bool:
+def _explains_unsent(conditions: Conditions) -> bool:
     return bool(conditions.outside_clients or conditions.killed_workloads)
 
 
-def _unclaimed_gap(unclaimed: Finding) -> Gap:
+def _unsent_gap(unsent: Finding) -> Gap:
     return Gap(
         process="",
         sources=frozenset({Source.PRODUCERS}),
-        text=f"{unclaimed.value} messages in the stores were sent by no process of the journal: a journal is missing,"
+        text=f"{unsent.value} messages in the stores were sent by no process of the journal: a journal is missing,"
         " or a client that keeps none took part",
     )
 
 
-def _remarks(conditions: Conditions, unclaimed: Finding | None) -> Iterator[str]:
+def _remarks(conditions: Conditions, unsent: Finding | None) -> Iterator[str]:
     """Yield remarks that limit the verdict."""
     if not conditions.role:
         yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
-    if unclaimed is not None and unclaimed.value and conditions.outside_clients:
+    if unsent is not None and unsent.value and conditions.outside_clients:
         clients = ", ".join(conditions.outside_clients[:3])
-        yield f"{unclaimed.value} messages are of clients that keep no journal, and are not judged: {clients}"
-    elif unclaimed is not None and unclaimed.value and conditions.killed_workloads:
+        yield f"{unsent.value} messages are of clients that keep no journal, and are not judged: {clients}"
+    elif unsent is not None and unsent.value and conditions.killed_workloads:
         killed = ", ".join(conditions.killed_workloads[:3])
-        yield f"{unclaimed.value} messages are in no journal: {killed} was killed, and its last sends are not recorded"
+        yield f"{unsent.value} messages are in no journal: {killed} was killed, and its last sends are not recorded"

@@ -24,7 +24,7 @@ _UNKNOWN: Final = ("dangling",)
 """Metrics of a node that an incomplete log makes unknown: queue entries point at the missing bytes."""
 _FLOORS: Final = ("corrupt", "unqueued", "unindexed", "topics_missing", "delay_offset_behind")
 """Metrics of a node that an incomplete log can only make too low."""
-_FLOORS_OF_ALL: Final = ("order.stored", "unclaimed")
+_FLOORS_OF_ALL: Final = ("order.stored", "stored_unsent")
 """The same, of all stores together."""
 _COUNTS_OF_ALL: Final = (
     "stored_twice",
@@ -165,8 +165,8 @@ def log_state(
         )
     if stray is not None and epoch is not None and not epoch.is_in_fragments:
         remarks.append(
-            f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last record,"
-            " and neither a record nor zero: no broker wrote them there"
+            f"{stray.file} at byte {stray.at}: bytes {stray.begin} to {stray.end} of the log are behind its last"
+            " record, and neither a record nor zero: no broker wrote them there"
         )
     trouble = "; ".join(filter(None, (missing, misplaced)))
     return LogState(trouble=trouble, is_misplaced=bool(misplaced), remark="; ".join(remarks))

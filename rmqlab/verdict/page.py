@@ -69,17 +69,17 @@ unless a violation is proven.
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
 | the supervisor's journal deleted or cut | it is missing, or processes closed their journals which it does not mention |
-| journal of a producer missing | `unclaimed`: messages in the stores that no journal names |
+| journal of a producer missing | `stored_unsent`: messages in the stores that no journal names |
 
-`unclaimed` messages are a warning, not a gap, if brokers had producers from outside the cluster (`producer_joined`), or
-if a workload was killed: its last sends are not recorded.
+`stored_unsent` messages are a warning, not a gap, if brokers had producers from outside the cluster
+(`producer_joined`), or if a workload was killed: its last sends are not recorded.
 
 A run is one start of a cluster: by `rmqlab up`, a scenario or a simulation. The supervisor gives it a random id and
 writes the id to `cluster.json` (member `run`). Each process writes it into its journal, each time that it starts. A
 later `up` on the same stores is another run, with new journals. Each journal must have the id of `cluster.json`;
 without that file, the id that most journals have. If no journal has an id, an older version made the run, and only
 times show that a journal is of another run. Clients that rmqlab did not start have no journal: their messages are
-`unclaimed`.
+`stored_unsent`.
 
 A journal with entries of another process or run, or with repeated entries, allows no lower bounds: metrics that rest
 on it are unknown.

@@ -193,7 +193,8 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="delay_offset_ahead",
         effect=Effect.WARNS,
-        because="A broker that starts sets it to the queue's end, and skips delayed messages that it has not delivered.",
+        because="A broker that starts sets it to the queue's end, and skips delayed messages that it has not"
+        " delivered.",
         source="store-and-ha section 7.2",
     ),
     VerdictRule(

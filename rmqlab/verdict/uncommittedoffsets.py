@@ -43,7 +43,10 @@ def uncommitted_offsets(
         for queue, offset in queues.items() if group in groups else ():
             known = highest.get((group, topic, broker, queue))
             if known is not None and offset > known:
-                text = f"{group} has offset {offset} in {topic}@{broker}:{queue}, and no client of a journal committed more than {known}"
+                text = (
+                    f"{group} has offset {offset} in {topic}@{broker}:{queue}, and no client of a journal committed"
+                    f" more than {known}"
+                )
                 worst[group] = max(worst.get(group, (0, "")), (offset - known, text))
     for _, (by, text) in sorted(worst.items()):
         yield f"{node}: config/consumerOffset.json: {text}: it skips up to {by} messages when it continues"

@@ -57,7 +57,7 @@ async def test_an_answer_that_makes_no_sense_is_logged_once_and_the_next_nameser
         "\ud800:1",
     ],
 )
-async def test_a_master_that_has_no_address_is_none_and_is_logged_once(
+async def test_an_invalid_master_address_is_ignored_and_logged_once(
     tmp_path: pathlib.Path, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     said = answer({"masterAddr": address, "haServerAddr": address})

@@ -153,7 +153,7 @@ def test_a_fresh_broker_has_these_groups(tmp_path: pathlib.Path) -> None:
     }
 
 
-def test_without_auto_creation_an_unknown_group_is_none_but_for_the_systems_own(tmp_path: pathlib.Path) -> None:
+def test_without_auto_creation_only_system_groups_are_created(tmp_path: pathlib.Path) -> None:
     groups = open_groups(tmp_path, BrokerConfig(auto_create_subscription_group=False))
     assert groups.find("g") is None
     assert groups.find("CID_RMQ_SYS_TRANS") is not None

@@ -21,7 +21,7 @@ def test_one_broken_body_is_handed_over_as_stored_and_the_others_are_read(caplog
     broken = zlib.compress(b"a" * 100)[:-5]
     messages = received_all(record(broken) + record(zlib.compress(b"sound")), "b")
     assert [message.body for message in messages] == [broken, b"sound"]
-    assert "handed over as it is stored" in caplog.text
+    assert "passed on as it is stored" in caplog.text
 
 
 def test_the_bodies_of_one_response_inflate_to_a_bounded_size() -> None:

@@ -272,7 +272,7 @@ async def test_an_sql_subscription_that_a_broker_refuses_ends_the_start(world: "
     assert client.consumers == {}
 
 
-def test_an_empty_sql_expression_is_none() -> None:
+def test_an_empty_sql_expression_is_rejected() -> None:
     with pytest.raises(ValueError, match="empty"):
         Sql(" ")
 

@@ -75,7 +75,7 @@ async def test_a_reply_finds_the_request_that_it_belongs_to(broker: "FakeBroker"
     properties = parse_properties(sent.ext_fields["i"])
     assert properties.items() >= {"REPLY_TO_CLIENT": client.client_id, "TTL": "2000"}.items()
     assert reply.properties["CORRELATION_ID"] == properties["CORRELATION_ID"]
-    assert client.residents.replies == {}
+    assert client.local_members.replies == {}
 
 
 async def test_a_reply_ends_the_wait_at_once(broker: "FakeBroker", client: Client) -> None:
@@ -100,7 +100,7 @@ async def test_without_a_reply_the_asker_is_told_that_the_request_is_stored(
 ) -> None:
     answering(broker, lambda fields: fields.update(properties="CORRELATION_ID\x01another"))
     began_at = trio.current_time()
-    with pytest.raises(NoReplyError, match="stored, but no reply came within 2 s"):
+    with pytest.raises(NoReplyError, match="stored, but no reply arrived within 2 s"):
         await request(Producer(client, "pg"), QUESTION, timeout=2)
     assert trio.current_time() - began_at == pytest.approx(2, abs=0.5)
 
@@ -109,7 +109,7 @@ async def test_a_request_that_is_refused_says_so(broker: "FakeBroker", client: C
     broker.script[RequestCode.SEND_MESSAGE_V2].append(Reply(ResponseCode.MESSAGE_ILLEGAL, remark="no"))
     with pytest.raises(RefusedError, match="no"):
         await request(Producer(client, "pg"), QUESTION)
-    assert client.residents.replies == {}
+    assert client.local_members.replies == {}
 
 
 def asked_message(properties: str) -> ReceivedMessage:
@@ -152,7 +152,7 @@ async def test_a_reply_that_a_real_broker_pushed_is_read(broker: "FakeBroker", c
     body = raw[8 + (int.from_bytes(raw[4:8], "big") & 0xFFFFFF) :]
     fields = pushed["header"]["extFields"]
     got: list[ReplyMessage] = []
-    client.residents.replies[parse_properties(fields["properties"])["CORRELATION_ID"]] = got.append
+    client.local_members.replies[parse_properties(fields["properties"])["CORRELATION_ID"]] = got.append
     (channel,) = broker.server.channels
     answer = await channel.request(command_of(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, body), 5)
     assert answer.code == ResponseCode.SUCCESS

@@ -262,7 +262,7 @@ def test_a_home_that_cannot_be_is_told_in_one_line(rmqlab: Run, tmp_path: pathli
             assert done.stderr.count("\n") == 1
 
 
-def test_a_network_that_is_none_is_told_in_one_line(rmqlab: Run) -> None:
+def test_an_invalid_network_is_reported_in_one_line(rmqlab: Run) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMQLAB_NETWORK", "127.300")
         for arguments in (("up", "--detach"), ("scenarios",), ("status",)):

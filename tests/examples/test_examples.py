@@ -115,7 +115,7 @@ def test_a_request_is_answered_or_its_asker_told_that_nobody_did(namesrv_addr: s
     assert run("request_reply", namesrv_addr, "prices") == [
         "RB-1 costs 9.99",
         "RB-2 costs 24.50",
-        "RB-3 - the request to prices is stored, but no reply came within 5 s",
+        "RB-3 - the request to prices is stored, but no reply arrived within 5 s",
     ]
 
 

@@ -236,7 +236,7 @@ def test_registered_expressions_are_kept_alike(pair: dict[str, Guarded]) -> None
     assert kept["ours"].keys() == kept["real"].keys()
 
 
-def test_a_pull_with_an_expression_that_is_none(pair: dict[str, Guarded]) -> None:
+def test_a_pull_with_an_invalid_expression(pair: dict[str, Guarded]) -> None:
     """A departure: the real broker's check is a disabled assertion, so all match."""
     fields = pull_fields(subscription="a >", expressionType="SQL92")
     for one in pair.values():

@@ -39,7 +39,7 @@ def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathl
         "order.stored",
         "stored_twice",
         "offset_rollbacks",
-        "unclaimed",
+        "stored_unsent",
         "divergence broker-a-s",
     )
     assert [summary.findings[metric].value for metric in clean] == [0] * len(clean)
@@ -114,7 +114,7 @@ def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path:
         "clock_disagreement late-1": pytest.approx(20, abs=0.1),
         "clock_disagreement broker-a": 0,
         "clock_disagreement produce-1": 0,
-        "unclaimed": 0,
+        "stored_unsent": 0,
         "lost": 1,
         "detection namesrv-1": pytest.approx(2.0, abs=0.1),
     }

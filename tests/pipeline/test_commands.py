@@ -7,7 +7,7 @@ import click
 import pytest
 
 from rmqlab.pipeline import commands
-from rmqlab.pipeline.audit.audit import _fit
+from rmqlab.pipeline.audit.audit import _configure_spark
 from rmqlab.pipeline.audit.size import Scale
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FakeSpark:
 def test_an_audit_leaves_the_settings_of_the_user_alone() -> None:
     ours, theirs = FakeSpark(), FakeSpark()
     for spark, given in ((ours, ()), (theirs, {"spark.sql.shuffle.partitions"})):
-        _fit(cast("SparkSession", spark), 10**6, Scale.LARGE, given=given)
+        _configure_spark(cast("SparkSession", spark), 10**6, Scale.LARGE, given=given)
     assert ours.settings.keys() - theirs.settings.keys() == {"spark.sql.shuffle.partitions"}
 
 

@@ -176,7 +176,7 @@ def lag(run: MadeUpRun) -> None:
         run.wait(1)
 
 
-def claim_nothing(run: MadeUpRun) -> None:
+def store_unsent(run: MadeUpRun) -> None:
     """Add a client without a journal: otherwise the journals would be incomplete.
 
     The broker knows the client.
@@ -320,7 +320,7 @@ PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
     (believe, "missing_route namesrv-1"),
     (come_late, "order.delivered shop"),
     (lag, "replication_lag broker-a-s"),
-    (claim_nothing, "unclaimed"),
+    (store_unsent, "stored_unsent"),
     (reorder, "order.stored"),
     (hold_pulls, "group_read_unavailable shop"),
     (correct, "offset_rollbacks shop"),

@@ -11,7 +11,7 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT
 from rmqlab.verdict.verdict import Verdict
 from tests.planted.judges import Judged
 
-_MEASUREMENTS = ("sent", "expired", "replication_lag", "behind_for")
+_MEASUREMENTS = ("sent", "expired", "replication_lag", "replication_lag_duration")
 """Metrics whose value says nothing against a run."""
 _NAMES = frozenset(metric.name for metric in METRICS)
 

@@ -60,7 +60,7 @@ def test_entries_that_point_nowhere_are_in_no_part_of_the_log(queue: ConsumeQueu
         st.sampled_from([(5, 7, 0), (0, 1, -1), NOWHERE, (2**40, 9, 9), (-1, 7, 0), (5, 0, 0), (5, -7, 0)])
     )
 )
-def test_a_queue_ends_before_its_first_entry_that_is_none(entries: list[tuple[int, int, int]]) -> None:
+def test_a_queue_ends_before_its_first_invalid_entry(entries: list[tuple[int, int, int]]) -> None:
     """Section 3.5, step 2: offset >= 0, size > 0."""
     raw = b"".join(ENTRY.pack(*entry) for entry in entries)
     wanted = next((i for i, (offset, size, _) in enumerate(entries) if offset < 0 or size <= 0), len(entries))

@@ -333,7 +333,7 @@ def test_the_parts_of_a_log_are_compared_with_the_queues_that_have_entries_there
 
 
 @pytest.mark.parametrize(("size", "walk"), [(64, Walk.BLANK), (63, Walk.END), (65, Walk.END), (-1, Walk.END)])
-def test_a_blank_fills_its_file_exactly_or_is_none(size: int, walk: Walk) -> None:
+def test_a_blank_must_fill_its_file_exactly(size: int, walk: Walk) -> None:
     """store-ha#26."""
     view = memoryview(struct.pack(">ii", size, BLANK_MAGIC).ljust(64, b"\0"))
     assert walk_records(view, check_crc=True) == (0, walk)

@@ -60,7 +60,7 @@ def test_a_good_log_is_good_wherever_it_is_cut(tmp_path_factory: pytest.TempPath
         pytest.param(388, id="topic length"),
     ],
 )
-def test_the_first_record_that_is_none_is_found(open_store: Open, position: int) -> None:
+def test_the_first_invalid_record_is_found(open_store: Open, position: int) -> None:
     store = filled(open_store())
     second = store.queue_entries("orders", 1, 0, 1)[0][0]
     store.log.files.files[0].map[second + position] ^= 0x20

@@ -74,7 +74,7 @@ def test_killed_workloads_are_no_killed_nodes() -> None:
 
 
 def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
-    judgement = judged(KNOWN, lost=0, sent=5, unclaimed=3)
+    judgement = judged(KNOWN, lost=0, sent=5, stored_unsent=3)
     assert judgement.verdict is Verdict.UNKNOWN
     (why,) = judgement.decision.why
     assert why.startswith("3 messages in the stores were sent by no process of the journal: a journal is missing")
@@ -90,7 +90,7 @@ def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
     ],
 )
 def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: Conditions, text: str) -> None:
-    judgement = judged(conditions, lost=0, unclaimed=3)
+    judgement = judged(conditions, lost=0, stored_unsent=3)
     assert judgement.verdict is Verdict.HOLDS
     assert text in judgement.decision.warnings[0]
     assert judgement["lost"].value == 0

@@ -115,17 +115,17 @@ def audit_run(
     """Audit the run or cluster in a directory. Raises the errors of `read_facts`.
 
     `on_progress` is called with the current step as text. By default the size of the run decides about `scale`. `files`
-    are the tables of a reading that has begun before the session. `given` contains the settings that the user set: the
-    audit does not override them.
+    are the tables of a reading that was started before the session. `given` contains the names of settings that the
+    user set: the audit does not override them.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
     scale = scale or scale_of(byte_count)
-    _fit(spark, byte_count, scale, given=given)
+    _configure_spark(spark, byte_count, scale, given=given)
     on_progress("reading journals and stores")
     with contextlib.nullcontext(files) if files else reading(directory, out, scale) as begun:
         run = read_facts(Relations(spark, out, scale), directory, begun)
-    findings = _ask(run, on_progress)
+    findings = _judge_all(run, on_progress)
     presence, groups, senders, commits = run.batch(
         Query(_PRESENCE), Query(_GROUPS), Query(_SENDERS), Query(storefiles.HIGHEST_COMMITS)
     )
@@ -155,7 +155,7 @@ def audit_run(
     return summary
 
 
-def _ask(run: Run, on_progress: Callable[[str], object]) -> list[Finding]:
+def _judge_all(run: Run, on_progress: Callable[[str], object]) -> list[Finding]:
     """Return all findings, in the order of the questions.
 
     Each question has a thread, and queries for which they wait at the same time are executed together.
@@ -167,19 +167,19 @@ def _ask(run: Run, on_progress: Callable[[str], object]) -> list[Finding]:
         results = iter(run.relations.execute(queries))
         return [list(itertools.islice(results, len(batch))) for batch in batches]
 
-    def answer(judge: Callable[[Run], Iterator[Finding]]) -> list[Finding]:
+    def judge_question(judge: Callable[[Run], Iterator[Finding]]) -> list[Finding]:
         try:
-            return list(judge(asking))
+            return list(judge(sharing))
         finally:
             rounds.leave()
 
     rounds = Rounds(execute, len(QUESTIONS))
-    asking = attrs.evolve(run, rounds=rounds)
+    sharing = attrs.evolve(run, rounds=rounds)
     with ThreadPoolExecutor(len(QUESTIONS)) as threads:
-        return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
+        return list(itertools.chain.from_iterable(threads.map(judge_question, QUESTIONS)))
 
 
-def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collection[str]) -> None:
+def _configure_spark(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collection[str]) -> None:
     """Configure Spark for the run's size.
 
     Adaptive plans and broadcasts cost more than they save if each table has one partition: a join needs no shuffle
@@ -194,7 +194,7 @@ def _fit(spark: "SparkSession", byte_count: int, scale: Scale, *, given: Collect
         "spark.sql.constraintPropagation.enabled": str(is_large).lower(),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
-        # Above so many groups, Spark sorts all rows to aggregate sets. A medium run has at most half a million messages.
+        # With more groups, Spark sorts all rows to aggregate sets. A medium run has at most half a million messages.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "128" if is_large else str(2**20),
     }
     for key, value in settings.items():

@@ -34,7 +34,7 @@ def judge(run: Run) -> Iterator[Finding]:
         of_clients=tuple(client_beliefs(run.cluster_events)),
         ended_at=run.ended_at,
     )
-    _keep(run, known)
+    _write_tables(run, known)
     yield from detection.judge(known)
     yield from routes.judge(known)
 
@@ -86,7 +86,7 @@ def nameserver_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
             for address in [str(one.fields["address"])] if one.kind in _DROPS else list(held):
                 if (since := held.pop(address, None)) is not None:
                     yield Belief(one.node, address, since, one.at)
-    yield from _still(named)
+    yield from _open_beliefs(named)
 
 
 def client_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
@@ -107,15 +107,15 @@ def client_beliefs(events: Sequence[ClusterEvent]) -> Iterator[Belief]:
             held[address] = one.at
         for address in sorted(held.keys() - now):
             yield Belief(one.node, address, held.pop(address), one.at)
-    yield from _still(named)
+    yield from _open_beliefs(named)
 
 
-def _still(named: Mapping[str, Mapping[str, int]]) -> Iterator[Belief]:
+def _open_beliefs(named: Mapping[str, Mapping[str, int]]) -> Iterator[Belief]:
     for watcher, held in named.items():
         yield from (Belief(watcher, address, since, None) for address, since in held.items())
 
 
-def _keep(run: Run, known: Known) -> None:
+def _write_tables(run: Run, known: Known) -> None:
     away = pa.schema([("node", pa.string()), ("how", pa.string()), ("at", pa.int64()), ("until", pa.int64())])
     held = pa.schema([("watcher", pa.string()), ("address", pa.string()), ("since", pa.int64()), ("until", pa.int64())])
     run.relations.keep("absences", pa.Table.from_pylist([attrs.asdict(one) for one in known.absences], schema=away))

@@ -17,8 +17,8 @@ from rmqlab.verdict.clocksteps import faulted_clocks
 from rmqlab.verdict.findings import Finding, line_evidence
 
 _TOLERANCE = 1000
-_NOBODY = ""
-"""Stands for the supervisor, which is never reported."""
+_SUPERVISOR = ""
+"""The supervisor, which is never reported."""
 _OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any"))
 """Kinds of events that nodes report."""
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
@@ -34,14 +34,16 @@ with stored as (
 ), firsts as (
     select *, first_at = min(first_at) over (partition by message_id) is_first from placed
 ), met as (
-    select /*+ shuffle_hash(s) */ coalesce(f.message_id, s.message_id) message_id, f.node stored, s.node sent, s.began_at,
+    select /*+ shuffle_hash(s) */ coalesce(f.message_id, s.message_id) message_id, f.node stored, s.node sent,
+        s.began_at,
         f.topic, f.broker, f.queue, f.offset, f.first_at, f.last_at,
         if(s.acknowledged and f.is_first and s.place_topic = f.topic and s.broker = f.broker and s.place_queue = f.queue
             and s.offset = f.offset, f.first_at - s.ended_at, null) acknowledged
     from firsts f full join sends s on f.message_id = s.message_id
 ), events as (
-    select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.first_at stored_by, m.acknowledged,
-        m.began_at - d.at got_by, if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset,
+    select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.first_at stored_by,
+        m.acknowledged, m.began_at - d.at got_by,
+        if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset,
             m.last_at - d.at, null) got_unstored
     from met m left join deliveries d on m.message_id = d.message_id
 ), highest as (
@@ -62,7 +64,8 @@ with stored as (
     select behind, ahead, millis, cast(null as string), how from clock_lives
 )
 select behind, ahead, worst.millis, struct(worst.message_id, worst.how) worst from (
-    select behind, ahead, max(struct(millis, message_id, how)) worst, {in_memory("millis")} from pairs group by behind, ahead)
+    select behind, ahead, max(struct(millis, message_id, how)) worst, {in_memory("millis")} from pairs
+    group by behind, ahead)
 where size(nulls) = 0
 """
 
@@ -84,7 +87,7 @@ def judge(run: Run) -> Iterator[Finding]:
         {one.name for one in run.members.values() if one.broker},
         faulted_clocks(((one.at, one.fields) for one in run.cluster_events if one.kind == "fault_applied"), run.roles),
     )
-    for node in sorted({name for row in rows for name in (row.behind, row.ahead)} - {_NOBODY}):
+    for node in sorted({name for row in rows for name in (row.behind, row.ahead)} - {_SUPERVISOR}):
         worst = sorted(blamed.get(node, ()), key=lambda row: -row.millis)
         yield Finding(
             metric=f"clock_disagreement {node}",
@@ -96,9 +99,9 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
-    """Yield how far nodes have events outside of their life.
+    """Yield how far nodes have events after their end or before the start.
 
-    After their end, or before the cluster's start.
+    The supervisor records both.
     """
     by_node: dict[str, list[Any]] = collections.defaultdict(list)
     for row in run.event_times:
@@ -109,12 +112,12 @@ def _outside_lives(run: Run) -> Iterator[dict[str, Any]]:
         changes = [row for row in rows if row.kind in (*_ENDS, "node_spawned", "node_ready")]
         if own and changes and max(changes, key=lambda row: row.last_seq).kind in _ENDS:
             millis = max(row.last_at for row in own) - max(row.last_at for row in changes if row.kind in _ENDS)
-            yield {"behind": _NOBODY, "ahead": node, "millis": millis, "how": "an event after the end of its node"}
+            yield {"behind": _SUPERVISOR, "ahead": node, "millis": millis, "how": "an event after the end of its node"}
         if own and started is not None:
             millis = started - min(row.first_at for row in own)
             yield {
                 "behind": node,
-                "ahead": _NOBODY,
+                "ahead": _SUPERVISOR,
                 "millis": millis,
                 "how": "an event before the start of the cluster",
             }
@@ -130,7 +133,7 @@ def _blame(wrong: Sequence[Any], brokers: Collection[str], faulted: Collection[s
     open_rows = list(wrong)
     while open_rows:
         edges = {frozenset((row.behind, row.ahead)) for row in open_rows}
-        degree = collections.Counter(node for edge in edges for node in edge if node != _NOBODY)
+        degree = collections.Counter(node for edge in edges for node in edge if node != _SUPERVISOR)
         known = {node: count for node, count in degree.items() if node in faulted} or degree
         most = max(known.values())
         candidates = sorted(node for node, count in known.items() if count == most)

@@ -1,4 +1,4 @@
-"""What brokers recorded of their own logs, and what they deleted on request.
+"""Ends of logs as brokers recorded them, and deletions on request.
 
 Log files that are missing although no event removed them make a store incomplete (`rmqlab.verdict.logcover`). Topics
 and consumer groups that were deleted are relations: questions leave out what may be from before.
@@ -21,7 +21,7 @@ from rmqlab.store.loglayout import log_begin, log_directory, log_extents
 from rmqlab.verdict.logcover import LogEpoch, LogState, Samples, log_state
 from rmqlab.verdict.misplaced import RUN_FACT_KINDS, RunFacts, misplaced_files, run_facts_of
 
-# What surely happened after the last deletion, as in cluster/checks/deletions.py. Empty in a run without deletions.
+# Events that certainly followed the last deletion, as in cluster/checks/deletions.py. Empty in a run without deletions.
 _AFTER_DELETIONS: Final = {
     "new_deliveries": """
         select d.* from deliveries d left semi join (
@@ -47,7 +47,7 @@ _AFTER_DELETIONS: Final = {
 def share_deletions(relations: Relations, events: Iterable[ClusterEvent], members: Mapping[str, Member]) -> None:
     """Register the topics and consumer groups that brokers deleted, and when.
 
-    Also what surely happened after that.
+    Also the events that certainly followed that.
     """
     for table, kind, field in (
         ("deleted_topics", "topic_deleted", "topic"),
@@ -96,13 +96,15 @@ def log_ends(epochs: Mapping[str, LogEpoch]) -> str:
         " or ".join(f"(node = {literal(node)} and at > {epoch.since})" for node, epoch in epochs.items()) or "false"
     )
     return (
-        "select node, min(nullif(log_end, 0)) filter (where is_last) lowest, max(log_end) filter (where is_last) highest,"
+        "select node, min(nullif(log_end, 0)) filter (where is_last) lowest,"
+        " max(log_end) filter (where is_last) highest,"
         " min_by(log_end, at) filter (where at is not null) first, max(record_end) record_end,"
         " max(stored_at) latest from ("
         "select node, at, cast(get_json_object(fields, '$.max_offset') as bigint) log_end,"
         f" {during} is_last, cast(null as bigint) record_end,"
         " cast(null as bigint) stored_at from raw_events where kind = 'log_sampled'"
-        " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size, stored_at from whole_records)"
+        " union all select node, cast(null as bigint), cast(null as bigint), false, log_offset + size, stored_at"
+        " from whole_records)"
         " group by node"
     )
 

@@ -2,8 +2,8 @@
 
 One group by over a union of all rows that contain a message id: one shuffle by message id, and no join that could
 multiply rows. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
-missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice,
-place_disagreement.
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, stored_unsent,
+stored_twice, place_disagreement.
 """
 
 import collections
@@ -40,8 +40,9 @@ select message_id,
     sum(is_delivery) deliveries,
     array_sort(collect_set(damage)) damages
 from (
-    select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
-        'broker', broker, 'queue', queue, 'offset', offset, 'place_topic', place_topic, 'place_queue', place_queue,
+    select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome,
+        'acknowledged', acknowledged, 'broker', broker, 'queue', queue, 'offset', offset,
+        'place_topic', place_topic, 'place_queue', place_queue,
         'position', coalesce(position, 0)) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered
     from sends where message_id is not null
@@ -63,7 +64,7 @@ group by message_id
 """
 
 # The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%,
-# by way of the topic of delayed messages. `uncertain` are the brokers whose logs may lack records.
+# through the topic of delayed messages. `uncertain` are the brokers whose logs may lack records.
 _ELSEWHERE = """
 send.acknowledged and send.broker is not null and send.place_queue is not null and send.offset is not null
     and send.broker not in ({uncertain})
@@ -103,7 +104,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 metric=metric,
                 unit=MESSAGES,
                 value=counts[metric],
-                is_at_least=bool(run.unread) and metric.startswith(("stored", "place_disagreement")),
+                is_at_least=bool(run.unread) and metric.startswith(("stored.", "stored_twice", "place_disagreement")),
                 evidence=line_evidence(evidence.get(metric, ())),
             )
 
@@ -134,8 +135,8 @@ def _expired(run: Run) -> str:
         f" where node in ({', '.join(map(literal, deleting))}) group by all"
     )
     kept = [
-        f"(send.broker = {literal(row.broker)} and send.place_topic = {literal(row.topic)} and send.place_queue = {row.queue}"
-        f" and send.offset >= {row.first})"
+        f"(send.broker = {literal(row.broker)} and send.place_topic = {literal(row.topic)}"
+        f" and send.place_queue = {row.queue} and send.offset >= {row.first})"
         for row in firsts
     ]
     of_these = f"send.broker in ({', '.join(map(literal, sorted(brokers)))}) and send.offset is not null"
@@ -162,7 +163,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         **unreplicated.conditions(run),
         "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
         "stored.refused": "send.outcome = 'refused' and is_stored",
-        "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
+        "stored_unsent": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
@@ -202,7 +203,7 @@ def _counting(run: Run, conditions: Mapping[str, str]) -> str:
 def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
     """Return why the value of a metric is unknown; empty if it is known."""
     name, _, outcome = metric.partition(".")
-    if name == "unclaimed":
+    if name == "stored_unsent":
         return "" if run.stores else _NO_STORE
     if metric.startswith("unreplicated "):
         return "; ".join(run.unread_of(metric.removeprefix("unreplicated ")))

@@ -98,7 +98,8 @@ def _judge(metric: str, rows: list[Row], *, is_read: bool, is_alive: bool) -> Fi
         return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")
     behind = [row for row in rows if row.floor > row.stored]
     lines = tuple(
-        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: offset {row.stored} in the file, and must be {row.floor}"
+        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: offset {row.stored} in the file,"
+        f" and must be {row.floor}"
         for row in behind
     )
     return Finding(

@@ -75,8 +75,8 @@ STORED = Ordered(
     table="placed_records",
     rows="""
 with met as (
-    select /*+ shuffle_hash(s) */ c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset, s.offset sent_to, s.began_at,
-        s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
+    select /*+ shuffle_hash(s) */ c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, c.log_offset,
+        s.offset sent_to, s.began_at, s.ended_at, coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue
             and s.place_topic = s.topic and d.topic is null, false) is_here
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
         left join deferred d on s.message_id = d.message_id and s.topic = d.topic
@@ -155,7 +155,7 @@ def judge(run: Run) -> Iterator[Finding]:
     yield _judge_stored(run, inverted.messages, inversions[None].first, is_acknowledged=True in sent)
     for group in sorted(delivered):
         lines = (
-            f"{row.topic}@{row.broker}:{row.queue}: {row.node} got offset {row.offset} after {row.farthest}"
+            f"{row.topic}@{row.broker}:{row.queue}: {row.node} received offset {row.offset} after {row.farthest}"
             for row in late[group].first
         )
         yield Finding(

@@ -30,7 +30,7 @@ with stored as (
     from failures f left join (select distinct topic, broker from known) k on f.broker = '' and f.topic = k.topic
     where f.broker != '' or k.broker is not null
 )
-select 'write' way, '' who, broker target, began_at, ended_at, true is_success from stored
+select 'write' operation, '' broker, stored.broker target, began_at, ended_at, true is_success from stored
 union all select 'write', '', name, began_at, ended_at, true from stored
 union all select 'write', '', broker, began_at, ended_at, false from failed
 union all select 'write', '', k.name, f.began_at, f.ended_at, false
@@ -39,87 +39,96 @@ union all select 'write', '', k.name, f.began_at, f.ended_at, false
 
 _READS = """
 with noted as (
-    select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
+    select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name,
+        coalesce(g.`group`, p.node) consumer,
         cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
         cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
         -- Time since which a message was available, from the next response of the queue.
-        first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
+        first(if(p.kind = 'pull_resumed',
+                coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
             over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
                 rows between current row and unbounded following) waiting_since
     from cluster_events p left join node_groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
     -- A broker that holds a pull because there are no messages is readable: from the start of the hold if the
     -- pull got a response, and until the connection was cut if it did not.
-    select who, name, is_success, case when is_success then at - held when held > 0 then
+    select consumer, name, is_success, case when is_success then at - held when held > 0 then
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
     from noted where name rlike '@.*:[0-9]+$'
 ), tries as (
-    select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
+    select `group` consumer, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at,
+        true is_success
     from deliveries where reconsume_times = 0
-    union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
+    union all select consumer, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
-select 'read' way, '' who, broker target, began_at, ended_at, is_success from tries
+select 'read' operation, '' broker, tries.broker target, began_at, ended_at, is_success from tries
 union all select 'read', '', name, began_at, ended_at, is_success from tries
-union all select 'group_read', broker, who, began_at, ended_at, is_success from tries
+union all select 'group_read', broker, consumer, began_at, ended_at, is_success from tries
 """
 
-# Only successes next to a failure matter: of a second without failures of the target, the first and the last success
-# suffice. So the events of a whole run need not be sorted in one task.
-_TELLING = """
+# Only successes next to a failure matter. Of a second without failures of the target, the first and the last success
+# are kept, so that one task does not have to sort the events of a whole run.
+_NEAR_FAILURES = """
 with failing as (
-    select distinct way, who, target, ended_at div 1000 second from every_attempt where not is_success
+    select distinct operation, broker, target, ended_at div 1000 second from every_attempt where not is_success
 ), successes as (
-    select way, who, target, ended_at, ended_at div 1000 second from every_attempt where is_success
+    select operation, broker, target, ended_at, ended_at div 1000 second from every_attempt where is_success
 ), bounds as (
-    select /*+ shuffle_hash(f) */ s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
+    select /*+ shuffle_hash(f) */ s.operation, s.broker, s.target, min(s.ended_at) first, max(s.ended_at) last
     from successes s left join failing f
-        on s.way = f.way and s.who = f.who and s.target = f.target and s.second = f.second
-    group by s.way, s.who, s.target, s.second, if(f.second is null, null, s.ended_at)
+        on s.operation = f.operation and s.broker = f.broker and s.target = f.target and s.second = f.second
+    group by s.operation, s.broker, s.target, s.second, if(f.second is null, null, s.ended_at)
 )
-select way, who, target, began_at, ended_at, is_success from every_attempt where not is_success
+select operation, broker, target, began_at, ended_at, is_success from every_attempt where not is_success
 union all
-select way, who, target, cast(null as bigint), explode(if(first = last, array(first), array(first, last))), true from bounds
+select operation, broker, target, cast(null as bigint),
+    explode(if(first = last, array(first), array(first, last))), true
+from bounds
 """
 
 # Each success starts an island; the failures after it, up to the next success, are the window.
 _OUTAGES = """
 with islands as (
-    select *, sum(int(is_success)) over (partition by way, who, target order by ended_at, is_success desc
+    select *, sum(int(is_success)) over (partition by operation, broker, target order by ended_at, is_success desc
         rows between unbounded preceding and current row) island
     from attempts
 ), windows as (
-    select way, who, target, island, max(ended_at) filter (where is_success) success, count_if(not is_success) failures,
-        min(began_at) filter (where not is_success) first_failed, max(ended_at) filter (where not is_success) last_failed
-    from islands group by way, who, target, island
+    select operation, broker, target, island, max(ended_at) filter (where is_success) success,
+        count_if(not is_success) failures,
+        min(began_at) filter (where not is_success) first_failed,
+        max(ended_at) filter (where not is_success) last_failed
+    from islands group by operation, broker, target, island
 ), followed as (
-    select *, lead(success) over (partition by way, who, target order by island) next_success from windows
+    select *, lead(success) over (partition by operation, broker, target order by island) next_success from windows
 )
-select way, who, target, failures, next_success is null is_open, first_failed, last_failed,
-    if(way != 'write', greatest(coalesce(success, first_failed), first_failed), coalesce(success, first_failed)) began_at,
+select operation, broker, target, failures, next_success is null is_open, first_failed, last_failed,
+    if(operation != 'write', greatest(coalesce(success, first_failed), first_failed),
+        coalesce(success, first_failed)) began_at,
     coalesce(next_success, last_failed) ended_at
 from followed where failures > 0
 """
 
 _LONGEST = """
-select way, target, count(began_at) windows, max(named_struct('millis', ended_at - began_at, 'is_open', is_open,
+select operation, target, count(began_at) windows, max(named_struct('millis', ended_at - began_at, 'is_open', is_open,
     'failures', failures)) longest
-from (select distinct way, target from attempts) left join outages using (way, target) group by way, target
+from (select distinct operation, target from attempts) left join outages using (operation, target)
+group by operation, target
 """
 
 
 def judge_outages(run: Run) -> Iterator[Finding]:
     """Write the tables `attempts` and `outages`; yield each target's longest outage."""
     run.batch(Query(f"select * from ({_WRITES}) union all select * from ({_READS})", "every_attempt"))
-    run.table("attempts", _TELLING)
+    run.table("attempts", _NEAR_FAILURES)
     run.table("outages", _OUTAGES, is_rare=True)
-    found = {(row.way, row.target): row for row in run.rows(_LONGEST)}
-    for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
+    found = {(row.operation, row.target): row for row in run.rows(_LONGEST)}
+    for operation, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
-            if (way, broker) not in found:
-                yield unknown(f"{way}_unavailable {broker}", SECONDS, f"no workload {tried} {broker}")
-    for (way, target), row in sorted(found.items()):
-        metric = f"{way}_unavailable {target}"
+            if (operation, broker) not in found:
+                yield unknown(f"{operation}_unavailable {broker}", SECONDS, f"no workload {tried} {broker}")
+    for (operation, target), row in sorted(found.items()):
+        metric = f"{operation}_unavailable {target}"
         if not row.windows:
             yield Finding(metric=metric, unit=SECONDS, value=0.0)
             continue
@@ -139,7 +148,8 @@ _MOVES_TEMPLATE = """
 with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
-        cast(get_json_object(fields, '$.before') as bigint) before, cast(get_json_object(fields, '$.after') as bigint) after,
+        cast(get_json_object(fields, '$.before') as bigint) before,
+        cast(get_json_object(fields, '$.after') as bigint) after,
         'a commit' why
     from cluster_events h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
 ), synced as (
@@ -256,7 +266,7 @@ with taken as (
         on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
         and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
 ), committed as (
-    -- A consumer that kept its queue asks for no offset again: a commit beyond explains nothing there.
+    -- A consumer that kept its queue does not query its offset again: a commit beyond it is no explanation there.
     select r.seq, max(c.offset) farthest
     from repeated r left join asked a on r.seq = a.seq join commits c
         on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue

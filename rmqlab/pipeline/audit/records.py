@@ -18,10 +18,10 @@ with firsts as (
     select node, min(log_offset) first_offset
     from (select node, log_offset from whole_records union all select node, log_offset from holes) group by node
 )
-select /*+ shuffle_hash(r, f, l, h, b) */ e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
-    e.commitLogOffset log_offset,
-    r.message_id, r.tags_code,
-    if(r.topic = e.topic and r.queue = e.queueId and r.offset = e.queueOffset and r.size = e.storeSize, e.tagsCode, null) wrong_code
+select /*+ shuffle_hash(r, f, l, h, b) */ e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue,
+    e.queueOffset offset, e.commitLogOffset log_offset, r.message_id, r.tags_code,
+    if(r.topic = e.topic and r.queue = e.queueId and r.offset = e.queueOffset and r.size = e.storeSize,
+        e.tagsCode, null) wrong_code
 from queue_entries e
     left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
     left join firsts f on e.node = f.node

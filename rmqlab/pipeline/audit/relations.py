@@ -58,10 +58,10 @@ class Query:
     is_bounded: bool = False
     """True: at most some thousand rows at any size of the run, so that this process can hold them."""
     is_rare: bool = False
-    """True: a row for each thing that is wrong, so mostly none."""
+    """True: a row for each violation, so usually empty."""
 
 
-class _Way(enum.Enum):
+class _Strategy(enum.Enum):
     """How the rows of a query are computed."""
 
     COLLECTED = enum.auto()
@@ -73,7 +73,7 @@ class _Way(enum.Enum):
     CACHED = enum.auto()
     """Spark holds them, and this process receives them if they are few."""
     DEFINED = enum.auto()
-    """Each query computes them that uses them."""
+    """Each query that uses them computes them."""
 
 
 @attrs.define
@@ -100,7 +100,7 @@ class Relations:
         return int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
 
     def define(self, name: str, text: str) -> None:
-        """Define a relation that each query computes which uses it."""
+        """Define a relation, which each query that uses it computes."""
         self._texts[name] = self._hinted(text)
 
     def define_rows(self, name: str, rows: Sequence[Mapping[str, object]], /, **columns: str) -> None:
@@ -136,8 +136,8 @@ class Relations:
         for query in queries:
             if query.name:
                 self.define(query.name, query.text)
-        written = [query for query in queries if self._way(query) is _Way.WRITTEN]
-        stored = {query.name for query in queries if self._way(query) in (_Way.WRITTEN, _Way.TRIED)}
+        written = [query for query in queries if self._strategy(query) is _Strategy.WRITTEN]
+        stored = {query.name for query in queries if self._strategy(query) in (_Strategy.WRITTEN, _Strategy.TRIED)}
         others = [query for query in queries if query not in written]
         following = [query for query in others if stored & self._used([query.text])]
         contents = self._compute([query for query in others if query not in following], written)
@@ -153,12 +153,12 @@ class Relations:
         self._register_used([query.text for query in (*queries, *written)])
         first_rows = {}
         for query in queries:
-            if self._way(query) is _Way.CACHED:
+            if self._strategy(query) is _Strategy.CACHED:
                 self._cache(query)
                 first_rows[query] = Query(f"select * from {query.name} limit {_SHORT}")
-            elif self._way(query) is _Way.TRIED:
+            elif self._strategy(query) is _Strategy.TRIED:
                 first_rows[query] = Query(f"select * from ({query.text}) limit {_SHORT}")
-        collected = [query for query in queries if self._way(query) is _Way.COLLECTED]
+        collected = [query for query in queries if self._strategy(query) is _Strategy.COLLECTED]
         asked = [*collected, *first_rows.values()]
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
             collecting = [(share, threads.submit(self._collect, share)) for share in self._shares(asked)]
@@ -197,12 +197,12 @@ class Relations:
         self._texts.pop(name, None)
         self.held.pop(name, None)
 
-    def _way(self, query: Query) -> _Way:
+    def _strategy(self, query: Query) -> _Strategy:
         if not query.name or self.scale is Scale.SMALL or (query.is_written and query.is_bounded):
-            return _Way.COLLECTED
+            return _Strategy.COLLECTED
         if query.is_written:
-            return _Way.TRIED if query.is_rare and self.scale is Scale.MEDIUM else _Way.WRITTEN
-        return _Way.CACHED if self.scale is Scale.MEDIUM else _Way.DEFINED
+            return _Strategy.TRIED if query.is_rare and self.scale is Scale.MEDIUM else _Strategy.WRITTEN
+        return _Strategy.CACHED if self.scale is Scale.MEDIUM else _Strategy.DEFINED
 
     def _write(self, query: Query) -> DataFrame:
         """Write a table as parquet, and return the frame that reads it."""
@@ -223,8 +223,9 @@ class Relations:
             self._view(name, frame)
 
     def _cache(self, query: Query) -> None:
-        """Let Spark hold a relation, once a query has computed it."""
-        # Not `cache`: Spark would search each later plan for those of all cached frames, and miss those with definitions.
+        """Make Spark hold a relation as soon as a query has computed it."""
+        # Not `cache`: Spark would compare each later plan with those of all cached frames, without recognizing them if
+        # they have definitions.
         self._computed.append(self._sql(f"select * from ({query.text})"))
         self._view(query.name, self._computed[-1].localCheckpoint(eager=False))
 
@@ -265,7 +266,7 @@ class Relations:
         if not used:
             return self.spark.sql(text)
         definitions = ",\n".join(f"`{name}` as (\n{self._texts[name]}\n)" for name in self._texts if name in used)
-        # The parser reads a statement that begins with definitions to its end before it knows that it is a query.
+        # The parser reads a statement that begins with definitions to its end before it recognizes a query.
         return self.spark.sql(f"select * from (with {definitions}\n{text})")
 
     def _hinted(self, text: str) -> str:

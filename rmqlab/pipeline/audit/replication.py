@@ -2,8 +2,8 @@
 
 After a promotion the log of the master before it is compared, too.
 
-Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead
-SLAVE.
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, replication_lag_duration SLAVE, divergence SLAVE,
+behind SLAVE, ahead SLAVE.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,7 +60,8 @@ select slave, min(at) at, max_by(next_at, at) until from stepped where behind_by
 # Holes are part of a log; bytes after its last record are not.
 _ENDS = """
 select node, min(log_offset) first, max(until) last
-from (select node, log_offset, log_offset + size until from whole_records union all select node, log_offset, 0 from holes)
+from (select node, log_offset, log_offset + size until from whole_records
+    union all select node, log_offset, 0 from holes)
 group by node
 """
 
@@ -94,7 +95,8 @@ Extent: TypeAlias = tuple[int, int]
 """The first and last offset of a log."""
 
 _LAGS = """
-select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, struct(at, paired_at)) latest from lag group by slave)
+select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, struct(at, paired_at)) latest from lag
+    group by slave)
 left join (select slave, max(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null)) longest
     from behind_spans group by slave) using (slave)
 """
@@ -138,16 +140,16 @@ def _share_roles(run: Run) -> None:
 
 
 def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
-    missing = "" if row else f"{slave} or its master gave no sample of its log"
+    missing = "" if row else f"{slave} or its master recorded no sample of its log"
     most, latest = (row.most, row.latest) if row else (None, None)
     yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=most, missing=missing)
     yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=latest, missing=missing)
     if row is None:
-        yield unknown(f"behind_for {slave}", SECONDS, missing)
+        yield unknown(f"replication_lag_duration {slave}", SECONDS, missing)
         return
     longest = row.longest
     yield Finding(
-        metric=f"behind_for {slave}",
+        metric=f"replication_lag_duration {slave}",
         unit=SECONDS,
         value=longest.millis / 1000 if longest else 0.0,
         is_at_least=bool(longest and longest.is_open),

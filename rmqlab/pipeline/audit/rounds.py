@@ -12,13 +12,13 @@ Result = TypeVar("Result")
 class Rounds(Generic[Request, Result]):
     """Groups one request of each thread into one computation.
 
-    A round is complete when each of `askers` threads waits for a result. The last of them computes the round. A thread
-    that has no more requests must call `leave`.
+    A round is complete when all of the `threads` threads wait for a result. The last of them computes the round. A
+    thread without further requests must call `leave`.
     """
 
-    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], askers: int) -> None:
+    def __init__(self, compute: Callable[[Sequence[Request]], Sequence[Result]], threads: int) -> None:
         self._compute = compute
-        self._askers = askers
+        self._threads = threads
         self._lock = threading.Lock()
         self._waiting: list[tuple[Request, Future[Result]]] = []
 
@@ -27,19 +27,19 @@ class Rounds(Generic[Request, Result]):
         future: Future[Result] = Future()
         with self._lock:
             self._waiting.append((request, future))
-            complete = self._take_complete()
+            complete = self._pop_complete()
         self._finish(complete)
         return future.result()
 
     def leave(self) -> None:
         """End the participation of one thread."""
         with self._lock:
-            self._askers -= 1
-            complete = self._take_complete()
+            self._threads -= 1
+            complete = self._pop_complete()
         self._finish(complete)
 
-    def _take_complete(self) -> list[tuple[Request, Future[Result]]]:
-        if len(self._waiting) < self._askers:
+    def _pop_complete(self) -> list[tuple[Request, Future[Result]]]:
+        if len(self._waiting) < self._threads:
             return []
         complete, self._waiting = self._waiting, []
         return complete

@@ -1,4 +1,4 @@
-"""Compare the routes that watchers believed with the truth. No I/O.
+"""Compare routes of nameservers and clients with absences of brokers. No I/O.
 
 Metrics: stale_route WATCHER (longest time in which it named a broker that was away), missing_route NAMESERVER (in
 which it did not name one that was ready), route_disagreement (in which two nameservers that ran named different
@@ -13,7 +13,7 @@ from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
 
 Wrong = tuple[Span, str]
-"""A time in which a belief and the truth, or two beliefs, differed, with a description."""
+"""An interval in which a route contradicted an absence or another route, and a description."""
 
 
 def judge(known: Known) -> Iterator[Finding]:
@@ -41,8 +41,10 @@ def _stale(known: Known, watcher: str, beliefs: Sequence[Belief]) -> Iterator[Wr
         if belief.watcher != watcher or node is None:
             continue
         for away in known.contradicting(belief, node):
-            if (lie := shared(away, (belief.since, belief.until))) is not None:
-                yield from ((span, f"{watcher} named {node}, which was away") for span in uncovered(lie, own_absences))
+            if (contradicted := shared(away, (belief.since, belief.until))) is not None:
+                yield from (
+                    (span, f"{watcher} named {node}, which was away") for span in uncovered(contradicted, own_absences)
+                )
 
 
 def _missing(known: Known, nameserver: str) -> Iterator[Wrong]:

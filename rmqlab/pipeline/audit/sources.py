@@ -43,7 +43,8 @@ _EVENT: Final = {"process": "string", "place": "bigint", "at": "timestamp", "nod
 _MESSAGE_COLUMNS: Final = _EVENT | {
     "message_id": "string", "topic": "string", "group": "string", "outcome": "string", "broker": "string",
     "queue": "int", "offset": "bigint", "began_at": "bigint", "took": "double", "reconsume_times": "int",
-    "from_broker_id": "int", "broker_id": "int", "error": "string", "attempt": "int", "code": "int", "held_in": "string",
+    "from_broker_id": "int", "broker_id": "int", "error": "string", "attempt": "int", "code": "int",
+    "held_in": "string",
 }  # fmt: skip
 _EVENT_COLUMNS: Final = _EVENT | {"fields": "string"}
 _ENTRY_COLUMNS: Final = {
@@ -52,7 +53,8 @@ _ENTRY_COLUMNS: Final = {
 }  # fmt: skip
 _RECORD_COLUMNS: Final = {
     "node": "string", "state": "string", "commitLogOffset": "bigint", "storeSize": "int", "topic": "string",
-    "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string", "storeTimestamp": "timestamp",
+    "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string",
+    "storeTimestamp": "timestamp",
     "recordCrc": "bigint", "realTopic": "string", "tagsCode": "bigint",
 }  # fmt: skip
 _ROW_GROUP: Final = 2**16
@@ -61,7 +63,7 @@ _ROW_GROUP: Final = 2**16
 
 @attrs.frozen
 class _Source:
-    """What a table is read from."""
+    """The data source of a table, with its columns and options."""
 
     table: str
     kind: type[DataSource]

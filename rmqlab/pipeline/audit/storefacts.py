@@ -55,7 +55,8 @@ from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state
 
 # For a member of a DLedger group, the entries that it has as committed: its queues contain no others.
 _READABLE: Final = """
-select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node where r.until is null or c.log_offset < r.until
+select /*+ shuffle_hash(r) */ c.* from copies c left join readable_ends r on c.node = r.node
+where r.until is null or c.log_offset < r.until
 """
 
 # Bytes that are not a record are the end of the log, or a hole if records follow.
@@ -90,6 +91,7 @@ with acknowledged as (
 select node, broker, topic, queue, offset, log_offset, message_id, 'its body fails its CRC' why
 from whole_records where state = 'badCrc'
 union all
-select w.node, w.broker, w.topic, w.queue, w.offset, w.log_offset, a.message_id, w.why from within w left join acknowledged a
+select w.node, w.broker, w.topic, w.queue, w.offset, w.log_offset, a.message_id, w.why
+from within w left join acknowledged a
     on w.topic = a.topic and w.broker = a.broker and w.queue = a.queue and w.offset = a.offset
 """

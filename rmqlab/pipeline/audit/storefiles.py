@@ -43,7 +43,9 @@ _FIRST_UNINDEXED = Preview("unindexed_messages", "node", ("log_offset",))
 
 _TOPICS = """
 select c.node, c.topic, min_by(c.stored_at, c.log_offset) first_stored
-from copies c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at group by c.node, c.topic
+from copies c left anti join deleted_topics x
+    on c.broker = x.broker and c.topic = x.topic and c.stored_at <= x.at
+group by c.node, c.topic
 """
 
 HIGHEST_COMMITS = """

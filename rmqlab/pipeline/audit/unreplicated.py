@@ -28,7 +28,8 @@ def conditions(run: Run) -> Mapping[str, str]:
 def _condition(run: Run, broker: str, changes: Sequence[tuple[int, list[str]]]) -> str:
     ends = [at for at, _ in changes[1:]]
     absent = [
-        f"send.ended_at >= {at} and {f'send.ended_at < {end}' if end is not None else 'true'} and {_absent(run, slaves)}"
+        f"send.ended_at >= {at} and {f'send.ended_at < {end}' if end is not None else 'true'}"
+        f" and {_absent(run, slaves)}"
         for (at, slaves), end in itertools.zip_longest(changes, ends)
     ]
     return f"send.outcome = 'SEND_OK' and send.broker = {literal(broker)} and ({' or '.join(absent)})"

@@ -49,7 +49,7 @@ def judge(run: Run) -> Iterator[Finding]:
     first = sorted(itertools.chain.from_iterable(group.first for group in unstored.values()), key=_order)
     evidence = tuple(
         Evidence(
-            text=f"{one.message_id}: {one.node} got it from {one.queue} offset {one.offset}, and no store has it",
+            text=f"{one.message_id}: {one.node} received it from {one.queue} offset {one.offset}, and no store has it",
             at_millis=one.at,
             message_ids=(one.message_id,),
         )

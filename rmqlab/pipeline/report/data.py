@@ -17,8 +17,8 @@ from rmqlab.verdict.roles import Roles
 SUMMARY = "audit.json"
 FOLDER = "audit"
 _REPORTED_KINDS = (
-    "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped", "node_crashed",
-    "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
+    "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped",
+    "node_crashed", "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
 )  # fmt: skip
 _MOST_EVENTS = 2000
 _MOST_BYTES = 2**30

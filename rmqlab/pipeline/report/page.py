@@ -62,7 +62,8 @@ def _head(data: RunData) -> str:
     return (
         f'<header><p class="badge"><span class="verdict {verdict}">{verdict}</span>{_scenario_verdict(data)}</p>'
         f"<h1>{escape(name_of(data.directory))}</h1>{claim}"
-        f'<ul class="why">{_items(map(_capital, data.summary["why"]))}</ul>{_warnings(data)}{_story(data)}{_facts(data)}'
+        f'<ul class="why">{_items(map(_capital, data.summary["why"]))}</ul>'
+        f"{_warnings(data)}{_story(data)}{_facts(data)}"
         "</header>"
     )
 
@@ -152,8 +153,8 @@ def _presence(data: RunData) -> str:
         total = sum(row["messages"] for row in of_it)
         body.append(f"<tr><th>{outcome}</th><td>{total:,}</td>{cells}<td>{_count(consumed)}</td></tr>")
     return (
-        '<section id="presence"><h2>Messages by outcome and store</h2><p class="sub">Number of messages with each outcome of'
-        " their send, by the nodes that store them.</p>"
+        '<section id="presence"><h2>Messages by outcome and store</h2><p class="sub">'
+        "Number of messages with each outcome of their send, by the nodes that store them.</p>"
         f'<div class="scroll"><table class="numbers"><thead><tr><th>outcome</th><th>sent</th>{head}'
         f"<th>consumed</th></tr></thead><tbody>{''.join(body)}</tbody></table></div></section>"
     )

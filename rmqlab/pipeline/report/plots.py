@@ -80,15 +80,20 @@ def space_time(data: RunData) -> Figure | None:
             node = addresses.get(address, address)
             lanes.add(f"{watcher} lists {node}", _belief(data, node, held, absences, watcher), "minor")
     for broker in sorted({str(fields["broker_name"]) for fields in ready.values() if fields.get("broker_name")}):
-        for way in ("write", "read"):
-            found = [row for row in outages if (row["way"], row["target"]) == (way, broker)]
-            known = data.findings.get(f"{way}_unavailable {broker}", {}).get("value") is not None
-            lanes.add(f"{way}s {_PREPOSITIONS[way]} {broker}", _band(data, way, found, is_known=known), "minor")
+        for operation in ("write", "read"):
+            found = [row for row in outages if (row["operation"], row["target"]) == (operation, broker)]
+            known = data.findings.get(f"{operation}_unavailable {broker}", {}).get("value") is not None
+            lanes.add(
+                f"{operation}s {_PREPOSITIONS[operation]} {broker}",
+                _band(data, operation, found, is_known=known),
+                "minor",
+            )
     plot = lanes.plot("nodes over time")
     return Figure(
         "Node status, routes and availability",
-        "Processes with their roles; the brokers that each nameserver lists in its routes; writes to and reads from each"
-        " broker. In all charts, a shaded time means that a server was down, a dashed line that a fault began or ended.",
+        "Processes with their roles; the brokers that each nameserver lists in its routes; writes to and reads from"
+        " each broker. In all charts, a shaded time means that a server was down, a dashed line that a fault began or"
+        " ended.",
         _mark_faults(data, plot).text(),
         (
             ("alive", "running, listed correctly, or available"),
@@ -141,9 +146,11 @@ def _belief(
     return draw
 
 
-def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: bool) -> Callable[[Plot, float], None]:
+def _band(
+    data: RunData, operation: str, outages: list[dict[str, Any]], *, is_known: bool
+) -> Callable[[Plot, float], None]:
     at = since(data.began_at)
-    tried = [row["at"] for row in data.table("send_bins" if way == "write" else "delivery_bins")]
+    tried = [row["at"] for row in data.table("send_bins" if operation == "write" else "delivery_bins")]
 
     def draw(plot: Plot, top: float) -> None:
         plot.bar(0, data.seconds, top + 4, 12, "still")
@@ -151,7 +158,7 @@ def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: b
             plot.bar(at(min(tried)), at(max(tried)) + _bin_seconds(data), top + 4, 12, "alive")
         for row in outages:
             start, end = at(row["began_at"]), at(row["ended_at"])
-            text = f"no {way}: {failed_attempts(row['failures'], end - start)}"
+            text = f"no {operation}: {failed_attempts(row['failures'], end - start)}"
             plot.bar(start, end, top + 4, 12, "stale", text)
 
     return draw

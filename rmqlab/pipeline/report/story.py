@@ -170,8 +170,8 @@ def _rules(data: RunData) -> Iterator[tuple[bool, str]]:
     yield (
         any(value for metric, value in data.values("write_unavailable ")),
         (
-            "RocketMQ 4.9 does not promote slaves: run a second group, so that producers have another master, or restart the"
-            " master quickly."
+            "RocketMQ 4.9 does not promote slaves: run a second group, so that producers have another master, or"
+            " restart the master quickly."
         ),
     )
     yield bool(data.value("duplicates")), "Make consumers idempotent: a message may be delivered more than once."

@@ -73,7 +73,8 @@ BROKERS = (
     EventType(
         "ha_master_examined",
         "broker",
-        "A slave's check of its master failed or was not possible: it rejects the master, or follows it unchecked (a switch of ours).",
+        "A slave's check of its master failed or was not possible: it rejects the master, or follows it unchecked (a"
+        " switch of ours).",
         {"verdict": text("the result, and why")},
     ),
     EventType(
@@ -150,7 +151,8 @@ BROKERS = (
     EventType(
         "consumer_offsets_handed_back",
         "broker",
-        "A slave committed to its returned master the offsets of consumers that had committed to the slave (a switch of ours).",
+        "A slave committed to its returned master the offsets of consumers that had committed to the slave (a switch of"
+        " ours).",
         {"key": text("topic@group"), "queues": mapping("offsets by queue id")},
     ),
     EventType(

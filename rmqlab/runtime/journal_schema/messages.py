@@ -36,7 +36,8 @@ MESSAGES = (
             "queue": QUEUE_ID,
             "offset": queue_offset("where it is stored"),
             "held_in": text(
-                "TOPIC:QUEUE of the system topic that holds a delayed or half message, to which `offset` belongs; None for others"
+                "TOPIC:QUEUE of the system topic that holds a delayed or half message, to which `offset` belongs; None"
+                " for others"
             ),
             "attempts": count("requests that were sent"),
             "began_at": millis("when the send began; `at` is when it ended"),

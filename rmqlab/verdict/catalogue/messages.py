@@ -21,8 +21,8 @@ LOSS: Final = (
         name="lost",
         unit=MESSAGES,
         text="acknowledged, and in no store",
-        definition="Messages whose send ended in an outcome that says stored, and of which no store of the run has a"
-        " readable copy under any topic (delayed and half messages lie under a system topic).",
+        definition="Messages whose send ended in an outcome that means stored, and of which no store of the run has a"
+        " readable copy under any topic (delayed and half messages are under a system topic).",
         blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
         unknown_when=f"{NOTHING_SENT}; {STORE_MISSING}; an acknowledged send carries no unique id",
         rests_on=PRODUCER_JOURNALS,
@@ -116,12 +116,13 @@ LOSS: Final = (
         is_floor=True,
     ),
     Metric(
-        name="unclaimed",
+        name="stored_unsent",
         unit=MESSAGES,
         text="in a store, but without a send in the journal",
         definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
         " whose unique id no send and no failed attempt of any journal names. While a workload sends, those of the last"
-        " minute of the cluster's clock, and of the last 10 real seconds, do not count: their sends may not be recorded.",
+        " minute of the cluster's clock, and of the last 10 real seconds, do not count: their sends may not be"
+        " recorded.",
         blind_to="which client sent them: a deleted journal and a client that keeps none look the same",
         unknown_when="no store was given",
     ),
@@ -146,7 +147,7 @@ DUPLICATES: Final = (
         unit=MESSAGES,
         text="stored at more than one place",
         definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
-        " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
+        " to. A client that retries causes this: the first attempt was carried out, but its response was lost.",
         unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
         rests_on=PRODUCER_JOURNALS,
         is_floor=True,

@@ -53,7 +53,7 @@ REPLICATION: Final = (
         rests_on=BROKER_JOURNALS,
     ),
     Metric(
-        name="behind_for",
+        name="replication_lag_duration",
         target="SLAVE",
         unit=SECONDS,
         text="longest time behind its master's log",
@@ -97,10 +97,10 @@ RECORDS_AND_QUEUES: Final = (
         unit=ENTRIES,
         text="entries of its consume queues that do not point at their record, or have a wrong tags code",
         definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
-        " offset or size. Or the entry's tags code is not that of its record: brokers filter messages by it. Entries below"
-        " the first file of the log belong to expired messages.",
-        blind_to="records that no entry points at, and wrong times of delivery in entries of delayed messages, except those"
-        " before the message was stored",
+        " offset or size. Or the entry's tags code is not that of its record: brokers filter messages by it. Entries"
+        " below the first file of the log belong to expired messages.",
+        blind_to="records that no entry points at, and wrong times of delivery in entries of delayed messages, except"
+        " those before the message was stored",
         unknown_when="the store has records and no consume queues, lacks files of its log, or lost power and was not"
         " started again",
     ),
@@ -121,8 +121,8 @@ DELAY_OFFSET_AHEAD: Final = Metric(
     target="NODE",
     unit=MESSAGES,
     text="largest distance of a saved offset of a delay level beyond its queue's end",
-    definition="delayOffset.json of the node, against the end of the level's queue in all stores of its broker name. The"
-    " queue of a level without messages ends at 0 if each of these logs begins at 0.",
+    definition="delayOffset.json of the node, against the end of the level's queue in all stores of its broker name."
+    " The queue of a level without messages ends at 0 if each of these logs begins at 0.",
     blind_to="offsets that skip messages without leaving the queue, and levels whose messages all expired",
     unknown_when="the file cannot be read, a store of the broker name is missing, or the node lost power or its store"
     " and was not started again",
@@ -154,8 +154,8 @@ STORE_FILES: Final = (
         target="NODE",
         unit=MESSAGES,
         text="largest distance of a saved offset beyond its queue's end",
-        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name. A queue"
-        " without messages ends at 0 if each of these logs begins at 0.",
+        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name. A"
+        " queue without messages ends at 0 if each of these logs begins at 0.",
         blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
         unknown_when="the file cannot be read, or a store of the broker name is missing",
     ),

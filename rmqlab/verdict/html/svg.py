@@ -162,8 +162,10 @@ class Plot:
     def text(self) -> str:
         """Return the whole drawing."""
         axis = "".join(
-            f'<line class="grid" x1="{self.x.at(tick):.1f}" x2="{self.x.at(tick):.1f}" y1="{TOP}" y2="{self.floor:.1f}"/>'
-            f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 16:.1f}" text-anchor="middle">{tick:g} s</text>'
+            f'<line class="grid" x1="{self.x.at(tick):.1f}" x2="{self.x.at(tick):.1f}"'
+            f' y1="{TOP}" y2="{self.floor:.1f}"/>'
+            f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 16:.1f}"'
+            f' text-anchor="middle">{tick:g} s</text>'
             for tick in ticks(0, self.seconds, 10)
         )
         return (

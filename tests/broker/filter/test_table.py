@@ -70,7 +70,7 @@ def test_a_newer_version_of_the_same_expression_is_no_new_birth(scene: Scene) ->
     assert (scene.known.client_version, scene.known.born_time) == (6, 1_000_000)
 
 
-def test_an_expression_that_is_none_is_not_registered_and_ends_the_old_one(scene: Scene) -> None:
+def test_an_invalid_expression_is_not_registered_and_removes_the_old_one(scene: Scene) -> None:
     scene.register("a >", 1)
     assert scene.table.find("T", "G") is None
     scene.register("a > 1", 2)

@@ -73,7 +73,7 @@ SPANS = [
 
 
 @pytest.mark.parametrize("body", [b"", b"brokerName=b\n", b"\xff\xfe", b"{}", *SPANS])
-def test_an_answer_that_says_nothing_is_none(body: bytes) -> None:
+def test_a_response_without_facts_is_unsupported(body: bytes) -> None:
     with pytest.raises(CheckUnsupported):
         identity_of(body)
     with pytest.raises(CheckUnsupported):

@@ -69,7 +69,7 @@ def test_every_dialect_of_a_heartbeat_says_the_same(talk: TalkingBroker, body: b
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]"])
-def test_a_heartbeat_that_is_none_is_a_system_error(talk: TalkingBroker, body: bytes) -> None:
+def test_an_invalid_heartbeat_is_a_system_error(talk: TalkingBroker, body: bytes) -> None:
     assert talk.ask(RequestCode.HEART_BEAT, None, body).code == ResponseCode.SYSTEM_ERROR
 
 

@@ -28,9 +28,7 @@ def test_a_delayed_message_waits_in_the_queue_of_its_level(talk: TalkingBroker) 
 
 
 @pytest.mark.parametrize(("level", "code"), [("0", 0), ("-1", 0), ("x", 1)])
-def test_a_delay_that_is_none_is_ignored_and_one_that_is_no_number_refused(
-    talk: TalkingBroker, level: str, code: int
-) -> None:
+def test_a_delay_level_below_1_is_ignored_and_text_is_rejected(talk: TalkingBroker, level: str, code: int) -> None:
     assert talk.send("T", DELAY=level).code == code
     assert talk.broker.store.max_queue_offset("T", 0) == (1 if code == 0 else 0)
 

@@ -164,7 +164,7 @@ def test_bytes_that_are_no_text_are_a_system_error(talk: TalkingBroker) -> None:
     assert talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"\xff=\xfe").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_change_that_the_disk_does_not_save_is_none(talk: TalkingBroker) -> None:
+def test_a_change_that_cannot_be_saved_is_not_made(talk: TalkingBroker) -> None:
     path = pathlib.Path(talk.broker.settings.source.source)
     path.with_name(f"{path.name}.tmp").mkdir()
     reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")

@@ -83,7 +83,7 @@ def test_what_is_neither_commit_nor_rollback_is_silence(talk: TalkingBroker, fro
 
 
 @pytest.mark.parametrize("decision", [4, 1, -1])
-def test_a_decision_that_is_none_is_refused(talk: TalkingBroker, decision: int) -> None:
+def test_an_invalid_decision_is_rejected(talk: TalkingBroker, decision: int) -> None:
     """broker-requests#50 (EndTransactionRequestHeader.checkFields)."""
     (reply,) = end(talk, send_half(talk), decision)
     assert reply.code == ResponseCode.SYSTEM_ERROR

@@ -123,7 +123,7 @@ def test_a_watcher_that_ends_long_after_a_broker_is_back_was_not_away() -> None:
     assert finding.missing == "broker-a was back before produce-1 noticed that it was paused"
 
 
-def test_without_absences_there_is_nothing_to_notice_and_how_the_cluster_stops_is_none() -> None:
+def test_the_stop_of_the_cluster_is_no_absence() -> None:
     run = MadeUpRun()
     run.add("", "cluster_stopping")
     run.end("broker-a", "stop", "node_stopped")

@@ -83,7 +83,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
     ("metric", "text"),
     [
         ("losst", "did you mean lost"),
-        ("xyz", "metrics: ahead, behind, behind_for, clock_disagreement, "),
+        ("xyz", "metrics: ahead, behind, clock_disagreement, corrupt, "),
         ("lost broker-a", "expected lost"),
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],
@@ -157,7 +157,7 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     assert "orders@broker-a:0" not in table.stdout
     assert "orders@broker-a:0" in check(directory, "--all").stdout
     shown = check(directory, "-m", "lost.SEND_OK").stdout
-    assert "answered SEND_OK by orders@broker-a:0 offset 5" in shown
+    assert "SEND_OK from orders@broker-a:0 offset 5" in shown
     assert "ID000010" in shown
     document = json.loads(check(directory, "-m", "lost", "--json").stdout)
     assert (document["verdict"], list(document["findings"])) == ("violated", ["lost"])

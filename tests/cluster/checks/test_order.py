@@ -110,7 +110,7 @@ def test_a_message_given_out_after_a_later_one_is_found() -> None:
         run.deliver(number, offset=number)
     finding = run.judge()["order.delivered shop"]
     assert finding.message_ids == ("ID000001",)
-    assert finding.evidence[0].text == "orders@broker-a:0: consume-1 got offset 1 after consume-1 had got 2"
+    assert finding.evidence[0].text == "orders@broker-a:0: consume-1 received offset 1 after consume-1 had received 2"
 
 
 def test_what_comes_again_is_a_duplicate_and_no_disorder() -> None:

@@ -46,7 +46,7 @@ def test_a_promoted_slave_is_behind_no_longer() -> None:
     judgement = run.judge()
     assert judgement[f"replication_lag {S}"].value == 200
     assert judgement[f"replication_lag_left {S}"].value == 200
-    behind = judgement[f"behind_for {S}"]
+    behind = judgement[f"replication_lag_duration {S}"]
     assert not behind.is_at_least
     assert behind.evidence[0].until_millis == promoted_at
 

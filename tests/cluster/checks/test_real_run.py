@@ -44,7 +44,7 @@ async def test_a_killed_master_is_seen_by_every_check(tmp_path: Path) -> None:
     assert findings["sent"].value == COUNT
     assert findings["lost"].value == 0
     assert findings["stored.refused"].value == 0
-    assert findings["unclaimed"].value == 0
+    assert findings["stored_unsent"].value == 0
     assert findings["order.stored"].value == 0
     assert findings["divergence broker-a-s"].value == findings["missing broker-a-s"].value == 0
     assert findings["duplicates.unexplained"].value == 0

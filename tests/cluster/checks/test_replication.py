@@ -47,13 +47,13 @@ def test_the_longest_time_behind_ends_with_the_sample_in_which_both_logs_end_ali
     run = MadeUpRun()
     for master, slave in ((100, 90), (100, 100), (200, 100), (300, 250), (300, 300)):
         sampled(run, master, slave)
-    finding = run.judge()["behind_for broker-a-s"]
+    finding = run.judge()["replication_lag_duration broker-a-s"]
     assert (finding.value, finding.is_at_least, len(finding.evidence)) == (2.04, False, 2)
     run.wait(9)
     sampled(run, 400, 300)
     run.wait(9)
     run.send(1)
-    finding = run.judge()["behind_for broker-a-s"]
+    finding = run.judge()["replication_lag_duration broker-a-s"]
     assert (finding.value, finding.is_at_least) == (9.02, True)
 
 
@@ -69,8 +69,8 @@ def test_without_samples_of_both_nothing_is_known() -> None:
     run = MadeUpRun()
     sampled(run, 100)
     findings = run.judge()
-    for metric in ("replication_lag", "replication_lag_left", "behind_for"):
-        assert findings[f"{metric} broker-a-s"].missing == "broker-a-s or its master gave no sample of its log"
+    for metric in ("replication_lag", "replication_lag_left", "replication_lag_duration"):
+        assert findings[f"{metric} broker-a-s"].missing == "broker-a-s or its master recorded no sample of its log"
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(0, 1000)), max_size=30))

@@ -153,7 +153,7 @@ def test_a_single_address_has_no_outside() -> None:
         ActiveFaults().add(Reset(src="outside", dst="broker-a"), SINGLE, 0)
 
 
-def test_a_target_that_is_none_is_told_with_those_that_are() -> None:
+def test_an_unknown_target_is_reported_with_the_known_ones() -> None:
     with pytest.raises(UnknownTargetError, match="broker-a-s"):
         ActiveFaults().add(Reset(src="broker-b", dst="broker-a"), NODES, 0)
 

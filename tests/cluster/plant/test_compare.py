@@ -28,7 +28,7 @@ def planted(*reports: Report, kind: str = "crc-wrong-both") -> Planted:
     return Planted(kind=KINDS[kind], seed=1, directory="run", change=Change(edits=()), reports=reports)
 
 
-CLEAN = judged({"lost": 0, "unclaimed": 0, "divergence broker-a-s": 0})
+CLEAN = judged({"lost": 0, "stored_unsent": 0, "divergence broker-a-s": 0})
 LOST = Report(metric="lost", message_ids=("A",), also_allowed=("A", "B"))
 
 
@@ -55,15 +55,15 @@ def test_messages_in_the_evidence_count_where_the_finding_names_none() -> None:
 
 
 def test_a_metric_that_the_kind_does_not_explain_is_extra() -> None:
-    report = judged({"lost": 1, "unclaimed": 2, "missing broker-a": 1, "lost.SEND_OK": 1}, ids={"lost": ("A",)})
-    assert compare(planted(LOST), report, CLEAN).extra == ("missing broker-a 1", "unclaimed 2")
+    report = judged({"lost": 1, "stored_unsent": 2, "missing broker-a": 1, "lost.SEND_OK": 1}, ids={"lost": ("A",)})
+    assert compare(planted(LOST), report, CLEAN).extra == ("missing broker-a 1", "stored_unsent 2")
 
 
 def test_a_metric_that_became_unknown_is_extra_unless_evidence_is_missing() -> None:
-    report = judged({"lost": 1, "unclaimed": None}, ids={"lost": ("A",)})
-    assert compare(planted(LOST), report, CLEAN).extra == ("unclaimed unknown",)
+    report = judged({"lost": 1, "stored_unsent": None}, ids={"lost": ("A",)})
+    assert compare(planted(LOST), report, CLEAN).extra == ("stored_unsent unknown",)
     gap = Report(metric="gap produce-1")
-    silent = judged({"lost": None, "unclaimed": None}, "the journal of produce-1 is torn")
+    silent = judged({"lost": None, "stored_unsent": None}, "the journal of produce-1 is torn")
     assert compare(planted(gap, kind="journal-torn"), silent, CLEAN).is_right
 
 

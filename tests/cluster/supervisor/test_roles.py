@@ -74,7 +74,7 @@ def test_changes_are_kept_in_their_order() -> None:
         ("demote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
     ],
 )
-def test_a_change_that_is_none_is_refused(change: str, name: str, message: str) -> None:
+def test_an_impossible_change_is_rejected(change: str, name: str, message: str) -> None:
     node = named(name, NODES)
     with pytest.raises(WrongStateError, match=message):
         promoted(node, NODES, SPEC.role) if change == "promote" else demoted(node, NODES)

@@ -64,7 +64,7 @@ def test_what_is_missing_is_left_to_those_who_need_it(missing: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["abc", "2147483648", " 1", ""])
-def test_a_number_that_is_none_is_named(text: str) -> None:
+def test_an_invalid_number_is_named(text: str) -> None:
     """remoting#7, class FastCodesHeader"""
     with pytest.raises(HeaderError, match="SendMessageRequestHeaderV2: e is not a number"):
         header_from_fields(SendMessageRequestHeaderV2, {"e": text})
