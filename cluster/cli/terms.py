@@ -45,7 +45,7 @@ targets_argument = click.argument(
 json_option = click.option("as_json", "--json", is_flag=True, help="Print JSON for programs.")
 
 
-JSON_VERSION = 2
+JSON_VERSION = 3
 """Version of all documents that `--json` prints (docs/json.md).
 
 A member that is removed or changes its meaning increases it; new members do not. It is no member of the documents:
