@@ -47,10 +47,18 @@ class Queues:
         `on_loaded` is called after each queue. OSError.
         """
         for topic in self.disk.names_in(self.directory):
-            for queue_id in self.disk.names_in(self.directory / topic):
+            for queue_id in self._ids_of(topic):
                 if _QUEUE_ID.fullmatch(queue_id):
                     self.open(topic, int(queue_id)).files.load()
                     on_loaded()
+
+    def _ids_of(self, topic: str) -> list[str]:
+        try:
+            return self.disk.names_in(self.directory / topic)
+        except NotADirectoryError:
+            if topic.startswith("."):  # a file manager's, such as .DS_Store
+                return []
+            raise
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, created in memory if it is new: its first entry creates files."""

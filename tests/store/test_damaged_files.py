@@ -3,8 +3,10 @@
 Reads never raise.
 """
 
+import os
 import random
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.disk import StoreError
-from rmqlab.store.lock import StoreLock
+from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -157,3 +159,72 @@ def test_a_lock_file_that_links_to_itself_is_a_named_reason(tmp_path: Path) -> N
     (tmp_path / "lock").symlink_to("lock")
     with pytest.raises(OSError, match="symbolic links"):
         StoreLock.acquire(tmp_path / "lock")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        there = Path.cwd()
+        os.chdir(path.parent)  # a socket's path has at most 108 bytes
+        try:
+            one.bind(path.name)
+        finally:
+            os.chdir(there)
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a socket": make_socket,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to a missing file": lambda path: path.symlink_to("nowhere"),
+    "a loop of links": lambda path: path.symlink_to(path.name),
+    "a directory": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("below", ["commitlog/*", "consumequeue/orders/0/*", "index/*"])
+def test_what_is_no_file_is_not_taken_for_an_empty_one(killed: Path, quick_path: Path, below: str, kind: str) -> None:
+    """An empty last file is deleted, and a log without files makes the queues empty."""
+    paths = sorted(killed.glob(below))
+    for path in (paths[0], paths[-1]):
+        root = quick_path / "store"
+        shutil.copytree(killed, root)
+        odd = root / path.relative_to(killed)
+        odd.unlink()
+        ODD[kind](odd)
+        with pytest.raises(OSError, match=f"it is {kind}: expected a file|levels of symbolic links") as caught:
+            opened_and_read(root)
+        assert caught.value.filename == str(odd)
+        assert os.path.lexists(odd)
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "a directory"])
+@pytest.mark.parametrize(
+    "below", ["commitlog", "consumequeue", "consumequeue/orders", "consumequeue/orders/0", "index"]
+)
+def test_what_is_no_directory_is_not_taken_for_a_missing_one(
+    killed: Path, quick_path: Path, below: str, kind: str
+) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    shutil.rmtree(root / below)
+    ODD[kind](root / below)
+    with pytest.raises(OSError, match=r"Not a directory|No such file|levels of symbolic links") as caught:
+        opened_and_read(root)
+    assert caught.value.filename == str(root / below)
+
+
+def test_a_file_of_a_file_manager_beside_topics_is_ignored(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (root / "consumequeue" / ".DS_Store").write_text("x")
+    assert opened_and_read(root) is None
+
+
+def test_a_link_named_abort_marks_a_crash(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (root / "abort").unlink()
+    (root / "abort").symlink_to("nowhere")
+    assert AbortFile(root / "abort").exists
