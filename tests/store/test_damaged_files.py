@@ -228,3 +228,100 @@ def test_a_link_named_abort_marks_a_crash(killed: Path, quick_path: Path) -> Non
     (root / "abort").unlink()
     (root / "abort").symlink_to("nowhere")
     assert AbortFile(root / "abort").exists
+
+
+ENTRY_SIZE = 20
+
+
+def entered(store: MessageStore) -> list[list[tuple[int, int, int]]]:
+    return [
+        [
+            entry
+            for at in range(store.max_queue_offset("orders", number))
+            for entry in store.queue_entries("orders", number, at, 1)
+        ]
+        for number in range(2)
+    ]
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+@pytest.mark.parametrize(
+    ("at", "damage"),
+    [(25, bytes(64)), (0, b"\xff" * ENTRY_SIZE * 40), (44, b"\x80")],
+    ids=["zeros", "most of it", "the last"],
+)
+def test_damaged_entries_are_made_again_from_the_log(
+    killed: Path,
+    quick_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    at: int,
+    damage: bytes,
+    is_clean: bool,  # noqa: FBT001
+) -> None:
+    """Of a clean stop, the entries before which another queue ends as well.
+
+    RocketMQ dispatches from the end of the last record in any queue only, and appends before entries that it dropped.
+    """
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+    whole = entered(store)
+    if is_clean:
+        store.close()
+    else:
+        store._release()
+    path = next((root / "consumequeue" / "orders" / "0").iterdir())
+    raw = path.read_bytes()
+    path.write_bytes(raw[: at * ENTRY_SIZE] + damage + raw[at * ENTRY_SIZE + len(damage) :])
+    for _ in range(2):
+        store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+        assert entered(store) == whole
+        store.close()
+    assert (f"{path.parent}: entries from" in caplog.text) == is_clean
+
+
+def test_a_file_of_another_place_in_the_log_keeps_a_store_from_starting(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    shutil.copy(first, second)
+    assert opened_and_read(root) == f"{second} begins with the record of commit log offset 0: it is another file"
+
+
+def test_a_missing_file_of_the_log_is_logged(killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As MappedFileQueue.checkSelf."""
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    path = root / "commitlog" / f"{3 * 65536:020d}"
+    first, second = sorted((root / "commitlog").iterdir())
+    raw = bytearray(first.read_bytes())
+    raw[28:36] = (3 * 65536).to_bytes(8, "big")  # the physical offset of its first record
+    path.write_bytes(raw)
+    opened_and_read(root)
+    assert f"{path} does not follow {second.name}: files between them are missing" in caplog.text
+
+
+def test_a_deleted_file_that_stayed_is_no_gap(killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As `LogFile.discard` leaves it on a disk that refuses to delete it."""
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    path = root / "commitlog" / f"{3 * 65536:020d}"
+    path.write_bytes(bytes(40) + b"x" * (65536 - 40))
+    opened_and_read(root)
+    assert "does not follow" not in caplog.text
+    assert not path.exists()
+
+
+def test_a_log_that_is_cut_at_its_damage_is_logged(
+    killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (path,) = sorted((root / "commitlog").iterdir())[-1:]
+    with path.open("r+b") as file:
+        file.write(bytes(64))
+    opened_and_read(root)
+    assert f"{root / 'commitlog'} is cut at {int(path.name)}, where no valid record follows" in caplog.text
+    shutil.rmtree(root / "commitlog")
+    opened_and_read(root)
+    assert f"{root / 'commitlog'} has no files: the consume queues are deleted" in caplog.text
