@@ -21,7 +21,7 @@ from rmqlab.remoting.message import (
 from rmqlab.store.disk import StoreCorrupt
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
-from rmqlab.store.recovery import Walk, walk_records
+from rmqlab.store.recovery import Walk, record_size, walk_records
 
 _PREFIX: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
@@ -97,7 +97,7 @@ class CommitLog:
         self.files.load()
         for file in self.files.files:
             found = physical_offset_of(file.view)
-            if _PREFIX.unpack_from(file.view)[1] == MESSAGE_MAGIC and found != file.first_offset:
+            if found != file.first_offset and record_size(file.view, 0, check_crc=True):  # else it is torn
                 raise StoreCorrupt(
                     f"{file.path} begins with the record of commit log offset {found}: it is another file"
                 )
