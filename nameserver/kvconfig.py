@@ -7,6 +7,7 @@ Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 """
 
 import itertools
+import logging
 import pathlib
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +16,8 @@ import msgspec
 
 from rmqlab.runtime.regularfile import read_regular
 from rmqlab.store.configfile import backup_path, save_config_file
+
+logger = logging.getLogger(__name__)
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Topic, then `brokerName:queueNums` joined by `;`. In every reply to a registration; in routes only if enabled."""
@@ -119,16 +122,20 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     """Read the file; a missing one makes an empty table.
 
     Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start empty, and
-    write that at the next change. KvFileError if the backup is damaged too.
+    write that at the next change. KvFileError if the backup is damaged too, or the file cannot be read: the older
+    backup would be saved over it.
     """
-    failures = []
+    failures: list[str] = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):
         try:
             return KvConfig(path, msgspec.json.decode(read_regular(candidate), type=_KvFile).config_table)
         except FileNotFoundError:
             continue
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        except OSError as exc:
+            raise KvFileError("; ".join([*failures, f"{candidate}: {exc.strerror or exc}"])) from exc
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             failures.append(f"{candidate}: {exc}")
+            logger.warning("%s is not used: %s", candidate, exc)
     if failures:
         raise KvFileError("; ".join(failures))
     return KvConfig(path)

@@ -17,6 +17,7 @@ import ipaddress
 from collections.abc import Callable
 
 from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.runtime.digits import number_of
 
 Matcher = Callable[[str], bool]
 """Returns True when an IP address, as text, is on the list."""
@@ -73,7 +74,7 @@ def _braced(text: str) -> list[str]:
 def _ipv4_range(text: str) -> Matcher:
     parts = [part.strip() for part in text.split(".") if part]
     index = next((place for place in (1, 2, 3) if place < len(parts) and _is_range(parts[place])), None)
-    if index is None or not all(part.isdigit() and int(part) <= 255 for part in parts[:index]):
+    if index is None or any((value := number_of(part)) is None or value > 255 for part in parts[:index]):
         raise _out_of_scope(text)
     first, last = _bounds(parts[index], 10, 255)
     head = parts[:index]

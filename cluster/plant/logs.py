@@ -22,7 +22,7 @@ class NodeLog:
 
     def files(self) -> list[Path]:
         """All files, the oldest first."""
-        return sorted(path for path in self.directory.iterdir() if path.name.isdigit())
+        return sorted(path for path in self.directory.iterdir() if path.name.isdecimal())
 
     def place(self, offset: int) -> tuple[Path, int]:
         """Return the file that has a commit log offset, and the byte offset in it."""

@@ -138,7 +138,7 @@ def _append(
 
 def _put_in_index(copy: RunCopy, node: str, record: StoredMessage, made_up_id: str) -> Path | None:
     """Enter the keys of a record; return the index file, None if the node has none."""
-    paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdecimal())
     if not paths:
         return None
     file = IndexFile.open(paths[-1], *index_size(copy.root / node / "config.toml"), Disk(), create=False)

@@ -37,7 +37,7 @@ class QueueEntries:
 
     def files(self) -> list[Path]:
         """Return all files, the oldest first. NothingToPlantError without files."""
-        found = sorted(path for path in self.directory.glob("*") if path.name.isdigit())
+        found = sorted(path for path in self.directory.glob("*") if path.name.isdecimal())
         if not found:
             raise NothingToPlantError(f"{self.directory} has no queue files")
         return found
@@ -147,7 +147,7 @@ def delete_queues(copy: RunCopy, nodes: Nodes) -> Change:
 
 def delete_index(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete the newest index file."""
-    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdecimal())
     if not paths:
         raise NothingToPlantError(f"{nodes[0]} has no index files")
     paths[-1].unlink()
@@ -156,7 +156,7 @@ def delete_index(copy: RunCopy, nodes: Nodes) -> Change:
 
 def zero_index(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero all of an index file but its head."""
-    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdecimal())
     path = copy.choose(paths, f"index file of {nodes[0]}")
     overwrite(path, _INDEX_HEAD, bytes(path.stat().st_size - _INDEX_HEAD))
     return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, "zeroed from here on")])
@@ -164,7 +164,7 @@ def zero_index(copy: RunCopy, nodes: Nodes) -> Change:
 
 def zero_slots(copy: RunCopy, nodes: Nodes) -> Change:
     """Zero the hash slots of an index file; its head and entries stay."""
-    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    paths = sorted(path for path in (copy.store(nodes[0]) / "index").glob("*") if path.name.isdecimal())
     path = copy.choose(paths, f"index file of {nodes[0]}")
     slots, _ = index_size(copy.root / nodes[0] / "config.toml")
     overwrite(path, _INDEX_HEAD, bytes(_SLOT_SIZE * slots))

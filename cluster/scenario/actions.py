@@ -43,6 +43,7 @@ from rmqlab.cluster.supervisor.leadership import transfer_leadership
 from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
+from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.worker import in_thread
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
@@ -284,7 +285,8 @@ async def _take_measure(context: StepContext, argument: tuple[str, str], label: 
         facts: Any = await context.cluster.snapshot(node.name, MEASURE_SECONDS)
         for key in path.split("."):
             if isinstance(facts, list):
-                facts = facts[int(key)] if key.isdigit() and int(key) < len(facts) else None
+                index = number_of(key)
+                facts = facts[index] if index is not None and index < len(facts) else None
             else:
                 facts = _member(facts, key) if isinstance(facts, Mapping) else None
         context.cluster.supervisor.record(node.name, "measured", what=path, value=facts, label=label)

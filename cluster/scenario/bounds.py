@@ -60,11 +60,11 @@ def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) 
     """Reject impossible names and outcomes: a count of 0 would seem to be a result."""
     for field, value in expectation.where.items():
         for wanted in value if isinstance(value, list) else [value]:
-            if field == "outcome" and wanted not in OUTCOMES:
+            if field == "outcome" and str(wanted) not in OUTCOMES:
                 raise BindingError(path, f"no outcome {wanted!r}{near(str(wanted), OUTCOMES)}")
             if field == "node":
                 try:
-                    known.check_source(wanted)
+                    known.check_source(str(wanted))
                 except WrongTargetError as exc:
                     raise BindingError(path, str(exc)) from None
 

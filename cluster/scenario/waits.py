@@ -23,6 +23,7 @@ import attrs
 
 from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 
@@ -169,9 +170,9 @@ _MAKERS: dict[str, Callable[[str, list[str], list[str]], Judge]] = {
 
 
 def _counted(name: str, arguments: list[str], workloads: list[str]) -> tuple[str, int]:
-    if len(arguments) != 2 or not arguments[1].isdigit():
+    if len(arguments) != 2 or (count := number_of(arguments[1])) is None:
         raise UnknownConditionError(f"{name} needs a workload and a number, such as: {name} orders 20")
-    return _known(arguments[0], workloads), int(arguments[1])
+    return _known(arguments[0], workloads), count
 
 
 def _known(workload: str, workloads: list[str]) -> str:

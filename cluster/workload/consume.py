@@ -19,6 +19,7 @@ from rmqlab.cluster.workload.account import credentials_of, fits_access_key
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.settings import read_settings
 from rmqlab.runtime.validators import INT64, within
 
@@ -110,7 +111,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
 def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
     number, _, _ = message.body.partition(b" ")
     return {
-        "number": int(number) if number.isdigit() else None,
+        "number": number_of(number),
         "message_id": message.message_id,
         "topic": message.topic,
         "broker": message.queue.broker_name,

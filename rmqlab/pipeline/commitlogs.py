@@ -114,7 +114,7 @@ def _node_name(store: SourcePath) -> str:
 
 
 def _is_log_file(path: SourcePath) -> bool:
-    return len(path.name) == _NAME_DIGITS and path.name.isdigit()
+    return len(path.name) == _NAME_DIGITS and path.name.isdecimal()
 
 
 def topics_of(log: Log[P]) -> set[str]:

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 from rmqlab.pipeline.errors import NoSparkError
+from rmqlab.runtime.digits import number_of
 
 LOCAL = "local[*]"
 _FORMS = re.compile(
@@ -65,7 +66,7 @@ def _check_standalone(master: str) -> None:
     failures = []
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+        if not host or not 0 < (number_of(port) or 0) < 2**16:
             raise NoMasterError(f"{master!r}: {address!r} is not host:port; expected spark://host:7077")
         try:
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()

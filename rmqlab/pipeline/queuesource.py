@@ -122,7 +122,7 @@ def queue_files(node: str, store: AnyPath) -> list[QueueFile]:
     return [
         QueueFile(node, path.parts[-3], int(path.parts[-2]), address_of(path))
         for path in sorted(files, key=lambda path: path.parts)
-        if path.name.isdigit() and path.parts[-2].isdecimal()
+        if path.name.isdecimal() and path.parts[-2].isdecimal()
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.nearmiss import near_miss
 
 VERSION: Final = 1
@@ -111,9 +112,9 @@ def _entries(document: object, expected: str) -> Iterator[tuple[QueueName, int]]
         if not isinstance(queues, dict):
             raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
         for queue_id, number in queues.items():
-            if not queue_id.isdigit() or not _is_whole(number):
+            if (queue := number_of(queue_id)) is None or not _is_whole(number):
                 raise ValueError(f"{expected}, not {queue_id!r}: {number!r}")
-            yield QueueName(topic, broker, int(queue_id)), number
+            yield QueueName(topic, broker, queue), number
 
 
 def _is_whole(value: object) -> bool:

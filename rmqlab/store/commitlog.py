@@ -18,11 +18,12 @@ from rmqlab.remoting.message import (
     PHYSICAL_OFFSET_AT,
     SYS_FLAG_AT,
 )
+from rmqlab.store.disk import StoreCorrupt
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
-from rmqlab.store.recovery import Walk, walk_records
+from rmqlab.store.recovery import Walk, record_size, walk_records
 
-_BLANK: Final = struct.Struct(">ii")
+_PREFIX: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _PLAIN_SIZE: Final = HEADS[0].size
@@ -89,8 +90,17 @@ class CommitLog:
         return self.lead
 
     def load(self) -> None:
-        """Map the existing files. StoreCorrupt, OSError."""
+        """Map the existing files.
+
+        OSError; StoreCorrupt, also for a file of another place in the log.
+        """
         self.files.load()
+        for file in self.files.files:
+            found = physical_offset_of(file.view)
+            if found != file.first_offset and record_size(file.view, 0, check_crc=True):  # else it is torn
+                raise StoreCorrupt(
+                    f"{file.path} begins with the record of commit log offset {found}: it is another file"
+                )
 
     def close(self) -> None:
         self.files.close()
@@ -140,7 +150,7 @@ class CommitLog:
 
     def is_blank(self, file: LogFile, at: int) -> bool:
         """True if the rest of a file is declared empty at this position."""
-        return bool(_BLANK.unpack_from(file.map, at)[1] == BLANK_MAGIC)
+        return bool(_PREFIX.unpack_from(file.map, at)[1] == BLANK_MAGIC)
 
     # ---- master: whole records ----
 
@@ -173,7 +183,7 @@ class CommitLog:
             self.files.files.pop().discard()
             raise
         if left:  # zero only where a replicated blank or a predecessor's crash left the file exactly full
-            _BLANK.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
+            _PREFIX.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
             full.wrote = full.size
         full.end_appends()
         return file
@@ -243,7 +253,7 @@ class CommitLog:
         at = offset - file.first_offset
         if at + _PLAIN_SIZE + 3 > file.wrote:
             return None
-        size, magic = _BLANK.unpack_from(file.map, at)
+        size, magic = _PREFIX.unpack_from(file.map, at)
         if magic != MESSAGE_MAGIC or size <= _PLAIN_SIZE or at + size > file.wrote:
             return None
         return file.view[at : at + size]

@@ -7,7 +7,7 @@ after a power loss, only the `.bak` may be left.
 import contextlib
 import logging
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from rmqlab.runtime.regularfile import MOST_BYTES
@@ -98,26 +98,38 @@ def keep_unsaved_files() -> None:
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
     """Read X, or `X.bak` if X is missing, empty or broken.
 
-    None if both are (store-ha#62).
+    None if there is no content: both are missing or empty, or X is broken and `X.bak` missing or empty (store-ha#62).
 
     `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it, or if it
-    has more than `MOST_TABLE_BYTES`: otherwise its older `.bak` would be saved over it.
+    has more than `MOST_TABLE_BYTES`: otherwise its older `.bak` would be saved over it. StoreError also for a broken
+    `X.bak`, as ConfigManager.loadBak: an empty table would be saved over both.
     """
-    return _first_whole((path, backup_path(path)), decode)
+    backup = backup_path(path)
+    try:
+        if (content := _content(path)) is not None:
+            return decode(content)
+    except ValueError as exc:
+        logger.warning("%s is not used: %s", path, exc)
+    try:
+        return None if (content := _content(backup)) is None else decode(content)
+    except ValueError as exc:
+        raise StoreError(f"{backup} is damaged: {exc}; if it and {path.name} are deleted, the table is empty") from exc
 
 
-def _first_whole(paths: Iterable[pathlib.Path], decode: Callable[[bytes], T]) -> T | None:
-    for one in paths:
-        try:
-            content = _disks[-1].read_file(one, MOST_TABLE_BYTES)
-            if content.strip():
-                return decode(content)
-        except FileNotFoundError:
-            continue
-        except OSError as exc:
-            raise StoreError(f"{one} cannot be read: {exc.strerror or exc}") from exc
-        except ValueError as exc:
-            logger.warning("%s is not used: %s", one, exc)
+def _content(path: pathlib.Path) -> bytes | None:
+    """Return the content of a file; None if it is missing or empty.
+
+    StoreError if the disk cannot read it.
+    """
+    try:
+        content = _disks[-1].read_file(path, MOST_TABLE_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise StoreError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    if content.strip():
+        return content
+    logger.warning("%s is not used: it is empty", path)
     return None
 
 
@@ -134,10 +146,13 @@ def read_config_file(path: pathlib.Path, decode: Callable[[bytes], T], never_wri
         if disk.exists(path) and disk.file_size(path) > MOST_BYTES:
             logger.warning("%s is not used: more than %s bytes", path, MOST_BYTES)
             return None
-        return _first_whole((path,), decode)
+        content = _content(path)
+        return None if content is None else decode(content)
     except (StoreError, OSError) as exc:
         logger.warning("%s", exc)
-        return None
+    except ValueError as exc:
+        logger.warning("%s is not used: %s", path, exc)
+    return None
 
 
 def backup_path(path: pathlib.Path) -> pathlib.Path:

@@ -16,7 +16,7 @@ from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.heldentries import FAILURES, HeldEntries, concerns_one_queue
 from rmqlab.store.logfile import LogFile
-from rmqlab.store.queueend import OFFSET_AND_SIZE, written_bytes
+from rmqlab.store.queueend import OFFSET_AND_SIZE, find_end, offset_at
 from rmqlab.store.sparse import zero_from
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ class ConsumeQueue:
     max_physical: int = attrs.field(default=-1, init=False)  # end of the last record entered
     min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
     flushed: int = attrs.field(default=0, init=False)  # bytes of the queue known durable
+    is_damaged: bool = attrs.field(default=False, init=False)  # recovery dropped entries that a clean stop had left
     _first_physical: int = attrs.field(default=-1, init=False)  # log offset of the entry at `min_position`, if known
     # Filled by a dispatch pass, written by `append_pending`.
     pending: list[bytes] = attrs.field(factory=list, init=False)
@@ -246,13 +247,16 @@ class ConsumeQueue:
         """
         files = self.files.files
         end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
+        after = -1
         for file in files[-_RECOVERED_FILES:]:
-            file.wrote = written_bytes(file, crashed=crashed)
+            file.wrote, is_damaged = find_end(file, after, crashed=crashed)
             end = file.end_offset
             if not file.is_full:
-                if crashed:
+                self.is_damaged = is_damaged or (file is not files[-1] and not crashed)
+                if crashed or self.is_damaged:
                     zero_from(file.path, file.wrote, file.disk)
                 break
+            after = offset_at(file.view, file.wrote // QUEUE_ENTRY_SIZE - 1)
         self.files.trim(end)
         self._find_max_physical()
 

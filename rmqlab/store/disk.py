@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from rmqlab.runtime.regularfile import check_regular
+from rmqlab.runtime.regularfile import check_regular, odd_kind
 from rmqlab.store.machine import DiskSpace, this_machine
 
 
@@ -38,7 +38,12 @@ class Disk:
 
     def open(self, path: Path, flags: int = os.O_RDWR) -> int:
         """Return a descriptor that no child process inherits."""
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            if exc.errno == errno.ENXIO:  # of a pipe without a reader, or a socket
+                raise OSError(errno.ENXIO, "not a regular file", os.fspath(path)) from None
+            raise
 
     @contextlib.contextmanager
     def opened(self, path: Path, flags: int = os.O_RDWR) -> Iterator[int]:
@@ -92,12 +97,12 @@ class Disk:
     # ---- a file by its name ----
 
     def exists(self, path: Path) -> bool:
-        """True if a file or directory of this name exists."""
-        return path.exists()
+        """True if a file or directory of this name exists, or a link, even to nothing."""
+        return os.path.lexists(path)
 
     def file_size(self, path: Path) -> int:
-        """Return the length of a file in bytes."""
-        return path.stat().st_size
+        """Return the length of a file in bytes. OSError(EINVAL) as in `read_file`."""
+        return _regular_size(path)
 
     def read_file(self, path: Path, most: int) -> bytes:
         """Return the content of a file of at most `most` bytes.
@@ -142,37 +147,37 @@ class Disk:
     # ---- directories ----
 
     def list_directory(self, path: Path) -> list[Path]:
-        """Return the names in a directory, sorted; empty if the directory is missing."""
-        try:
-            return sorted(path.iterdir())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        """Return the names in a directory, sorted; empty if the directory is missing.
+
+        OSError for something else in its place, such as a file or a link to nothing.
+        """
+        return [path / name for name in self.names_in(path)]
 
     def names_in(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; empty if the directory is missing.
 
-        For many directories.
+        OSError as `list_directory`. For many directories.
         """
-        try:
-            with os.scandir(path) as entries:
-                return sorted(entry.name for entry in entries)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        return sorted(entry.name for entry in _entries_of(path))
 
     def file_sizes(self, path: Path) -> dict[str, int]:
-        """Return names and lengths in bytes of a directory's files.
+        """Return names and lengths in bytes of a directory's files with numbers as names.
 
-        Empty if the directory is missing.
+        Empty if the directory is missing. OSError as `list_directory`, and for a name that is no regular file: a pipe
+        has no length, and would pass for an empty file.
         """
-        try:
-            with os.scandir(path) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries}
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
+        return {
+            entry.name: entry.stat().st_size if entry.is_file() else _regular_size(path / entry.name)
+            for entry in _entries_of(path)
+            if entry.name.isdecimal()
+        }
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and its parents; an existing directory is no error."""
-        path.mkdir(parents=True, exist_ok=True)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path)) from None
 
     def remove_directory(self, path: Path) -> None:
         """Delete an empty directory."""
@@ -193,3 +198,21 @@ class Disk:
     def space(self, path: Path) -> DiskSpace:
         """Return the space of a path's file system. OSError if there is no such path."""
         return this_machine().disk_space(path)
+
+
+def _regular_size(path: Path) -> int:
+    kind = odd_kind(path)
+    if kind is not None:
+        raise OSError(errno.EINVAL, f"it is {kind}: expected a file", os.fspath(path))
+    return path.stat().st_size
+
+
+def _entries_of(path: Path) -> list[os.DirEntry[str]]:
+    """Return the entries of a directory; none if it is missing."""
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise
+        return []

@@ -1,14 +1,17 @@
 """A sequence of bytes in files of equal length: a commit log, a consume queue."""
 
 import contextlib
+import logging
 from bisect import bisect_right
 from pathlib import Path
 
 import attrs
 
 from rmqlab.store.disk import Disk
-from rmqlab.store.logfile import LogFile, offset_name, wrong_length
+from rmqlab.store.logfile import HEAD_SIZE, LogFile, offset_name, wrong_length
 from rmqlab.store.openfiles import OpenFiles, QueueFile
+
+logger = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
@@ -27,12 +30,13 @@ class FileQueue:
 
         Files count as full until recovery truncates them (section 3.5).
 
-        An empty last file was being created when its process died: it is deleted. StoreCorrupt for a file of another
-        length.
+        An empty last file was being created when its process died: it is deleted. A gap between files is logged, as in
+        MappedFileQueue.checkSelf. StoreCorrupt for a file of another length.
         """
         sizes = self.disk.file_sizes(self.directory)
         names = sorted(name for name in sizes if name.isdecimal())
         if names and not sizes[names[-1]]:
+            logger.warning("%s is empty: it is deleted", self.directory / names[-1])
             with contextlib.suppress(OSError):  # the next file of this name replaces it
                 self.disk.unlink(self.directory / names[-1])
             names.pop()
@@ -41,6 +45,12 @@ class FileQueue:
             if sizes[name] != self.file_size:
                 raise wrong_length(path, sizes[name], self.file_size)
             file = self._open(path, create=False)
+            last = self.last
+            if last is not None and file.first_offset != last.first_offset + last.size:
+                if not any(file.view[:HEAD_SIZE]):  # `LogFile.discard` could not delete it
+                    file.discard()
+                    continue
+                logger.error("%s does not follow %s: files between them are missing", path, last.path.name)
             file.wrote = file.size
             self.files.append(file)
 

@@ -285,7 +285,7 @@ class Index:
         """
         reached = 0
         for path in self.disk.list_directory(self.directory):
-            if not path.name.isdigit() or (file := self._load_file(path)) is None:
+            if not path.name.isdecimal() or (file := self._load_file(path)) is None:
                 continue
             reached = file.end_physical
             if safe_until is not None and file.end_timestamp > safe_until:

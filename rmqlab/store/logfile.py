@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # Faulting pages in one by one, as they are first written, costs five times as much as asking for many at once.
 _POPULATE_STEP = 128 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
-_HEAD_SIZE = 40  # bytes: an index file's header, the start of a record, two entries of a queue
+HEAD_SIZE = 40  # bytes: an index file's header, the start of a record, two entries of a queue
 _WARM_STEP = 2**20  # bytes per call: some systems load no more at once
 _WARM_DISTANCE = 4 * 2**20  # nearer pages would be loaded too late
 
@@ -272,8 +272,8 @@ class LogFile:
         except OSError as exc:
             logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
             with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
-                if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
-                    self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
+                if any(self.map[:HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
+                    self.map[:HEAD_SIZE] = bytes(HEAD_SIZE)
         self.close()
 
 

@@ -35,7 +35,7 @@ def files_in(directory: Path) -> list[Path]:
     """
     is_members = directory.name == "data" and directory.parent.name.startswith("dledger-")
     places = [directory.parent.parent / "commitlog", directory] if is_members else [directory]
-    found = (path for place in places if place.is_dir() for path in place.iterdir() if path.name.isdigit())
+    found = (path for place in places if place.is_dir() for path in place.iterdir() if path.name.isdecimal())
     return sorted(found, key=lambda path: path.name)
 
 

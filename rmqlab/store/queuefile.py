@@ -19,7 +19,7 @@ from rmqlab.store.sparse import first_hole
 
 def queue_files(root: Path) -> list[Path]:
     """The files of all consume queues of a store."""
-    return sorted(path for path in (root / "consumequeue").glob("*/*/*") if path.name.isdigit() and path.is_file())
+    return sorted(path for path in (root / "consumequeue").glob("*/*/*") if path.name.isdecimal() and path.is_file())
 
 
 def last_queue_files(root: Path) -> list[Path]:

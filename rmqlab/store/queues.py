@@ -2,6 +2,7 @@
 
 import contextlib
 import heapq
+import logging
 import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.openfiles import OpenFiles
+
+logger = logging.getLogger(__name__)
 
 # A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
 _FIRST_STEP: Final = 16 * 1024
@@ -47,10 +50,18 @@ class Queues:
         `on_loaded` is called after each queue. OSError.
         """
         for topic in self.disk.names_in(self.directory):
-            for queue_id in self.disk.names_in(self.directory / topic):
+            for queue_id in self._ids_of(topic):
                 if _QUEUE_ID.fullmatch(queue_id):
                     self.open(topic, int(queue_id)).files.load()
                     on_loaded()
+
+    def _ids_of(self, topic: str) -> list[str]:
+        try:
+            return self.disk.names_in(self.directory / topic)
+        except NotADirectoryError:
+            if topic.startswith("."):  # a file manager's, such as .DS_Store
+                return []
+            raise
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, created in memory if it is new: its first entry creates files."""
@@ -74,6 +85,24 @@ class Queues:
     def max_physical(self) -> int:
         """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
+
+    def dispatch_from(self, log_min: int) -> int:
+        """Return the offset from which a log is dispatched after a clean stop.
+
+        This is the end of the last record in any queue, or in a damaged queue. One whose next record may have expired
+        is left as it is: its later entries would get wrong offsets.
+        """
+        start = self.max_physical
+        for queue in self:
+            if queue.is_damaged:
+                known = queue.max_physical if queue.max_offset else log_min
+                is_rebuilt = known >= log_min
+                logger.warning(
+                    "%s: entries from %d on are damaged: they are %s",
+                    queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
+                )  # fmt: skip
+                start = min(start, known) if is_rebuilt else start
+        return start
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
         """Return log offset and size of the last queued record that ends by `log_offset`.

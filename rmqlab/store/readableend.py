@@ -34,7 +34,7 @@ def readable_end(root: Path) -> int:
 
 def _end_of(index: Path, number: int) -> int:
     offset = number * _UNIT.size
-    first = max(at for path in index.iterdir() if path.name.isdigit() and (at := int(path.name)) <= offset)
+    first = max(at for path in index.iterdir() if path.name.isdecimal() and (at := int(path.name)) <= offset)
     with open_regular(index / f"{first:020d}") as file:
         file.seek(offset - first)
         position, size = _UNIT.unpack(file.read(_UNIT.size))
@@ -43,4 +43,4 @@ def _end_of(index: Path, number: int) -> int:
 
 def _divide(data: Path) -> int:
     """Return where the entries begin: all before is a plain log."""
-    return min(int(path.name) for path in data.iterdir() if path.name.isdigit())
+    return min(int(path.name) for path in data.iterdir() if path.name.isdecimal())

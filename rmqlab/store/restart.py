@@ -5,6 +5,7 @@ entries. Here the queues' entries are compared with the log first: after a kill 
 complete, and no record is dispatched again.
 """
 
+import logging
 from collections.abc import Callable
 
 import attrs
@@ -15,6 +16,8 @@ from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.dispatch import INDEX_LAG
 from rmqlab.store.queues import EnteredOffsets, Queues
+
+logger = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -46,7 +49,10 @@ def restart(
     """
     queues.recover(crashed=crashed, on_recovered=on_recovered)
     files = log.files.files
+    known = queues.max_physical
     if not files:
+        if known > 0:
+            logger.warning("%s has no files: the consume queues are deleted", log.files.directory)
         queues.delete_all()
         return Restart()
     views, offsets = [file.view for file in files], [file.first_offset for file in files]
@@ -60,10 +66,15 @@ def restart(
     missing = _walk_to_end(walk, queues if crashed else None, on_progress)
     del views
     log.files.trim(walk.end)
-    if queues.max_physical >= walk.end:
+    if known >= walk.end:
         queues.trim_to_log(walk.end)
+    if known > walk.end:
+        logger.warning(
+            "%s is cut at %d, where no valid record follows; it had records up to %d at least",
+            log.files.directory, walk.end, known,
+        )  # fmt: skip
     if not crashed:
-        return Restart(queues.max_physical, queues.max_physical)
+        return Restart(queues.dispatch_from(log.min_offset), queues.max_physical)
     return Restart(
         walk.end if missing is None else missing,
         min(max(indexed, _index_start(log, queues)), offsets[start]),

@@ -178,7 +178,7 @@ def foreign_indexes(root: Path) -> Iterator[str]:
     """
     slots, most = _index_sizes(root.parent / "config.toml")
     logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
-    for path in sorted(one for one in (root / "index").glob("*") if one.name.isdigit() and one.is_file()):
+    for path in sorted(one for one in (root / "index").glob("*") if one.name.isdecimal() and one.is_file()):
         entries_at = _HEAD.size + _SLOT_SIZE * slots
         if path.stat().st_size != entries_at + _ENTRY.size * most:
             continue  # the sizes are of other settings

@@ -1,6 +1,7 @@
 """The KV table and its file."""
 
 import json
+import os
 import pathlib
 
 import pytest
@@ -79,6 +80,17 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
     (tmp_path / "kv.json.bak").write_text("[]")
     with pytest.raises(KvFileError, match=r"kv\.json: .*kv\.json\.bak: "):
         load_kv_config(tmp_path / "kv.json")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_although_it_has_a_backup(tmp_path: pathlib.Path) -> None:
+    """Otherwise the older backup would be saved over it."""
+    path = tmp_path / "kv.json"
+    save_config_file(path, b'{"configTable":{}}')
+    save_config_file(path, b'{"configTable":{"ns":{"k":"v"}}}')
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(KvFileError, match=r"kv\.json: not a regular file$"):
+        load_kv_config(path)
 
 
 def test_the_table_is_printed_on_plain_lines_and_not_without_bound(tmp_path: pathlib.Path) -> None:

@@ -32,13 +32,27 @@ def test_a_missing_empty_or_broken_file_is_read_from_its_backup(
     if broken is not None:
         path.write_bytes(broken)
     assert load_config_file(path, json.loads) == 1
-    assert ("topics.json is not used" in caplog.text) == (broken == b"{")
+    assert ("topics.json is not used" in caplog.text) == (broken is not None)
 
 
-def test_where_both_are_broken_one_starts_empty(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("first", [None, b"", b"{"])
+def test_a_broken_backup_keeps_a_broker_from_starting(tmp_path: pathlib.Path, first: bytes | None) -> None:
+    """ConfigManager.loadBak. An empty table would be saved over both files."""
     path = tmp_path / "topics.json"
-    for name in ("topics.json", "topics.json.bak"):
-        (tmp_path / name).write_bytes(b"{")
+    if first is not None:
+        path.write_bytes(first)
+    (tmp_path / "topics.json.bak").write_bytes(b"{")
+    with pytest.raises(StoreError, match=r"topics\.json\.bak is damaged: .*; if it and topics\.json are deleted"):
+        load_config_file(path, json.loads)
+
+
+@pytest.mark.parametrize("backup", [None, b""])
+def test_a_broken_file_without_a_backup_is_an_empty_table(tmp_path: pathlib.Path, backup: bytes | None) -> None:
+    """As ConfigManager.load."""
+    path = tmp_path / "topics.json"
+    path.write_bytes(b"{")
+    if backup is not None:
+        (tmp_path / "topics.json.bak").write_bytes(backup)
     assert load_config_file(path, json.loads) is None
 
 

@@ -61,9 +61,12 @@ def test_entries_that_point_nowhere_are_in_no_part_of_the_log(queue: ConsumeQueu
     )
 )
 def test_a_queue_ends_before_its_first_invalid_entry(entries: list[tuple[int, int, int]]) -> None:
-    """Section 3.5, step 2: offset >= 0, size > 0."""
+    """Section 3.5, step 2: offset >= 0, size > 0. Offsets only rise, too."""
     raw = b"".join(ENTRY.pack(*entry) for entry in entries)
-    wanted = next((i for i, (offset, size, _) in enumerate(entries) if offset < 0 or size <= 0), len(entries))
+    before = zip(entries, [(0, 0, 0), *entries], strict=False)
+    wanted = next(
+        (i for i, ((offset, size, _), last) in enumerate(before) if offset < last[0] or size <= 0), len(entries)
+    )
     assert valid_count(memoryview(raw)) == wanted
 
 

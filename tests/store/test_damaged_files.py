@@ -3,8 +3,10 @@
 Reads never raise.
 """
 
+import os
 import random
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.disk import StoreError
-from rmqlab.store.lock import StoreLock
+from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -157,3 +159,169 @@ def test_a_lock_file_that_links_to_itself_is_a_named_reason(tmp_path: Path) -> N
     (tmp_path / "lock").symlink_to("lock")
     with pytest.raises(OSError, match="symbolic links"):
         StoreLock.acquire(tmp_path / "lock")
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        there = Path.cwd()
+        os.chdir(path.parent)  # a socket's path has at most 108 bytes
+        try:
+            one.bind(path.name)
+        finally:
+            os.chdir(there)
+
+
+ODD: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a socket": make_socket,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a link to a missing file": lambda path: path.symlink_to("nowhere"),
+    "a loop of links": lambda path: path.symlink_to(path.name),
+    "a directory": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("below", ["commitlog/*", "consumequeue/orders/0/*", "index/*"])
+def test_what_is_no_file_is_not_taken_for_an_empty_one(killed: Path, quick_path: Path, below: str, kind: str) -> None:
+    """An empty last file is deleted, and a log without files makes the queues empty."""
+    paths = sorted(killed.glob(below))
+    for path in (paths[0], paths[-1]):
+        root = quick_path / "store"
+        shutil.copytree(killed, root)
+        odd = root / path.relative_to(killed)
+        odd.unlink()
+        ODD[kind](odd)
+        with pytest.raises(OSError, match=f"it is {kind}: expected a file|levels of symbolic links") as caught:
+            opened_and_read(root)
+        assert caught.value.filename == str(odd)
+        assert os.path.lexists(odd)
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ODD if kind != "a directory"])
+@pytest.mark.parametrize(
+    "below", ["commitlog", "consumequeue", "consumequeue/orders", "consumequeue/orders/0", "index"]
+)
+def test_what_is_no_directory_is_not_taken_for_a_missing_one(
+    killed: Path, quick_path: Path, below: str, kind: str
+) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    shutil.rmtree(root / below)
+    ODD[kind](root / below)
+    with pytest.raises(OSError, match=r"Not a directory|No such file|levels of symbolic links") as caught:
+        opened_and_read(root)
+    assert caught.value.filename == str(root / below)
+
+
+def test_a_file_of_a_file_manager_beside_topics_is_ignored(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (root / "consumequeue" / ".DS_Store").write_text("x")
+    assert opened_and_read(root) is None
+
+
+def test_a_link_named_abort_marks_a_crash(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (root / "abort").unlink()
+    (root / "abort").symlink_to("nowhere")
+    assert AbortFile(root / "abort").exists
+
+
+ENTRY_SIZE = 20
+
+
+def entered(store: MessageStore) -> list[list[tuple[int, int, int]]]:
+    return [
+        [
+            entry
+            for at in range(store.max_queue_offset("orders", number))
+            for entry in store.queue_entries("orders", number, at, 1)
+        ]
+        for number in range(2)
+    ]
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+@pytest.mark.parametrize(
+    ("at", "damage"),
+    [(25, bytes(64)), (0, b"\xff" * ENTRY_SIZE * 40), (44, b"\x80")],
+    ids=["zeros", "most of it", "the last"],
+)
+def test_damaged_entries_are_made_again_from_the_log(
+    killed: Path,
+    quick_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    at: int,
+    damage: bytes,
+    is_clean: bool,  # noqa: FBT001
+) -> None:
+    """Of a clean stop, the entries before which another queue ends as well.
+
+    RocketMQ dispatches from the end of the last record in any queue only, and appends before entries that it dropped.
+    """
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+    whole = entered(store)
+    if is_clean:
+        store.close()
+    else:
+        store._release()
+    path = next((root / "consumequeue" / "orders" / "0").iterdir())
+    raw = path.read_bytes()
+    path.write_bytes(raw[: at * ENTRY_SIZE] + damage + raw[at * ENTRY_SIZE + len(damage) :])
+    for _ in range(2):
+        store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+        assert entered(store) == whole
+        store.close()
+    assert (f"{path.parent}: entries from" in caplog.text) == is_clean
+
+
+def test_a_file_of_another_place_in_the_log_keeps_a_store_from_starting(killed: Path, quick_path: Path) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    first, second = sorted((root / "commitlog").iterdir())[:2]
+    shutil.copy(first, second)
+    assert opened_and_read(root) == f"{second} begins with the record of commit log offset 0: it is another file"
+
+
+def test_a_missing_file_of_the_log_is_logged(killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As MappedFileQueue.checkSelf."""
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    path = root / "commitlog" / f"{3 * 65536:020d}"
+    first, second = sorted((root / "commitlog").iterdir())
+    raw = bytearray(first.read_bytes())
+    raw[28:36] = (3 * 65536).to_bytes(8, "big")  # the physical offset of its first record
+    path.write_bytes(raw)
+    opened_and_read(root)
+    assert f"{path} does not follow {second.name}: files between them are missing" in caplog.text
+
+
+def test_a_deleted_file_that_stayed_is_no_gap(killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As `LogFile.discard` leaves it on a disk that refuses to delete it."""
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    path = root / "commitlog" / f"{3 * 65536:020d}"
+    path.write_bytes(bytes(40) + b"x" * (65536 - 40))
+    opened_and_read(root)
+    assert "does not follow" not in caplog.text
+    assert not path.exists()
+
+
+def test_a_log_that_is_cut_at_its_damage_is_logged(
+    killed: Path, quick_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    (path,) = sorted((root / "commitlog").iterdir())[-1:]
+    with path.open("r+b") as file:
+        file.write(bytes(64))
+    opened_and_read(root)
+    assert f"{root / 'commitlog'} is cut at {int(path.name)}, where no valid record follows" in caplog.text
+    shutil.rmtree(root / "commitlog")
+    opened_and_read(root)
+    assert f"{root / 'commitlog'} has no files: the consume queues are deleted" in caplog.text

@@ -7,6 +7,7 @@ import attrs
 
 from rmqlab.faults.specification import FaultError, TargetedFault, near_miss, option
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.dispatch import Reply
 
 
@@ -25,8 +26,8 @@ def code_of(name: str, codes: type[enum.IntEnum]) -> int:
 
     FaultError for an unknown name.
     """
-    if name.isdigit():
-        return int(name)
+    if (number := number_of(name)) is not None:
+        return number
     word = name.upper().replace("-", "_")
     if word in codes.__members__:
         return codes[word].value

@@ -39,6 +39,7 @@ def test_who_is_on_a_list(expression: str | None, on_it: list[str], not_on_it: l
     [
         "10.1.2", "ten", "10.1.2.300", "10.1.2.3,ten", "{1,2}", "10.1.{2,3}.4,5}", "10.300.*.*", "*.1.2.3", "10.1.2.9-5",
         "10.1.2.-5", "10.1.2.5-", "10.1.2.5-256", "5::*:6", "5:*:7:6", "5::g:1-2", "5::7:1-x", "5::7:-2",
+        "²0.1.2.*", f"{'9' * 5000}.1.2.*",
     ],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(expression: str) -> None:
