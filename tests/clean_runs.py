@@ -30,6 +30,8 @@ ZERO = (
     "offset_file_behind",
     "clock_disagreement",
     "corrupt",
+    "place_disagreement",
+    "content_disagreement",
     "unreadable",
     "dangling",
     "unqueued",

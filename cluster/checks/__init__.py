@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rmqlab.cluster.checks import (
     clocks,
+    contents,
     detection,
     divergence,
     duplicates,
@@ -56,6 +57,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     storefiles.judge,
     unstored.judge,
     places.judge,
+    contents.judge,
     tablefiles.judge,
     clocks.judge,
 )

@@ -14,7 +14,8 @@ import attrs
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.logstates import log_states
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
-from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
+from rmqlab.remoting.contentcrc import content_crc
+from rmqlab.remoting.message import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, StoredMessage
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
@@ -48,6 +49,8 @@ class Copy:
     """True if its body does not match its CRC."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
+    content_crc: int | None = None
+    """See `rmqlab.remoting.contentcrc`; None if it was not computed."""
 
     def as_evidence(self, text: str) -> Evidence:
         """Return evidence about this record, at the time when it was stored."""
@@ -243,8 +246,14 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             tags_code=expected_code(message),
             is_damaged=not message.is_intact,
             has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
+            content_crc=_content_crc(message),
         )
         yield copy
+
+
+def _content_crc(message: StoredMessage) -> int:
+    keys, tags = (message.properties.get(name, "") for name in (PROPERTY_KEYS, PROPERTY_TAGS))
+    return content_crc(message.body_crc, message.flag, keys, tags)
 
 
 def _is_wiped(node: str, history: History) -> bool:

@@ -56,6 +56,8 @@ class Send:
     """For a delayed or half message, the queue of a system topic in which `offset` counts."""
     began_at: int
     ended_at: int
+    crc: int | None = None
+    """CRC-32 of its content; None for a batch, and if its client recorded none."""
     entry: JournalEntry
 
     @property
@@ -288,6 +290,7 @@ def _send(entry: JournalEntry) -> Send:
         held_in=_held_in(fields),
         began_at=int(fields.get("began_at") or entry.at_millis),
         ended_at=entry.at_millis,
+        crc=fields.get("crc"),
         entry=entry,
     )
 

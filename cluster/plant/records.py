@@ -5,12 +5,13 @@ import attrs
 from rmqlab.cluster.plant.logs import unique_id, with_body, with_foreign_id, write_record
 from rmqlab.cluster.plant.model import WARNING, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import RunCopy, any_broker, any_slave, one_of_pair, whole_broker_name
-from rmqlab.remoting.message import StoredMessage, encode_message
+from rmqlab.remoting.message import PROPERTY_KEYS, StoredMessage, encode_message
 
 _MISSING = Expected(metric="missing NODE", names_victims=True)
 _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _STORED_UNSENT = Expected(metric="stored_unsent", names_made_up=True)
+_CONTENT = Expected(metric="content_disagreement", names_victims=True)
 _CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
 _OF_LOSS = (
     "lost.SEND_OK",
@@ -85,6 +86,28 @@ def forge_body(copy: RunCopy, nodes: Nodes) -> Change:
     victim = copy.victim(nodes)
     text = f"the last byte of the body of {unique_id(victim)} changed, and its CRC"
     return _rewrite(copy, nodes, victim, with_body(victim, _altered(victim.body)), text)
+
+
+def change_keys(copy: RunCopy, nodes: Nodes) -> Change:
+    """Change the first character of a message's keys."""
+    victim = copy.choose([one for one in copy.acknowledged(nodes) if _keys(one)], "message with keys")
+    keys = _keys(victim)
+    changed = chr(ord(keys[0]) ^ 1) + keys[1:]
+    text = victim.properties_text.replace(f"{PROPERTY_KEYS}\x01{keys}", f"{PROPERTY_KEYS}\x01{changed}")
+    record = attrs.evolve(victim, properties_text=text)
+    return _rewrite(copy, nodes, victim, record, f"keys {keys} of {unique_id(victim)} set to {changed}")
+
+
+def _keys(record: StoredMessage) -> str:
+    keys = record.properties.get(PROPERTY_KEYS, "")
+    return keys if keys[:1].isalnum() else ""
+
+
+def change_flag(copy: RunCopy, nodes: Nodes) -> Change:
+    """Change the flag of a message, which its application sets."""
+    victim = copy.victim(nodes)
+    record = attrs.evolve(victim, flag=victim.flag ^ 1)
+    return _rewrite(copy, nodes, victim, record, f"flag {victim.flag} of {unique_id(victim)} set to {record.flag}")
 
 
 def zero_record(copy: RunCopy, nodes: Nodes) -> Change:
@@ -184,7 +207,28 @@ RECORDS = (
         does="a body was changed in one log, with its CRC",
         where=one_of_pair,
         change=forge_body,
-        expects=(_DIVERGENCE,),
+        expects=(_DIVERGENCE, _CONTENT),
+    ),
+    Kind(
+        name="body-forged-both",
+        does="a body was changed in all logs of a broker name, with its CRC",
+        where=whole_broker_name,
+        change=forge_body,
+        expects=(_CONTENT,),
+    ),
+    Kind(
+        name="keys-changed-both",
+        does="the keys of a message were changed in all logs of a broker name",
+        where=whole_broker_name,
+        change=change_keys,
+        expects=(_CONTENT,),
+    ),
+    Kind(
+        name="flag-changed-both",
+        does="the flag of a message was changed in all logs of a broker name",
+        where=whole_broker_name,
+        change=change_flag,
+        expects=(_CONTENT,),
     ),
     Kind(
         name="zeroed-one",

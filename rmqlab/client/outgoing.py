@@ -14,6 +14,7 @@ from rmqlab.client.message import Message, SendStatus
 from rmqlab.remoting.batch import BatchItem, encode_batch
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.header import FALSE, JavaBoolean
 from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
 from rmqlab.remoting.message import (
@@ -26,6 +27,7 @@ from rmqlab.remoting.message import (
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     TRANSACTION_PREPARED,
+    body_crc,
     format_properties,
 )
 from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
@@ -104,9 +106,7 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
     RefusedError if no broker would accept it.
     """
     check(message, config)
-    body, sys_flag = message.body, 0
-    if len(body) >= config.compress_over:
-        body, sys_flag = zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
+    body, sys_flag = _compressed(message.body, config)
     if message.properties.get(PROPERTY_TRAN_MSG) == "true":
         sys_flag |= TRANSACTION_PREPARED
     unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message that is sent back keeps its own
@@ -126,6 +126,19 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
         max_reconsume_times=None if max_times is None else int(max_times),
         is_reply=properties.get(PROPERTY_MSG_TYPE) == REPLY,
     )
+
+
+def _compressed(body: bytes, config: ProducerConfig) -> tuple[bytes, int]:
+    """Return a body as it is sent, and the bits of its compression."""
+    if len(body) < config.compress_over:
+        return body, 0
+    return zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
+
+
+def sent_crc(message: Message, config: ProducerConfig) -> int:
+    """Return the `content_crc` of the record that a broker must store."""
+    body, _ = _compressed(message.body, config)
+    return content_crc(body_crc(body), message.flag, message.keys, message.tags)
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:

@@ -61,7 +61,7 @@ TABLES = (
             Column(
                 "send",
                 "struct<ended_at:bigint,topic:string,outcome:string,acknowledged:boolean,broker:string,queue:int,"
-                "offset:bigint,place_topic:string,place_queue:int,position:int>",
+                "offset:bigint,crc:bigint,place_topic:string,place_queue:int,position:int>",
                 "its last send; null if no journal has one; `position` is that in its batch, from 0",
             ),
             Column("has_failure", "boolean", "true if an attempt of it failed"),
@@ -72,6 +72,8 @@ TABLES = (
             Column("stored_at", "bigint", "earliest store time, ms"),
             Column("deliveries", "bigint", "deliveries to all groups"),
             Column("damages", "array<string>", "damaged records of it"),
+            Column("least_crc", "bigint", "lowest `contentCrc` of its records"),
+            Column("greatest_crc", "bigint", "highest one: another value if the records differ"),
             Column("is_stored", "boolean", "true if a store has it"),
             Column("is_expired", "boolean", "true if its file may have been deleted for its age"),
         ),
@@ -340,6 +342,7 @@ TABLES = (
             Column("attempt", "int", "number of the attempt"),
             Column("code", "int", "response code"),
             Column("held_in", "string", "TOPIC:QUEUE of a system topic, where a delayed or half message waits"),
+            Column("crc", "bigint", "CRC-32 of what was sent: `contentCrc` of the records"),
             SEQ,
             AT,
         ),
@@ -374,6 +377,7 @@ TABLES = (
             Column("storeHost", "string", "broker that stored it first, host:port"),
             Column("storeTimestamp", "timestamp", "store time"),
             Column("recordCrc", "bigint", "CRC-32 of all of its bytes"),
+            Column("contentCrc", "bigint", "CRC-32 of body, flag, keys and tags"),
             Column("realTopic", "string", "topic of a delayed or half message; null for others"),
             Column("tagsCode", "bigint", "tags code that its queue entry must have; null for a delayed message"),
         ),

@@ -26,6 +26,7 @@ from rmqlab.pipeline.recordlayout import (
     STORE_HOST,
     HostField,
 )
+from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -105,6 +106,14 @@ class Records:
         That CRC has no sign bit.
         """
         return (self._crcs(self.body_at, self.body_size) & 0x7FFFFFFF) == self.number("body_crc")
+
+    def content_crcs(self) -> pa.Array:
+        """Return what `rmqlab.remoting.contentcrc` computes of each record."""
+        keys, tags = (self.properties.column(name).to_pylist() for name in (PROPERTY_KEYS, PROPERTY_TAGS))
+        numbers_of = zip(self.number("body_crc").tolist(), self.number("flag").tolist(), keys, tags, strict=True)
+        return pa.array(
+            [content_crc(crc, flag, key or "", tag or "") for crc, flag, key, tag in numbers_of], pa.int64()
+        )
 
     def crcs(self) -> pa.Array:
         """Return the CRC-32 of each whole record with header, to compare copies."""
@@ -300,6 +309,7 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "sysFlag": ("int", _number("sys_flag")),
     "bodyCrc": ("int", _number("body_crc")),
     "recordCrc": ("bigint", Records.crcs),
+    "contentCrc": ("bigint", Records.content_crcs),
     "bornTimestamp": ("timestamp", _instant("born_timestamp")),
     "bornHost": ("string", _host(BORN_HOST)),
     "storeTimestamp": ("timestamp", _instant("store_timestamp")),

@@ -25,7 +25,7 @@ def stop_file_warnings(root: Path, *, was_clean: bool, latest: int | None) -> It
     if was_clean and has_abort:
         yield (
             f"{root.name}/abort exists, and the broker stopped in good order: its next start recovers as after a crash;"
-            " a full or failing disk leaves it as well"
+            " a full or failing disk, or records without queue entries, leave it as well"
         )
     if not was_clean and not has_abort:
         yield f"{root.name}/abort is missing, and the broker was killed: its next start does not check its log"

@@ -29,6 +29,7 @@ _FLOORS_OF_ALL: Final = ("order.stored", "stored_unsent")
 _COUNTS_OF_ALL: Final = (
     "stored_twice",
     "place_disagreement",
+    "content_disagreement",
     "stored.indeterminate",
     "stored.refused",
     *_FLOORS_OF_ALL,

@@ -104,9 +104,9 @@ node lost power); topics and groups that a master and its slave configure differ
 same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
 with such a key, or with empty hash slots; a missing table that the broker certainly wrote, if it always stopped in
 good order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that
-stopped in good order (a full or failing disk leaves it as well), or its absence after a kill; a checkpoint that is
-missing or invalid after a stop in good order, or with a later time than the last record of a whole log; log files of
-different sizes, or with other names than offsets.
+stopped in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as
+well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later
+time than the last record of a whole log; log files of different sizes, or with other names than offsets.
 
 A last warning is of an offset in `consumerOffset.json` above all commits of its group: the group skips messages
 when it continues. Consumers record each commit, so an operator, a client without a journal, or something else than a
@@ -115,6 +115,16 @@ killed or still run, and brokers that did not stop in good order.
 
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
+
+Some changes leave no evidence, and are not reported:
+
+* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs;
+  body, flag, keys and tags if the producer recorded no checksum, as clients without a journal, batches and older
+  versions do;
+* commits in a consumer's journal beyond the messages that were delivered to its group;
+* messages that no send names and that are younger than a minute, while a producer runs: see `stored_unsent`;
+* topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
+  could not copy its master's table looks the same.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of

@@ -210,6 +210,13 @@ VERDICT_RULES: Final = (
         source="broker-requests section 1.6",
     ),
     VerdictRule(
+        metric="content_disagreement",
+        effect=Effect.VIOLATES,
+        is_needed=False,
+        because="A broker stores body, flag, keys and tags as the producer sent them.",
+        source="store-and-ha section 2.1",
+    ),
+    VerdictRule(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The reply said that the message is not stored.",

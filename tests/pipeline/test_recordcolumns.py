@@ -32,6 +32,7 @@ from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records
 from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.storesource import COLUMNS, StoreSource
+from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
     COMPRESSED,
@@ -125,6 +126,9 @@ def row_of(raw: bytes) -> dict[str, Any]:
         "properties": list(properties.items()), "propertiesText": message.properties_text, "body": _body(message),
         "storeSize": message.store_size, "flag": message.flag, "sysFlag": message.sys_flag,
         "bodyCrc": message.body_crc, "recordCrc": zlib.crc32(raw),
+        "contentCrc": content_crc(
+            message.body_crc, message.flag, properties.get("KEYS", ""), properties.get("TAGS", "")
+        ),
         "bornTimestamp": EPOCH + timedelta(milliseconds=message.born_timestamp), "bornHost": _text(message.born_host),
         "storeTimestamp": EPOCH + timedelta(milliseconds=message.store_timestamp),
         "storeHost": _text(message.store_host), "reconsumeTimes": message.reconsume_times,

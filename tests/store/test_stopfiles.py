@@ -33,7 +33,7 @@ def test_abort_of_a_stop_on_a_full_disk_is_named_with_its_legal_cause(tmp_path: 
     store.cleaner.is_disk_full = True
     store.close()
     (line,) = stop_file_warnings(tmp_path / "store", was_clean=True, latest=None)
-    assert "a full or failing disk leaves it as well" in line
+    assert "a full or failing disk, or records without queue entries, leave it as well" in line
 
 
 def test_no_abort_after_a_kill(root: Path) -> None:

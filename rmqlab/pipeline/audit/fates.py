@@ -3,7 +3,7 @@
 One group by over a union of all rows that contain a message id: one shuffle by message id, and no join that could
 multiply rows. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
 missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, stored_unsent,
-stored_twice, place_disagreement.
+stored_twice, place_disagreement, content_disagreement.
 """
 
 import collections
@@ -21,6 +21,9 @@ from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
+_NO_CRC = "no send of the journal has a checksum"
+_FLOORS = ("stored.", "stored_twice", "place_disagreement", "content_disagreement")
+"""Metrics to which records in stores that were not read add."""
 
 _SYSTEM_TOPIC = (
     f"place.topic in ({', '.join(map(literal, sorted(SYSTEM_TOPICS)))})"
@@ -38,26 +41,30 @@ select message_id,
     collect_set(place) filter (where place is not null) places,
     min(stored_at) stored_at,
     sum(is_delivery) deliveries,
-    array_sort(collect_set(damage)) damages
+    array_sort(collect_set(damage)) damages,
+    min(content_crc) least_crc,
+    max(content_crc) greatest_crc
 from (
     select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome,
-        'acknowledged', acknowledged, 'broker', broker, 'queue', queue, 'offset', offset,
+        'acknowledged', acknowledged, 'broker', broker, 'queue', queue, 'offset', offset, 'crc', crc,
         'place_topic', place_topic, 'place_queue', place_queue,
         'position', coalesce(position, 0)) send,
-        false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered
+        false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage, null delivered,
+        null content_crc
     from sends where message_id is not null
     union all
-    select message_id, null, true, '', null, null, 0, null, null from failures where message_id is not null
+    select message_id, null, true, '', null, null, 0, null, null, null from failures where message_id is not null
     union all
     select message_id, null, false, node,
-        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null, null
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null, null,
+        content_crc
     from copies
     union all
     select message_id, null, false, '', null, null, 1, null, if(reconsume_times > 0, null,
-        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset))
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset)), null
     from deliveries where message_id != ''
     union all
-    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why), null
+    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why), null, null
     from damages where message_id is not null
 )
 group by message_id
@@ -104,7 +111,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 metric=metric,
                 unit=MESSAGES,
                 value=counts[metric],
-                is_at_least=bool(run.unread) and metric.startswith(("stored.", "stored_twice", "place_disagreement")),
+                is_at_least=bool(run.unread) and metric.startswith(_FLOORS),
                 evidence=line_evidence(evidence.get(metric, ())),
             )
 
@@ -112,13 +119,18 @@ def judge(run: Run) -> Iterator[Finding]:
 def _sent(run: Run) -> dict[str, Any]:
     """Return sends, and those without a unique id, by outcome; and all topics."""
     rows = run.rows(
-        "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
-        " from sends group by outcome"
+        "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, count(crc) checked,"
+        " collect_set(topic) topics from sends group by outcome"
     )
     found = {row.outcome: row.sends for row in rows}
     findings = {"sent": sum(found.values())} | {f"sent.{outcome}": found.get(outcome, 0) for outcome in OUTCOMES}
     nameless = {row.outcome: row.nameless for row in rows}
-    return {"findings": findings, "nameless": nameless, "topics": {topic for row in rows for topic in row.topics}}
+    return {
+        "findings": findings,
+        "nameless": nameless,
+        "checked": sum(row.checked for row in rows),
+        "topics": {topic for row in rows for topic in row.topics},
+    }
 
 
 def _expired(run: Run) -> str:
@@ -167,6 +179,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
+        "content_disagreement": "sends = 1 and (least_crc != send.crc or greatest_crc != send.crc)",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
@@ -217,6 +230,8 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
         unnamed = f"no event has the broker name of {nameless}" if nameless else ""
         return unnamed if run.stores else _NO_STORE
     these = (outcome,) if outcome else STORED
+    if name == "content_disagreement":
+        return "" if run.stores and sent["checked"] else _NO_CRC if run.stores else _NO_STORE
     if nameless := sum(sent["nameless"].get(one, 0) for one in these):
         return f"{nameless} of these sends carry no unique id"
     if name == "stored":

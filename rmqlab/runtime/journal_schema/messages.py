@@ -27,6 +27,7 @@ MESSAGES = (
             "number": NUMBER,
             "message_id": MESSAGE_ID,
             "keys": text("the message's keys"),
+            "crc": count("CRC-32 of body, flag, keys and tags: `contentCrc` of its records (since version 4)"),
             "topic": TOPIC,
             "group": GROUP,
             "outcome": OUTCOME,

@@ -8,7 +8,14 @@ NAMESERVER `namesrv-1`, and a WATCHER is a nameserver or a workload (`produce-1`
 import itertools
 from typing import Final
 
-from rmqlab.verdict.catalogue.messages import DELIVERED_UNSTORED, DUPLICATES, LOSS, ORDER, PLACE_DISAGREEMENT
+from rmqlab.verdict.catalogue.messages import (
+    CONTENT_DISAGREEMENT,
+    DELIVERED_UNSTORED,
+    DUPLICATES,
+    LOSS,
+    ORDER,
+    PLACE_DISAGREEMENT,
+)
 from rmqlab.verdict.catalogue.service import CLOCKS, DETECTION, ROLLBACKS, ROUTES, UNAVAILABILITY
 from rmqlab.verdict.catalogue.shared import (
     BYTES,
@@ -36,6 +43,7 @@ from rmqlab.verdict.catalogue.stores import (
 __all__ = [
     "BYTES",
     "CLOCKS",
+    "CONTENT_DISAGREEMENT",
     "DELAY_OFFSET_AHEAD",
     "DELAY_OFFSET_BEHIND",
     "DELIVERED_UNSTORED",
@@ -79,7 +87,7 @@ METRICS: Final = tuple(
         DIVERGENCE,
         RECORDS_AND_QUEUES,
         STORE_FILES,
-        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT),
+        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT, CONTENT_DISAGREEMENT),
         TABLE_FILES,
         CLOCKS,
     )

@@ -208,3 +208,16 @@ DELIVERED_UNSTORED: Final = Metric(
     rests_on=CONSUMER_JOURNALS,
     is_floor=True,
 )
+CONTENT_DISAGREEMENT: Final = Metric(
+    name="content_disagreement",
+    unit=MESSAGES,
+    text="in a store with another content than its producer sent",
+    definition="Messages of which a store has a readable copy whose body, flag, keys or tags are not those of their only"
+    " send: the journal has a CRC-32 of them. One log or all of them may be altered, and the CRC of the body with it.",
+    blind_to="other properties (such as the delay level), the time and address of the producer, and messages of clients"
+    " that record no checksum",
+    unknown_when="no send in the journal has a checksum, or no store was given; with a store missing it is at least the"
+    " value",
+    rests_on=PRODUCER_JOURNALS,
+    is_floor=True,
+)

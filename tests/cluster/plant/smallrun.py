@@ -8,7 +8,8 @@ from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
-from rmqlab.remoting.message import NewMessage
+from rmqlab.remoting.contentcrc import content_crc
+from rmqlab.remoting.message import NewMessage, body_crc
 from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.store.messagestore import MessageStore
@@ -40,7 +41,7 @@ def made_up_run() -> MadeUpRun:
         run.add(node, "node_spawned", pid=number)
     _sample_logs(run)
     for number in range(SENDS):
-        run.send(number, queue_id=number % QUEUES)
+        run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"))
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
         run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
         if number < SAMPLED * QUEUES and number % QUEUES == 0:
@@ -49,7 +50,7 @@ def made_up_run() -> MadeUpRun:
         run.wait(0.1)
     for number in range(SENDS, SENDS + DELAYED_SENDS):
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
-        run.send(number, topic="reminders")
+        run.send(number, topic="reminders", crc=_crc(f"ID{number:06}"))
     run.wait(30)  # brokers have saved their tables
     _sample_logs(run, LOG_END)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
@@ -84,8 +85,17 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
 
 
 def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
-    body = message_id.encode() * _REPEATED
-    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, body=body)
+    keys = message_id.lower()
+    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, keys=keys, body=_body(message_id))
+
+
+def _body(message_id: str) -> bytes:
+    return message_id.encode() * _REPEATED
+
+
+def _crc(message_id: str) -> int:
+    """Return the checksum that the producer records."""
+    return content_crc(body_crc(_body(message_id)), 0, message_id.lower(), "")
 
 
 def _write_tables(node: Path) -> None:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
+from rmqlab.client.config import ProducerConfig
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
+from rmqlab.client.outgoing import sent_crc
 from rmqlab.client.transaction import TransactionResult, TransactionState
-from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, emit_attempt
+from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, body_of, emit_attempt
 from rmqlab.remoting.bodies.queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Producer:
 
     def __init__(self, send: Send) -> None:
         self._send = send
+        self.config = ProducerConfig()
 
     def new_id(self) -> str:
         return "ID1"
@@ -59,6 +62,8 @@ async def sent_entry(
         await _send_one(config or ProduceConfig(), producer, cast("ControlLink", link), counts, 1, free)
     assert free.value == 1  # the next send may begin
     (entry,) = link.events
+    message = Message(topic=entry["topic"], body=body_of(1, 128), keys="n1")
+    assert entry["crc"] == sent_crc(message, producer.config)
     return entry, counts
 
 

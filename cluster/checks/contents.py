@@ -1,0 +1,44 @@
+"""Messages whose records have another content than their producer sent."""
+
+import collections
+from collections.abc import Iterator
+
+from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.history import History
+from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the finding of `catalogue.CONTENT_DISAGREEMENT`."""
+    metric, unit = CONTENT_DISAGREEMENT.name, CONTENT_DISAGREEMENT.unit
+    if not stores.nodes:
+        yield unknown(metric, unit, "no store was given")
+        return
+    if all(send.crc is None for send in history.sends):
+        yield unknown(metric, unit, "no send of the journal has a checksum")
+        return
+    altered = dict(_find(history, stores))
+
+    def as_evidence(message_id: str) -> Evidence:
+        copies = altered[message_id]
+        where = ", ".join(f"{copy.node} at commit log offset {copy.log_offset}" for copy in copies)
+        return Evidence(
+            text=f"{message_id}: body, flag, keys or tags are not those that were sent: {where}",
+            at_millis=copies[0].stored_at,
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))
+
+
+def _find(history: History, stores: Stores) -> Iterator[tuple[str, list[Copy]]]:
+    """Yield each such message, with its altered copies."""
+    sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
+    for send in history.sends:
+        if send.crc is None or len(send.ids) != 1 or sent[send.ids[0]] > 1:
+            continue
+        copies = stores.by_message.get(send.ids[0], ())
+        if altered := [copy for copy in copies if copy.content_crc is not None and copy.content_crc != send.crc]:
+            yield send.ids[0], altered

@@ -1,0 +1,85 @@
+"""`content_disagreement`: records with another content than was sent."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from rmqlab.client.config import ProducerConfig
+from rmqlab.client.message import Message
+from rmqlab.client.outgoing import prepare, sent_crc
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.remoting.contentcrc import content_crc
+from rmqlab.remoting.message import body_crc, parse_properties
+from rmqlab.verdict.verdict import Verdict
+
+METRIC = "content_disagreement"
+CRC = content_crc(7, 0, "n1", "new")
+
+
+def sent_run(**fields: Any) -> MadeUpRun:
+    """Two messages whose sends and records have a checksum."""
+    run = MadeUpRun()
+    for number in (1, 2):
+        run.send(number, **{"crc": CRC} | fields)
+    for node in run.logs:
+        alter(run, node, CRC, *range(len(run.logs[node])))
+    return run
+
+
+def alter(run: MadeUpRun, node: str, crc: int, *places: int) -> None:
+    """Set the checksum of some records in a node's log."""
+    for place in places:
+        run.logs[node][place] = attrs.evolve(run.logs[node][place], content_crc=crc)
+
+
+def test_a_clean_run_has_none() -> None:
+    judgement = sent_run().judge()
+    assert judgement[METRIC].value == 0
+    assert judgement.verdict is not Verdict.VIOLATED
+
+
+@pytest.mark.parametrize("nodes", [("broker-a",), ("broker-a-s",), ("broker-a", "broker-a-s")])
+def test_a_record_with_another_content_violates(nodes: tuple[str, ...]) -> None:
+    run = sent_run()
+    for node in nodes:
+        alter(run, node, CRC + 1, 1)
+    judgement = run.judge()
+    assert (judgement[METRIC].value, judgement[METRIC].message_ids) == (1, ("ID000002",))
+    assert all(f"{node} at commit log offset 200" in judgement[METRIC].evidence[0].text for node in nodes)
+    assert METRIC in judgement.decision.violating
+
+
+def test_without_checksums_nothing_is_known_and_the_verdict_stays() -> None:
+    judgement = sent_run(crc=None).judge()
+    assert judgement[METRIC].value is None
+    assert not any(METRIC in line for line in judgement.decision.why)
+
+
+def test_a_message_that_was_sent_twice_may_have_two_contents() -> None:
+    run = sent_run()
+    run.send(2, crc=CRC + 1)
+    assert run.judge()[METRIC].value == 0
+
+
+def test_a_missing_store_makes_it_a_lower_bound() -> None:
+    run = sent_run()
+    run.unread.add("broker-a-s")
+    assert run.judge()[METRIC].is_at_least
+
+
+@pytest.mark.parametrize("size", [1, 128, 9000])
+@pytest.mark.parametrize("changes", [{}, {"tags": "new", "keys": "a b"}, {"flag": 3, "delay_level": 2}])
+def test_the_checksum_of_a_send_is_that_of_its_record(size: int, changes: dict[str, Any]) -> None:
+    message, config = Message(topic="orders", body=b"x" * size, **changes), ProducerConfig()
+    sent = prepare(message, "ID", config)
+    properties = parse_properties(sent.properties)
+    keys, tags = properties.get("KEYS", ""), properties.get("TAGS", "")
+    assert sent_crc(message, config) == content_crc(body_crc(sent.body), sent.flag, keys, tags)
+
+
+@pytest.mark.parametrize(
+    "one", [(8, 0, "n1", "new"), (7, 1, "n1", "new"), (7, 0, "n2", "new"), (7, 0, "n1", ""), (7, 0, "", "n1new")]
+)
+def test_each_part_changes_the_checksum(one: tuple[int, int, str, str]) -> None:
+    assert content_crc(*one) != CRC
