@@ -15,8 +15,8 @@ def is_denied(code: int, remark: str) -> bool:
 
 
 def lacks_filter(remark: str) -> bool:
-    """Return True if a broker rejected an SQL92 expression because `enablePropertyFilter` is false.
+    """Return True if a broker does not evaluate SQL92 expressions.
 
-    The code is 1, as of errors that may pass (PullMessageProcessor).
+    Its `enablePropertyFilter` is false. The code is 1, as of errors that may pass (PullMessageProcessor).
     """
     return _NO_FILTER in remark
