@@ -17,7 +17,7 @@ from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.queues import Filter, Members, Pulled, Reading, merged, pull, pull_all, topic_of
-from rmqlab.pipeline.refusals import is_denied
+from rmqlab.pipeline.refusals import is_denied, lacks_filter
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import MASTER_ID
@@ -224,7 +224,7 @@ class QueueCursor:
             try:
                 pulled = await self._pull(client, addresses[broker_id], self.position, self.reading.pull_batch_size)
             except BrokerError as exc:
-                if exc.code in _REFUSED_FOR_GOOD or is_denied(exc.code, exc.remark or ""):
+                if _is_final(exc):
                     asked.refusals.append(str(exc))
                     asked.may_learn &= broker_id != MASTER_ID and exc.code in _COPIED
                 asked.replies.append(f"broker id {broker_id}: {exc}")
@@ -313,6 +313,11 @@ class QueueCursor:
         except FAILURES:
             return  # keep the known addresses
         self.members = merged(self.members, fresh)
+
+
+def _is_final(refusal: BrokerError) -> bool:
+    remark = refusal.remark or ""
+    return refusal.code in _REFUSED_FOR_GOOD or is_denied(refusal.code, remark) or lacks_filter(remark)
 
 
 def _unbroken(found: Sequence[Pulled | None], starts: Sequence[int]) -> list[Pulled]:

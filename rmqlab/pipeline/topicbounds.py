@@ -21,6 +21,7 @@ from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.groupoffsets import Commits, committed_offset, groups_at
 from rmqlab.pipeline.options import shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
+from rmqlab.pipeline.refusals import lacks_filter
 from rmqlab.pipeline.silence import Silence, silences
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, QueueName, QueuePosition, near_queue
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
@@ -359,4 +360,6 @@ async def _check_exists(client: Client, queue: QueueName, members: Mapping[int, 
 def _advice(refusal: BrokerError, options: TopicOptions) -> str:
     if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         return f". Create group {options.group}, or set the option groupId to an existing group."
+    if lacks_filter(refusal.remark or ""):
+        return ". Set enablePropertyFilter to true at the brokers of the topic, or leave the option sqlExpression out."
     return ""

@@ -193,8 +193,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"{'; '.join(map(str, overdue))}; {self.bounds.routed}"
         )
         if self.options.fail_on_data_loss:
+            deleted = "" if self.bounds.members else ". If the topics were deleted, start with a new checkpoint"
             raise PlanError(
-                f"{problem}. Start the broker, or set failOnDataLoss to false to continue without its queues"
+                f"{problem}{deleted}. Start the broker, or set failOnDataLoss to false to continue without its queues"
             )
         log.warning("%s. The stream continues without these queues, and reads them once their brokers respond", problem)
 

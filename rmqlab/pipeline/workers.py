@@ -38,6 +38,10 @@ _CAUSES: Final = (
         f"runs Python {{theirs}}, and this driver {{ours}}. {_SET_PYTHON}",
     ),
     (re.compile(r"No module named '?pyspark"), "has no pyspark. Set SPARK_HOME there, or install pyspark"),
+    (
+        re.compile("AF_UNIX path too long"),
+        "has too long a path for sockets. Set spark.python.unix.domain.socket.dir to a short one, such as /tmp",
+    ),
 )
 """Patterns of Spark's errors about the Python of a worker, and how to say them."""
 

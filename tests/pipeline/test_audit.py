@@ -11,7 +11,9 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.size import Scale
+from rmqlab.pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,3 +188,9 @@ def test_two_nameservers_that_differ_are_found(spark: "SparkSession", tmp_path: 
     run.drop("namesrv-2", "broker-a")
     summary = compare(spark, write_run(run, tmp_path))
     assert summary.findings["route_disagreement"].value == pytest.approx(9.01)
+
+
+def test_an_audit_refuses_a_session_of_spark_connect(tmp_path: pathlib.Path) -> None:
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(UserError, match="cannot use a session of Spark Connect; expected one of open_session"):
+        audit_run(connected, tmp_path)

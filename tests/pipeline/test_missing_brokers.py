@@ -166,3 +166,13 @@ def test_a_stream_fails_at_once_without_a_broker_that_it_expects(
         stream.once(brokers="broker-a,broker-b,broker-c")
     stream.once(brokers="broker-a,broker-b")
     assert stream.seen() == texts(0, 80)
+
+
+def test_a_stream_of_a_deleted_topic_names_a_new_checkpoint_as_remedy(
+    spark: "SparkSession", groups: Lab, topic: str, tmp_path: pathlib.Path
+) -> None:
+    stream = Stream(spark, groups, tmp_path, topic)
+    stream.once()
+    groups.run("topics", "delete", topic, *NAME)
+    with pytest.raises(PySparkException, match=r"in routes: none\. If the topics were deleted, start with a new check"):
+        stream.once(pollTimeoutMs="1000")

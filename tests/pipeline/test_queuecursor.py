@@ -34,6 +34,7 @@ class FakeBroker:
     end: int = 0
     most: int = 32
     refusal: int | None = None
+    remark: str = "no"
     failure: Exception | None = None
     suggests: int = 0
     in_time: int = 1000
@@ -49,7 +50,7 @@ class FakeBroker:
         if self.failure is not None:
             raise self.failure
         if self.refusal is not None:
-            raise BrokerError("here", self.refusal, "no")
+            raise BrokerError("here", self.refusal, self.remark)
         if offset < self.first:
             return Pulled(ResponseCode.PULL_OFFSET_MOVED, self.first, self.suggests, b"")
         if offset >= self.end:
@@ -251,6 +252,18 @@ async def test_a_refusal_of_all_is_an_error_at_once_and_one_of_a_slave_is_not(
     assert found == list(range(60))
     brokers["master"] = FakeBroker(refusal=ResponseCode.NO_PERMISSION)
     with pytest.raises(ReadError, match="cannot be read: here returned code 16: no; here returned code 17: no"):
+        await read_all(cursor(brokers, 0, 60))
+    assert autojump_clock.current_time() == 0.0
+
+
+async def test_brokers_without_sql_filters_are_an_error_at_once(
+    brokers: dict[str, FakeBroker], autojump_clock: MockClock
+) -> None:
+    """A stream from a checkpoint pulls nothing before its tasks do."""
+    remark = "The broker does not support consumer to filter message by SQL92"
+    for name in ("master", "slave"):
+        brokers[name] = FakeBroker(refusal=ResponseCode.SYSTEM_ERROR, remark=remark)
+    with pytest.raises(ReadError, match="cannot be read: here returned code 1: The broker does not support"):
         await read_all(cursor(brokers, 0, 60))
     assert autojump_clock.current_time() == 0.0
 

@@ -34,6 +34,11 @@ NO_PYSPARK = """An error occurred while calling z:org.apache.spark.api.python.Py
 Error from python worker:
   /usr/bin/python3.11: Error while finding module specification for 'pyspark.daemon' (ModuleNotFoundError: No module named 'pyspark')
 """
+LONG_PATH = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times
+Error from python worker:
+  OSError: AF_UNIX path too long
+"""
 BROKEN = """An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.
 : org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout.
 	at org.apache.spark.errors.SparkCoreErrors$.eofExceptionWhileReadPortNumberError(SparkCoreErrors.scala:55)
@@ -46,6 +51,7 @@ BROKEN = """An error occurred while calling z:org.apache.spark.api.python.Python
         (MISMATCH, "runs Python 3.12, and this driver 3.11. Set PYSPARK_PYTHON to a Python "),
         (NO_PROGRAM, "cannot run /driver/python. Set PYSPARK_PYTHON to a Python "),
         (NO_PYSPARK, "has no pyspark. Set SPARK_HOME there, or install pyspark"),
+        (LONG_PATH, "has too long a path for sockets. Set spark.python.unix.domain.socket.dir to a short one"),
         (BROKEN, "cannot run Python tasks: org.apache.spark.SparkException: EOFException occurred while"),
     ],
 )

@@ -35,6 +35,7 @@ from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.pipeline.audit.size import Scale, bytes_to_read, scale_of
 from rmqlab.pipeline.audit.sources import Reading, reading
+from rmqlab.pipeline.errors import UserError
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
@@ -116,8 +117,10 @@ def audit_run(
 
     `on_progress` is called with the current step as text. By default the size of the run decides about `scale`. `files`
     are the tables of a reading that was started before the session. `given` contains the names of settings that the
-    user set: the audit does not override them.
+    user set: the audit does not override them. Raises UserError for a session of Spark Connect.
     """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UserError("an audit cannot use a session of Spark Connect; expected one of open_session")
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
     scale = scale or scale_of(byte_count)

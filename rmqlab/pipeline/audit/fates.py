@@ -64,25 +64,27 @@ from (
         named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset)), null
     from deliveries where message_id != ''
     union all
-    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why), null, null
+    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why),
+        null, null
     from damages where message_id is not null
 )
 group by message_id
 """
 
 # The acknowledgement or a delivery names a place without a record. Consumers send messages back to %RETRY% and %DLQ%,
-# through the topic of delayed messages. `uncertain` are the brokers whose logs may lack records.
+# through the topic of delayed messages. `uncertain` are the brokers whose logs may lack records. Spark interprets
+# `exists`, row by row: the condition that is false for almost all messages is first.
 _ELSEWHERE = """
 send.acknowledged and send.broker is not null and send.place_queue is not null and send.offset is not null
+    and not exists(places, place -> place.topic = send.place_topic and place.broker = send.broker
+        and place.queue = send.place_queue and place.offset = send.offset + send.position)
     and send.broker not in ({uncertain})
     and exists(places, place -> place.topic = send.place_topic or send.place_topic = send.topic
         and not startswith(place.topic, '%RETRY%') and not startswith(place.topic, '%DLQ%') and not ({system}))
-    and not exists(places, place -> place.topic = send.place_topic and place.broker = send.broker
-        and place.queue = send.place_queue and place.offset = send.offset + send.position)
-or exists(delivered, one -> one.broker not in ({uncertain})
-    and (one.topic != send.topic or exists(places, place -> place.topic = one.topic))
-    and not exists(places, place -> place.topic = one.topic and place.broker = one.broker
-        and place.queue = one.queue and place.offset = one.offset))
+or exists(delivered, one -> not exists(places, place -> place.topic = one.topic and place.broker = one.broker
+        and place.queue = one.queue and place.offset = one.offset)
+    and one.broker not in ({uncertain})
+    and (one.topic != send.topic or exists(places, place -> place.topic = one.topic)))
 """
 
 _PRESENCE = """

@@ -46,8 +46,8 @@ def read_stores(
 
 _WHOLE: Final = """
 select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
-    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.contentCrc content_crc, r.realTopic real_topic,
-    r.tagsCode tags_code,
+    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.contentCrc content_crc,
+    r.realTopic real_topic, r.tagsCode tags_code,
     coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
     unix_millis(r.storeTimestamp) stored_at, r.state
 from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
