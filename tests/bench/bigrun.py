@@ -14,7 +14,7 @@ import msgpack
 
 from rmqlab.cluster.checks.testing import write_journals as write_entries
 from rmqlab.runtime.journal import CLOSED, VERSION, JournalEntry, journal_path
-from tests.bench.bigstore import BEGAN_AT, GROUP, PER_MILLISECOND, QUEUES, TOPIC, queue_end, write_store
+from tests.bench.bigstore import BEGAN_AT, GROUP, PER_MILLISECOND, QUEUES, TOPIC, queue_end, sent_crc, write_store
 
 LOST = 3
 NAMESERVER = {"address": "127.77.1.1:9876"}
@@ -37,17 +37,17 @@ def write_run(place: Path, count: int, body_size: int = 100) -> int:
     """
     log_end = write_store(place / "broker-a" / "store", count, body_size)
     shutil.copytree(place / "broker-a", place / "broker-a-s")
-    write_journals(place / "journal", count, log_end)
+    write_journals(place / "journal", count, log_end, body_size)
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
-def write_journals(directory: Path, count: int, log_end: int) -> None:
+def write_journals(directory: Path, count: int, log_end: int, body_size: int) -> None:
     """Write what the supervisor and all processes of such a run would have written."""
     write_entries(_events(count, log_end), directory)
-    for node, make in (("produce-1", _sent), ("consume-1", _consumed)):
+    for node, events in (("produce-1", _sent(count, body_size)), ("consume-1", _consumed(count))):
         with journal_path(directory, node).open("wb", buffering=2**20) as file:
             last = 0
-            for last, (at, kind, fields) in enumerate(make(count), 1):
+            for last, (at, kind, fields) in enumerate(events, 1):
                 file.write(_entry(last, at, node, kind, fields))
             file.write(_entry(last + 1, _stopped_at(count), node, CLOSED, {}))
 
@@ -86,10 +86,11 @@ def _samples(count: int, log_end: int) -> Iterator[JournalEntry]:
 Event = tuple[int, str, dict[str, Any]]
 
 
-def _sent(count: int) -> Iterator[Event]:
+def _sent(count: int, body_size: int) -> Iterator[Event]:
+    crc = sent_crc(body_size)
     for number in range(count + LOST):
         began_at = BEGAN_AT + number // PER_MILLISECOND
-        outcome = {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1}
+        outcome = {"outcome": "SEND_OK", "began_at": began_at, "attempts": 1, "took": 1, "crc": crc}
         yield began_at + 1, "sent", _place(number) | outcome
 
 

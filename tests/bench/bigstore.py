@@ -13,6 +13,7 @@ from rmqlab.pipeline.recordlayout import BODY_AT, NUMBER_FIELDS
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, StoredMessage, body_crc, encode_message
 
 TOPIC = "orders"
@@ -34,6 +35,11 @@ _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, 
 def queue_end(queue_id: int, count: int) -> int:
     """Return the end of a queue of a store with so many records."""
     return (count - queue_id + QUEUES - 1) // QUEUES
+
+
+def sent_crc(size: int) -> int:
+    """Return the `content_crc` of each record with a body of `size` bytes, without a seed."""
+    return content_crc(body_crc(_body(size)), flag=0, keys="", tags="")
 
 
 def write_store(store: Path, count: int, size: int) -> int:
@@ -83,9 +89,13 @@ def _records_in_file(record: int) -> int:
     return (_FILE_BYTES - BLANK_SIZE) // record
 
 
+def _body(size: int) -> bytes:
+    return b"x" * size
+
+
 def _template(size: int) -> bytes:
     """One record, by the store's own code, with marks in the places of what differs."""
-    body, marks = b"x" * size, {name: value for name, (value, _) in _MARKS.items()}
+    body, marks = _body(size), {name: value for name, (value, _) in _MARKS.items()}
     return encode_message(
         StoredMessage(
             0, body_crc(body), marks["queue_id"], 0, marks["queue_offset"], marks["physical_offset"], 0, marks["born"],
