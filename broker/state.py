@@ -25,7 +25,6 @@ from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.skipped import SkippedMessages
-from rmqlab.broker.slices import Later, Slices
 from rmqlab.broker.stats import BrokerStats
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
@@ -39,6 +38,7 @@ from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.slices import Later, Slices
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 

@@ -7,7 +7,6 @@ consumer has replied or timed out.
 from collections.abc import Generator, Sequence
 
 from rmqlab.broker.clients import Member
-from rmqlab.broker.slices import Work, in_slices
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -24,6 +23,7 @@ from rmqlab.remoting.headers.broker_admin import (
 from rmqlab.remoting.message import RecordError, parse_offset_message_id
 from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 from rmqlab.runtime.remoting_errors import RemotingError, RequestTimeoutError
+from rmqlab.runtime.slices import Work, in_slices
 
 PASS_ON_TIMEOUT = 10.0
 STATUS_TIMEOUT = 5.0
