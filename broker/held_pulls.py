@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import attrs
 
 from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
-from rmqlab.broker.slices import Later
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime import stopwatch
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Request
+from rmqlab.runtime.slices import Later
 
 SWEEP_PERIOD = 5.0
 """Seconds."""

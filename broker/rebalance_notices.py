@@ -8,11 +8,11 @@ meanwhile share the next round (issue 12.6).
 import attrs
 
 from rmqlab.broker.clients import ConsumerGroup
-from rmqlab.broker.slices import Later
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.slices import Later
 
 NOTICES_AT_ONCE = 200
 """Members of large groups that are notified before sockets, timers and tasks are served."""

@@ -25,7 +25,6 @@ from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.skipped import SkippedMessages
-from rmqlab.broker.slices import Later, Slices
 from rmqlab.broker.stats import BrokerStats
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
@@ -36,9 +35,10 @@ from rmqlab.remoting.headers.query import QueryMessageRequestHeader
 from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Request
+from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.slices import Later, Slices
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 
@@ -122,6 +122,8 @@ class Broker:
     """Set at a change of role; the waiting loop replaces it."""
     request_tasks: int = 0
     """Number of tasks that currently run for requests."""
+    acl_changes: int = 0
+    """Number of these that change ACL files."""
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
@@ -198,14 +200,20 @@ class Broker:
             self.stats.count_delivery(message.topic, result.end_offset - result.physical_offset)
         return result
 
-    def run_for_request(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Start a task for a request. Raises Refusal if there are too many."""
+    def run_for_request(self, request: Request, fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task that replies to a request.
+
+        If it fails, the peer gets code 1, as from a handler. Raises Refusal if there are too many.
+        """
         if self.request_tasks >= MAX_REQUEST_TASKS:
             raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
 
         async def run() -> None:
             try:
                 await fn(*args)
+            except Exception as exc:  # noqa: BLE001 - a boundary
+                self.errors.caught(f"request {request.command.code}", exc, f"from {request.channel.peer}")
+                request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}"))
             finally:
                 self.request_tasks -= 1
 

@@ -17,6 +17,10 @@ class BrokerName:
     addresses: dict[int, str] = attrs.field(factory=dict)
 
 
+INCOMPLETE = DataVersion(counter=-1, timestamp=-1)
+"""Version of a registration until all its topics are entered: another one meanwhile enters them, too."""
+
+
 @attrs.define(eq=False)
 class BrokerLive:
     """The last registration from one address."""

@@ -7,7 +7,7 @@ later reply as we do (remoting#14).
 """
 
 import pathlib
-from collections.abc import Hashable
+from collections.abc import Generator, Hashable
 
 import msgspec
 
@@ -25,7 +25,7 @@ from rmqlab.nameserver.lookup import (
 )
 from rmqlab.nameserver.route import Registration
 from rmqlab.nameserver.state import Nameserver
-from rmqlab.remoting.bodies.registration import body_crc32, decode_registration
+from rmqlab.remoting.bodies.registration import body_crc32, decode_registration_in_steps
 from rmqlab.remoting.bodies.topic import DataVersion, TopicList
 from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
@@ -34,6 +34,7 @@ from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers import nameserver as headers
 from rmqlab.runtime.dispatch import Reply, Request, Route, handler_table
 from rmqlab.runtime.settings import SettingsError, parse_change
+from rmqlab.runtime.slices import Work, in_slices
 from rmqlab.store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
@@ -45,7 +46,8 @@ _NO_VERSION = (b"null", b"[]")
 # -- brokers -------------------------------------------------------------------------------------
 
 
-def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request) -> Reply:
+@in_slices
+def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request) -> Work:
     """103: a heartbeat.
 
     The reply has the master's address for a slave, and the order topics for every broker (remoting#21 to #28).
@@ -54,14 +56,15 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
     try:
-        registration = _repeated(state, header, command) or _decoded(header, command)
+        registration = _repeated(state, header, command) or (yield from _decoded(header, command))
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     try:
-        registered = state.routes.register(registration, request.channel, now=state.now())
+        registered = state.routes.place(registration, request.channel, now=state.now())
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
     state.announce(registered.changes)
+    state.announce((yield from state.routes.enter_topics(registration, registered)))
     response = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
@@ -91,8 +94,10 @@ def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, co
     return None if state.routes.wants_topics(registration) else registration
 
 
-def _decoded(header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration:
-    body = decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+def _decoded(header: headers.RegisterBrokerRequestHeader, command: Command) -> Generator[None, None, Registration]:
+    body = yield from decode_registration_in_steps(
+        command.body, version=command.version, compressed=bool(header.compressed)
+    )
     wrapper = body.topic_config_serialize_wrapper
     return Registration(
         cluster=header.cluster_name,

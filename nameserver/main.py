@@ -30,19 +30,20 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
 
     StartError for a reason that an operator can remove.
     """
-    nameserver = Nameserver(config, _load_kv(config), trio.current_time, link.emit)
+    kv = _load_kv(config)
     try:
         sock = open_listener(config.listen_address, config.listen_port)
     except OSError as exc:
         raise StartError(exc.strerror or str(exc)) from None
-    dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit)
-
-    def snapshot() -> dict[str, Any]:
-        unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}
-        return nameserver.snapshot() | {"unserved": unserved}
-
     with sock:
         async with open_reactor(errors=link.errors, lingers=True) as reactor, trio.open_nursery() as nursery:
+            nameserver = Nameserver(config, kv, trio.current_time, link.emit, reactor.again, link.errors)
+            dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit)
+
+            def snapshot() -> dict[str, Any]:
+                unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}
+                return nameserver.snapshot() | {"unserved": unserved}
+
             idle_timeout = config.server_channel_max_idle_time_seconds
             server = Server(
                 reactor,

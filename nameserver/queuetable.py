@@ -3,7 +3,7 @@
 It is the table topicQueueTable of RocketMQ's class RouteInfoManager.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 
 import attrs
 import msgspec
@@ -17,6 +17,9 @@ from rmqlab.nameserver.limits import (
 )
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import TopicConfig
+
+TOPICS_AT_ONCE = 10
+"""Topics of a registration that are entered in one unit of work."""
 
 
 @attrs.define(eq=False)
@@ -43,11 +46,15 @@ class QueueTable:
             fresh = sum(topic.topic_name not in held for topic in topics)
             check_room(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
 
-    def upsert(self, broker_name: str, topics: Iterable[TopicConfig]) -> tuple[str, ...]:
-        """Set the queues of topics at a broker name; return the topics that changed."""
+    def upsert(self, broker_name: str, topics: Iterable[TopicConfig]) -> Generator[None, None, tuple[str, ...]]:
+        """Set the queues of topics at a broker name, and yield after some.
+
+        Returns the topics that changed.
+        """
         changed = []
-        held = self._topics_of.setdefault(broker_name, {})
-        for topic in topics:
+        for count, topic in enumerate(topics, 1):
+            if count % TOPICS_AT_ONCE == 0:
+                yield
             data = QueueData(
                 broker_name=broker_name,
                 perm=topic.perm,
@@ -58,10 +65,8 @@ class QueueTable:
             by_name = self._queues_of(topic.topic_name)
             if by_name.get(broker_name) != data:
                 by_name[broker_name] = data
-                held[topic.topic_name] = None
+                self._topics_of.setdefault(broker_name, {})[topic.topic_name] = None
                 changed.append(topic.topic_name)
-        if not held:
-            del self._topics_of[broker_name]
         return tuple(changed)
 
     def remove_broker(self, broker_name: str) -> tuple[str, ...]:

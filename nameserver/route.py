@@ -8,13 +8,13 @@ Source: remoting-and-nameserver section 4, which describes the behaviour of 4.9 
 """
 
 import itertools
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import attrs
 
 from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
-from rmqlab.nameserver.entries import BrokerLive, BrokerName
+from rmqlab.nameserver.entries import INCOMPLETE, BrokerLive, BrokerName
 from rmqlab.nameserver.limits import (
     MAX_ADDRESSES,
     MAX_BROKER_NAMES,
@@ -31,6 +31,7 @@ from rmqlab.nameserver.reverseindex import ReverseIndex
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.names import MASTER_ID
+from rmqlab.remoting.steps import run_to_end
 
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
@@ -61,6 +62,8 @@ class Registered(NamedTuple):
     master_address: str | None
     master_ha_address: str | None
     changes: list[Change]
+    wants_topics: bool
+    """True if its topics are to be entered, or were."""
 
 
 @attrs.define(eq=False)
@@ -93,6 +96,15 @@ class RouteTable:
 
         Topics are added or overwritten, never removed (remoting#26). Raises RouteTableFullError; then nothing changed.
         """
+        registered = self.place(broker, connection, now=now)
+        entered = run_to_end(self.enter_topics(broker, registered))
+        return registered._replace(changes=registered.changes + entered)
+
+    def place(self, broker: Registration, connection: object, *, now: float) -> Registered:
+        """Apply a heartbeat but for its topics, which `enter_topics` enters.
+
+        Raises RouteTableFullError; then nothing changed.
+        """
         wants_topics = self.wants_topics(broker)
         self._check_room(broker, wants_topics=wants_topics)
         changes: list[Change] = []
@@ -103,18 +115,38 @@ class RouteTable:
         reason = self._place_address(known, broker)
         if reason is not None:
             changes.append(_added(known, broker, reason))
-        if wants_topics and (changed := self._queue_table.upsert(broker.broker_name, broker.topics)):
-            changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
         self._drop_live(broker.address)
+        version, body_key = (INCOMPLETE, None) if wants_topics else (broker.data_version, broker.body_key)
         self.live[broker.address] = BrokerLive(
-            now, broker.data_version, connection, broker.ha_address, broker.filter_servers, broker.body_key
+            now, version, connection, broker.ha_address, broker.filter_servers, body_key
         )
         self._registered_by.add(id(connection), broker.address)
         if broker.filter_servers:
             self.filter_servers[broker.address] = list(broker.filter_servers)
         elif broker.filter_servers is not None:
             self.filter_servers.pop(broker.address, None)
-        return Registered(*self._master_for(known, broker.broker_id), changes)
+        return Registered(*self._master_for(known, broker.broker_id), changes, wants_topics)
+
+    def enter_topics(self, broker: Registration, registered: Registered) -> Generator[None, None, list[Change]]:
+        """Enter the topics of a broker that was placed, and yield after some.
+
+        Ends early if the broker is removed meanwhile. Returns the change.
+        """
+        if not registered.wants_topics:
+            return []
+        live, known = self.live[broker.address], self.brokers[broker.broker_name]
+        entering = self._queue_table.upsert(broker.broker_name, broker.topics)
+        while True:
+            try:
+                next(entering)
+            except StopIteration as done:
+                changed: tuple[str, ...] = done.value
+                break
+            yield
+            if self.brokers.get(broker.broker_name) is not known:
+                return []
+        live.data_version, live.body_key = broker.data_version, broker.body_key
+        return [QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered")] if changed else []
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
         """Raise RouteTableFullError if this registration would exceed a limit."""

@@ -13,8 +13,10 @@ from rmqlab.nameserver.changes import BrokerChange, Change
 from rmqlab.nameserver.config import NameserverConfig
 from rmqlab.nameserver.kvconfig import KvConfig
 from rmqlab.nameserver.route import RouteTable
+from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT
 from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.slices import Later, Slices
 
 TOPICS_IN_AN_EVENT = 50
 """Topics named in one event; the count is of all."""
@@ -34,6 +36,10 @@ class Nameserver:
     """Seconds of the process's clock."""
     emit: Emit
     """Emits an event: its kind, and fields by name."""
+    later: Later
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
+    """Continues long requests."""
     routes: RouteTable = attrs.field(factory=RouteTable, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """True while this process closes its connections: the brokers on them are not lost."""

@@ -3,12 +3,14 @@
 Class PlainPermissionManager. The files are below a home directory; see `rmqlab.broker.acl.files`.
 """
 
+import functools
 import logging
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import trio
 
 from rmqlab.broker.acl.access import Access, access_of
 from rmqlab.broker.acl.account import PUB, check_keys, check_resource_perms, text_of
@@ -31,6 +33,9 @@ from rmqlab.runtime.worker import in_thread
 
 log = logging.getLogger(__name__)
 
+Change = Callable[[Document], Document | None]
+"""Returns the new content of a file, or None if it stays as it is."""
+
 POLL_PERIOD = 5.0
 """Seconds between two checks for changed files (class AclFileWatchService)."""
 
@@ -48,6 +53,8 @@ class AccessControl:
     path_of: dict[str, pathlib.Path] = attrs.field(factory=dict, init=False)
     """By access key. An account removed from a file stays until files are added or removed."""
     _modified: dict[pathlib.Path, int] = attrs.field(factory=dict, init=False)
+    _busy: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    """Held while a thread reads or writes a file."""
 
     @classmethod
     def open(cls, home: pathlib.Path, now_millis: Callable[[], int]) -> "AccessControl":
@@ -98,45 +105,24 @@ class AccessControl:
     async def poll(self) -> None:
         """Reload files that have changed on disk.
 
-        A thread parses them: a file of 1 MB takes seconds. An invalid file is logged, and its former content stays in
+        A thread parses them, also those that requests change: a file of 1 MB takes seconds. An invalid file is logged, and its former content stays in
         force.
         """
         try:
-            modified = self._modified_now()
-            if len(modified) != len(self._modified):
-                await self._reload(modified)
-                return
-            for path, at in modified.items():
-                if self._modified.get(path) != at:
-                    await self._reload_one(path, at)
+            async with self._busy:
+                modified = self._modified_now()
+                if len(modified) != len(self._modified):
+                    self._use(await in_thread(_parsed_all, list(modified), self.now_millis()), modified)
+                    return
+                for path, at in modified.items():
+                    if self._modified.get(path) != at:
+                        self._modified[path] = at  # an invalid file is read once per change
+                        self._use_one(path, await in_thread(_parsed, path, self.now_millis()))
         except (AclDenied, OSError) as exc:
             log.warning("the changed ACL files are not used: %s", exc)
 
-    async def _reload(self, modified: dict[pathlib.Path, int]) -> None:
-        """Reload all files; at the next poll, if a request changes one meanwhile."""
-        before = dict(self._modified)
-        files = await in_thread(_parsed_all, list(modified), self.now_millis())
-        if self._modified == before:
-            self._use(files, modified)
-
-    async def _reload_one(self, path: pathlib.Path, at: int) -> None:
-        """Reload a file, unless a request changes it meanwhile.
-
-        An invalid one is read once per change.
-        """
-        before = self._modified.get(path)
-        try:
-            file = await in_thread(_parsed, path, self.now_millis())
-        except AclDenied:
-            if self._modified.get(path) == before:
-                self._modified[path] = at
-            raise
-        if self._modified.get(path) == before:
-            self._modified[path] = at
-            self._use_one(path, file)
-
     def _modified_now(self) -> dict[pathlib.Path, int]:
-        return {path: path.stat().st_mtime_ns for path in find_acl_files(self.home)}
+        return {path: _modified_at(path) for path in find_acl_files(self.home)}
 
     def _load_all(self) -> None:
         modified = self._modified_now()
@@ -161,7 +147,7 @@ class AccessControl:
 
     # -- changing the files ----------------------------------------------------------------------
 
-    def update_account(self, entry: Mapping[str, Any]) -> None:
+    async def update_account(self, entry: Mapping[str, Any]) -> None:
         """Add an account, or change one: members that the entry lacks stay as they are.
 
         AclDenied if the entry is invalid or its file cannot be written.
@@ -169,52 +155,44 @@ class AccessControl:
         check_keys(entry.get("accessKey"), entry.get("secretKey"))
         check_resource_perms(entry.get("topicPerms"))
         check_resource_perms(entry.get("groupPerms"))
-        key = entry["accessKey"]
-        path = self.path_of.get(key, plain_acl_file(self.home))
-        document = read_acl_file(path) if path.exists() else {}
-        accounts = listed(document, "accounts")
-        known = next((one for one in accounts if text_of(one.get("accessKey")) == key), None)
-        kept = [one for one in accounts if one is not known]
-        changed = {name: value for name, value in entry.items() if value is not None}
-        document["accounts"] = [*kept, {**(known or {}), **changed}]
-        AclFile.of(document, self.now_millis())  # a file that could not be read again must not be overwritten
-        self._write(path, document)
+        async with self._busy:
+            path = self.path_of.get(entry["accessKey"], plain_acl_file(self.home))
+            await self._change(path, functools.partial(_with_account, entry))
 
-    def delete_account(self, access_key: str) -> bool:
+    async def delete_account(self, access_key: str) -> bool:
         """Remove an account from its file. False if no file has it."""
-        path = self.path_of.get(access_key)
-        if path is None:
-            return False
-        document = read_acl_file(path)
-        if not document:
-            return True
-        accounts = listed(document, "accounts")
-        kept = [one for one in accounts if text_of(one.get("accessKey")) != access_key]
-        if len(kept) == len(accounts):
-            return False
-        document["accounts"] = kept
-        del self.path_of[access_key]
-        self._write(path, document)
-        return True
+        async with self._busy:
+            path = self.path_of.get(access_key)
+            if path is None:
+                return False
+            try:
+                is_deleted = await self._change(path, functools.partial(_without_account, access_key))
+            except _EmptyFileError:  # nothing is deleted, and 4.9 replies 0
+                return True
+            if is_deleted:
+                del self.path_of[access_key]
+            return is_deleted
 
-    def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
+    async def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
         """Replace a file's global white addresses (default conf/plain_acl.yml).
 
         False if it is not an ACL file.
         """
         path = pathlib.Path(file_name) if file_name else plain_acl_file(self.home)
-        if path not in find_acl_files(self.home):
-            log.error("%s is no ACL file below %s", path, self.home)
-            return False
-        document = {**read_acl_file(path), "globalWhiteRemoteAddresses": list(addresses)}
-        AclFile.of(document, self.now_millis())
-        self._write(path, document)
-        return True
+        async with self._busy:
+            if path not in find_acl_files(self.home):
+                log.error("%s is no ACL file below %s", path, self.home)
+                return False
+            await self._change(path, functools.partial(_with_white_addresses, addresses))
+            return True
 
-    def _write(self, path: pathlib.Path, document: Document) -> None:
-        write_acl_file(path, document, self.now_millis())
-        self._use_one(path, _parsed(path, self.now_millis()))
-        self._modified[path] = path.stat().st_mtime_ns
+    async def _change(self, path: pathlib.Path, change: Change) -> bool:
+        """Rewrite a file in a thread. False if there is nothing to change."""
+        file = await in_thread(_rewritten, path, change, self.now_millis())
+        if file is not None:
+            self._use_one(path, file)
+            self._modified[path] = _modified_at(path)
+        return file is not None
 
     # -- versions --------------------------------------------------------------------------------
 
@@ -245,3 +223,40 @@ def _parsed_all(paths: Sequence[pathlib.Path], now_millis: int) -> dict[pathlib.
     AclDenied if one is invalid.
     """
     return {path: AclFile.of(read_acl_file(path), now_millis) for path in paths}
+
+
+def _modified_at(path: pathlib.Path) -> int:
+    return path.stat().st_mtime_ns
+
+
+class _EmptyFileError(Exception):
+    """An account is to be deleted from a file that is empty by now."""
+
+
+def _with_account(entry: Mapping[str, Any], document: Document) -> Document:
+    accounts = listed(document, "accounts")
+    known = next((one for one in accounts if text_of(one.get("accessKey")) == entry["accessKey"]), None)
+    kept = [one for one in accounts if one is not known]
+    changed = {name: value for name, value in entry.items() if value is not None}
+    return {**document, "accounts": [*kept, {**(known or {}), **changed}]}
+
+
+def _without_account(access_key: str, document: Document) -> Document | None:
+    if not document:
+        raise _EmptyFileError
+    accounts = listed(document, "accounts")
+    kept = [one for one in accounts if text_of(one.get("accessKey")) != access_key]
+    return None if len(kept) == len(accounts) else {**document, "accounts": kept}
+
+
+def _with_white_addresses(addresses: Sequence[str], document: Document) -> Document:
+    return {**document, "globalWhiteRemoteAddresses": list(addresses)}
+
+
+def _rewritten(path: pathlib.Path, change: Change, now_millis: int) -> AclFile | None:
+    """Change a file, and return its new content.
+
+    None if the change leaves it as it is. AclDenied if the new content would be invalid, or cannot be written.
+    """
+    document = change(read_acl_file(path) if path.exists() else {})
+    return None if document is None else write_acl_file(path, document, now_millis)

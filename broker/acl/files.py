@@ -92,15 +92,23 @@ def read_acl_file(path: pathlib.Path) -> Document:
 
     AclDenied if it is not a YAML mapping.
     """
+    try:
+        text = read_regular_text(path, MOST_BYTES)
+    except (OSError, ValueError) as exc:
+        raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
+    return _document_of(path, text)
+
+
+def _document_of(path: pathlib.Path, text: str) -> Document:
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
     try:
-        loader = yaml.SafeLoader(read_regular_text(path, MOST_BYTES))
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         if node is not None and _nodes_below(node, {}) > MOST_NODES:
             raise AclDenied(f"{path}: more than {MOST_NODES} values, with those that aliases repeat")
         document = None if node is None else loader.construct_document(node)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
+    except (ValueError, RecursionError, yaml.YAMLError) as exc:
         raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
     if document is not None and not isinstance(document, dict):  # not shown: it may hold secrets
         raise AclDenied(f"{path}: expected keys such as accounts, not a {type(document).__name__}")
@@ -131,17 +139,28 @@ def _in_one_line(exc: Exception) -> str:
     return where + " ".join(str(getattr(exc, "problem", None) or exc).split())
 
 
-def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> None:
-    """Rewrite a file with an increased version. AclDenied if that fails."""
+def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> AclFile:
+    """Rewrite a file with an increased version; return the content read back.
+
+    AclDenied, and the file stays as it is, if the next start would reject it, or if the file cannot be written.
+    """
     import yaml  # noqa: PLC0415 - as above
 
     counter = version_of(document, now_millis).counter + 1
     document["dataVersion"] = [{"counter": counter, "timestamp": now_millis}]
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     try:
-        _replace(path, text.encode("utf-8", "replace"))
+        text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    except RecursionError as exc:
+        raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
+    content = text.encode("utf-8", "replace")
+    if len(content) > MOST_BYTES:
+        raise AclDenied(f"{path}: the change makes it larger than {MOST_BYTES} bytes")
+    file = AclFile.of(_document_of(path, content.decode()), now_millis)
+    try:
+        _replace(path, content)
     except OSError as exc:
         raise AclDenied(f"{path}: {exc}") from None
+    return file
 
 
 NEW_FILE_MODE: Final = 0o600

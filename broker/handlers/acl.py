@@ -4,6 +4,8 @@ While access control is off, changes fail without a reason, as in 4.9; the reque
 never replies, gets code 1.
 """
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from rmqlab.broker.acl.denial import AclDenied
@@ -15,15 +17,20 @@ from rmqlab.remoting.headers.broker_admin import (
     GetBrokerAclConfigResponseHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
-from rmqlab.runtime.dispatch import Reply, Request, Route
+from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request, Route
+
+MAX_CHANGES = 100
+"""Changes that wait for their files, at most."""
 
 OFF = "access control is off (aclEnable)"
 
 
-def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _request: Request) -> Reply:
+def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, request: Request) -> Reply | None:
     """Add an account or change one, in its file and at once."""
-    if broker.access is None:
-        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, remark=OFF)
+    failure = ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED
+    access = broker.access
+    if access is None:
+        return Reply(failure, remark=OFF)
     entry = {
         "accessKey": header.access_key,
         "secretKey": header.secret_key,
@@ -34,46 +41,72 @@ def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _req
         "topicPerms": _split(header.topic_perms),
         "groupPerms": _split(header.group_perms),
     }
-    try:
-        broker.access.update_account(entry)
-    except AclDenied as exc:
-        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, remark=str(exc))
-    broker.emit("acl_changed", access_key=header.access_key)
-    return Reply()
+
+    async def update() -> Reply:
+        await access.update_account(entry)
+        broker.emit("acl_changed", access_key=header.access_key)
+        return Reply()
+
+    return _change(broker, request, failure, update)
 
 
-def delete_account(broker: Broker, header: DeleteAccessConfigRequestHeader, _request: Request) -> Reply:
+def delete_account(broker: Broker, header: DeleteAccessConfigRequestHeader, request: Request) -> Reply | None:
     """Remove an account from its file."""
-    if broker.access is None:
-        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=OFF)
-    try:
-        is_deleted = broker.access.delete_account(header.access_key)
-    except AclDenied as exc:
-        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=str(exc))
-    if not is_deleted:
-        remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
-        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=remark)
-    broker.emit("acl_changed", access_key=header.access_key)
-    return Reply()
+    failure, key = ResponseCode.DELETE_ACL_CONFIG_FAILED, header.access_key
+    access = broker.access
+    if access is None:
+        return Reply(failure, remark=OFF)
+
+    async def delete() -> Reply:
+        if not await access.delete_account(key):
+            remark = f"The accesskey[{key}] corresponding to accessConfig has been deleted failed."
+            return Reply(failure, remark=remark)
+        broker.emit("acl_changed", access_key=key)
+        return Reply()
+
+    return _change(broker, request, failure, delete)
 
 
 def update_white_addresses(
-    broker: Broker, header: UpdateGlobalWhiteAddrsConfigRequestHeader, _request: Request
-) -> Reply:
+    broker: Broker, header: UpdateGlobalWhiteAddrsConfigRequestHeader, request: Request
+) -> Reply | None:
     """Replace the addresses from which requests need no signature."""
-    if broker.access is None:
-        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=OFF)
-    addresses = header.global_white_addrs
-    try:
-        parts = _split(addresses)
-        is_updated = parts is not None and broker.access.update_white_addresses(parts, header.acl_file_full_path)
-    except AclDenied as exc:
-        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=str(exc))
-    if not is_updated:
-        remark = f"The globalWhiteAddresses[{addresses}] has been updated failed."
-        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=remark)
-    broker.emit("acl_changed", white_addresses=addresses)
-    return Reply()
+    failure, addresses = ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, header.global_white_addrs
+    access = broker.access
+    if access is None:
+        return Reply(failure, remark=OFF)
+    parts = _split(addresses)
+
+    async def update() -> Reply:
+        if parts is None or not await access.update_white_addresses(parts, header.acl_file_full_path):
+            return Reply(failure, remark=f"The globalWhiteAddresses[{addresses}] has been updated failed.")
+        broker.emit("acl_changed", white_addresses=addresses)
+        return Reply()
+
+    return _change(broker, request, failure, update)
+
+
+def _change(
+    broker: Broker, request: Request, failure: ResponseCode, change: Callable[[], Awaitable[Reply]]
+) -> Reply | None:
+    """Make a change in a task, because a file of 1 MB takes seconds.
+
+    Raises Refusal if too many others wait.
+    """
+    if broker.acl_changes >= MAX_CHANGES:
+        raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+
+    async def make() -> None:
+        try:
+            request.reply(await change())
+        except AclDenied as exc:
+            request.reply(Reply(failure, remark=str(exc)))
+        finally:
+            broker.acl_changes -= 1
+
+    broker.run_for_request(request, make)
+    broker.acl_changes += 1
+    return None
 
 
 def _split(text: str | None) -> list[str] | None:

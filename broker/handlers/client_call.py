@@ -7,7 +7,6 @@ consumer has replied or timed out.
 from collections.abc import Generator, Sequence
 
 from rmqlab.broker.clients import Member
-from rmqlab.broker.slices import Work, in_slices
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -24,6 +23,7 @@ from rmqlab.remoting.headers.broker_admin import (
 from rmqlab.remoting.message import RecordError, parse_offset_message_id
 from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 from rmqlab.runtime.remoting_errors import RemotingError, RequestTimeoutError
+from rmqlab.runtime.slices import Work, in_slices
 
 PASS_ON_TIMEOUT = 10.0
 STATUS_TIMEOUT = 5.0
@@ -83,7 +83,7 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
         else:
             request.reply(Reply(answer.code, answered, answer.body, answer.remark))
 
-    broker.run_for_request(ask)
+    broker.run_for_request(request, ask)
 
 
 @in_slices
@@ -143,7 +143,9 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
     for member in members:
         if member.version < OLDEST_WITH_RESET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
-    broker.run_for_request(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
+    broker.run_for_request(
+        request, _ask_status, header, [one for one in members if wanted in ("", one.client_id)], request
+    )
 
 
 async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from rmqlab.broker.slices import Parts, Work, in_slices
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.offset import OffsetWrapper, QueryCorrectionOffsetBody, QueueTimeSpan
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -24,6 +23,7 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 from rmqlab.runtime.localtime import local_time
+from rmqlab.runtime.slices import Parts, Work, in_slices
 
 INT64_MAX = 2**63 - 1
 

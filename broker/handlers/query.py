@@ -3,7 +3,6 @@
 Classes QueryMessageProcessor, AdminBrokerProcessor. Sources: broker-requests sections 5 and 6.2.
 """
 
-from rmqlab.broker.slices import Work
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -16,6 +15,7 @@ from rmqlab.remoting.headers.query import (
     ViewMessageRequestHeader,
 )
 from rmqlab.runtime.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.runtime.slices import Work
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 MAX_WAITING_QUERIES = 1000

@@ -64,7 +64,7 @@ def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request
             is_taken = False
         store(None if is_taken else f"push reply message to {client_id}fail.")
 
-    broker.run_for_request(push)
+    broker.run_for_request(request, push)
     return None
 
 

@@ -46,7 +46,7 @@ def report_slave_trouble(broker: Broker, _header: None, request: Request) -> Rep
             log.warning("%s reported a trouble as slave %d, but is not a slave of this group", host, header.broker_id)
             request.reply(Reply(ResponseCode.NO_PERMISSION, remark=FORGED))
 
-    broker.run_for_request(look_up)
+    broker.run_for_request(request, look_up)
     return None
 
 

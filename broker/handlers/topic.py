@@ -5,7 +5,6 @@ Class AdminBrokerProcessor; broker-requests section 6.2.
 
 from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.handlers.slave import refuse_on_slave
-from rmqlab.broker.slices import Parts, Work, in_slices
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -20,6 +19,7 @@ from rmqlab.remoting.headers.topic import (
     GetTopicStatsInfoRequestHeader,
 )
 from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from rmqlab.runtime.slices import Parts, Work, in_slices
 
 
 def update_and_create_topic(broker: Broker, _header: None, request: Request) -> None:

@@ -16,7 +16,7 @@ from rmqlab.remoting.codes import VERSION, LanguageCode
 from rmqlab.remoting.command import RESPONSE, Command
 from rmqlab.remoting.fastjson import FastJsonError, parse_fastjson
 from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, HeaderTooLargeError, RemoteProtocolError, frame_prefix
-from rmqlab.remoting.header import Int
+from rmqlab.remoting.header import MAX_FIELDS, Int
 from rmqlab.remoting.templates import MAX_SIZE, MAX_TEMPLATES, Template, TemplateFields, text_of
 
 _BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
@@ -167,7 +167,7 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
 
     No sizes if the block is unsuitable as a template.
     """
-    at, end = 0, len(raw)
+    at, end, count = 0, len(raw), 0
     fields: dict[str, str] = {}
     sizes: list[int] = []
     is_plain = True
@@ -177,6 +177,9 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
         value_at = key_end + 4
         key = text_of(raw[at + 2 : key_end])
         at = value_at + value_size
+        count += 1
+        if count > MAX_FIELDS:
+            raise RemoteProtocolError(f"more than {MAX_FIELDS} ext fields")
         if value_size < 0 or at > end:
             raise RemoteProtocolError(f"ext field {key[:80]!r} of {value_size} bytes exceeds its header")
         if key and value_size:  # an empty name or value is null (remoting#8)

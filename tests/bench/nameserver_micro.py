@@ -47,7 +47,9 @@ class Simulation:
         self.topics = topics
         self.now = 0.0
         kv = KvConfig("never written")
-        self.nameserver = Nameserver(NameserverConfig(), kv, lambda: self.now, lambda _kind, **_fields: None)
+        self.nameserver = Nameserver(
+            NameserverConfig(), kv, lambda: self.now, lambda _kind, **_fields: None, lambda _fn: None
+        )
         self.dispatcher = Dispatcher(HANDLERS, self.nameserver)
         self.wires = [Wire(f"10.0.{number // 250}.{number % 250 + 1}:40000") for number in range(brokers)]
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
-from rmqlab.broker.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.offset import ConsumeStats, ConsumeStatsList
 from rmqlab.remoting.bodies.topic import TopicStatsTable
@@ -13,11 +12,12 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Refusal, Reply, Request
+from rmqlab.runtime.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
 
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqlab.broker.slices.SECONDS_AT_ONCE", 1000.0)
+    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
 
 
 def work(units: int, failure: Exception | None = None) -> Work:

@@ -1,6 +1,7 @@
 """A nameserver without a network: requests as commands, replies parsed from bytes."""
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -26,6 +27,7 @@ class Wire:
     peer: str = "127.0.0.1:50000"
     written: bytearray = attrs.field(factory=bytearray)
     closed_for: str | None = None
+    is_closed: bool = False
 
     def write(self, *buffers: bytes | memoryview) -> None:
         for buffer in buffers:
@@ -42,12 +44,14 @@ class Bench:
     config: NameserverConfig
     now: float = 0.0
     events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
+    turns: list[Callable[[], None]] = attrs.field(factory=list)
+    """Next slices of long requests."""
     state: Nameserver = attrs.field(init=False)
     dispatcher: Dispatcher[Nameserver] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         kv = load_kv_config(self.config.kv_config_path)
-        self.state = Nameserver(self.config, kv, lambda: self.now, self._note)
+        self.state = Nameserver(self.config, kv, lambda: self.now, self._note, self.turns.append)
         self.dispatcher = Dispatcher(HANDLERS, self.state)
 
     @staticmethod

@@ -10,6 +10,7 @@ Source: remoting-and-nameserver sections 3.4, 3.5; class RegisterBrokerBody.
 
 import struct
 import zlib
+from collections.abc import Generator
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -19,12 +20,14 @@ from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSe
 from rmqlab.remoting.body import Body, BodyError
 from rmqlab.remoting.fastjson import MAX_VALUES
 from rmqlab.remoting.header import java_number
+from rmqlab.remoting.steps import run_to_end
 
 FIRST_VERSION_WITH_FILTER_SERVERS: Final = 37
 MAX_INFLATED: Final = 16 * 2**20
 """Bytes; a body that inflates to more is rejected. It is the limit of an uncompressed body."""
 MAX_TOPICS: Final = 200_000
 """Topics in one registration."""
+_TOPICS_AT_ONCE = 10
 _INT = struct.Struct(">i")
 
 
@@ -61,17 +64,26 @@ def body_crc32(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
+Decoding = Generator[None, None, RegisterBrokerBody]
+
+
 def decode_registration(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
     """Parse any form; an empty body is a table without topics (remoting#22).
 
     BodyError if it does not parse.
     """
-    body = _decode_any_form(raw, version=version, compressed=compressed)
+    return run_to_end(decode_registration_in_steps(raw, version=version, compressed=compressed))
+
+
+def decode_registration_in_steps(raw: bytes, *, version: int, compressed: bool) -> Decoding:
+    """Parse as `decode_registration`, in steps of some topics if compressed."""
+    is_compressed = compressed and raw and version >= FIRST_VERSION_WITH_FILTER_SERVERS
+    body = (yield from _decode_compressed(raw)) if is_compressed else _decode_json(raw, version)
     _check_topics(len(body.topic_config_serialize_wrapper.topic_config_table))
     return body
 
 
-def _decode_any_form(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
+def _decode_json(raw: bytes, version: int) -> RegisterBrokerBody:
     if not raw:
         return RegisterBrokerBody()
     if version < FIRST_VERSION_WITH_FILTER_SERVERS:
@@ -80,7 +92,7 @@ def _decode_any_form(raw: bytes, *, version: int, compressed: bool) -> RegisterB
             data_version=legacy.data_version, topic_config_table=legacy.topic_config_table
         )
         return RegisterBrokerBody(filter_server_list=None, topic_config_serialize_wrapper=wrapper)
-    return _decode_compressed(raw) if compressed else RegisterBrokerBody.decode(raw)
+    return RegisterBrokerBody.decode(raw)
 
 
 def _check_topics(count: int) -> None:
@@ -105,16 +117,20 @@ def _topic_line(topic: TopicConfig) -> str:
     return f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} {topic.topic_filter_type}"
 
 
-def _decode_compressed(raw: bytes) -> RegisterBrokerBody:
+def _decode_compressed(raw: bytes) -> Decoding:
     reader = _BlockReader(_inflate(raw))
     version = DataVersion.decode(reader.block())
     _check_topics(count := reader.count())
-    topics = [_topic_from_line(reader.block()) for _ in range(count)]
+    table: dict[str, TopicConfig] = {}
+    for number in range(count):
+        if number % _TOPICS_AT_ONCE == 0:
+            yield
+        topic = _topic_from_line(reader.block())
+        table[topic.topic_name] = topic
     try:
         filter_servers = msgspec.json.decode(reader.block(), type=list[str])
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise BodyError(f"filter servers: {exc}") from None
-    table = {topic.topic_name: topic for topic in topics}
     wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
     return RegisterBrokerBody(filter_server_list=filter_servers, topic_config_serialize_wrapper=wrapper)
 

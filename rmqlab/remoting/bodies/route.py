@@ -15,7 +15,7 @@ class BrokerData(Body, frozen=True, kw_only=True):
     cluster: str | None = None
 
 
-class QueueData(Body, frozen=True, kw_only=True):
+class QueueData(Body, frozen=True, kw_only=True, gc=False):
     """The queues of a topic at one broker name."""
 
     broker_name: str

@@ -23,7 +23,7 @@ class DataVersion(Body, frozen=True, kw_only=True):
     """Milliseconds."""
 
 
-class TopicConfig(Body, frozen=True, kw_only=True):
+class TopicConfig(Body, frozen=True, kw_only=True, gc=False):
     """One topic. The defaults are those of a member that is missing on the wire."""
 
     order: bool = False

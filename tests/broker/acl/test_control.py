@@ -257,14 +257,14 @@ def written(home: pathlib.Path) -> Mapping[str, Any]:
     return content
 
 
-def test_an_account_is_added_changed_and_deleted_in_the_file_and_at_once(
+async def test_an_account_is_added_changed_and_deleted_in_the_file_and_at_once(
     open_control: Opener, tmp_path: pathlib.Path
 ) -> None:
     control = open_control()
     asks = signed(RequestCode.SEND_MESSAGE_V2, Credentials("newcomer", "12345678"), b="topicZ")
-    control.update_account({"accessKey": "newcomer", "secretKey": "12345678", "admin": False, "topicPerms": None})
+    await control.update_account({"accessKey": "newcomer", "secretKey": "12345678", "admin": False, "topicPerms": None})
     assert denial(control, asks) == "No default permission for topic:topicZ"
-    control.update_account(
+    await control.update_account(
         {"accessKey": "newcomer", "secretKey": "12345678", "admin": False, "topicPerms": ["topicZ=PUB"]}
     )
     assert denial(control, asks) is None
@@ -273,15 +273,15 @@ def test_an_account_is_added_changed_and_deleted_in_the_file_and_at_once(
     }  # fmt: skip
     assert written(tmp_path)["dataVersion"] == [{"counter": 2, "timestamp": 1_800_000_000_000}]
     assert control.version.counter == 2
-    assert control.delete_account("newcomer")
+    assert await control.delete_account("newcomer")
     assert denial(control, asks) == "No acl config for newcomer"
     assert [account["accessKey"] for account in written(tmp_path)["accounts"]] == ["RocketMQ", "rocketmq2"]
-    assert not control.delete_account("newcomer")
+    assert not await control.delete_account("newcomer")
 
 
-def test_a_change_keeps_what_it_does_not_name(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_a_change_keeps_what_it_does_not_name(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
-    control.update_account({"accessKey": "RocketMQ", "secretKey": "87654321", "admin": False})
+    await control.update_account({"accessKey": "RocketMQ", "secretKey": "87654321", "admin": False})
     account = written(tmp_path)["accounts"][-1]
     assert (account["secretKey"], account["defaultGroupPerm"], account["topicPerms"][1]) == (
         "87654321", "SUB", "topicB=PUB|SUB",
@@ -301,33 +301,33 @@ def test_a_change_keeps_what_it_does_not_name(open_control: Opener, tmp_path: pa
         ({"accessKey": "newcomer", "secretKey": "12345678", "whiteRemoteAddress": "ten"}, "netaddress is ten"),
     ],
 )  # fmt: skip
-def test_a_bad_account_is_refused_and_nothing_is_written(
+async def test_a_bad_account_is_refused_and_nothing_is_written(
     open_control: Opener, tmp_path: pathlib.Path, entry: Mapping[str, Any], text: str
 ) -> None:
     control = open_control()
     with pytest.raises(AclDenied) as caught:
-        control.update_account(entry)
+        await control.update_account(entry)
     assert text.replace("None", "null") in str(caught.value)
     assert plain_file(tmp_path).read_text() == ACL_FILE
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_a_change_keeps_the_mode_of_its_file(open_control: Opener, tmp_path: pathlib.Path, mode: int) -> None:
+async def test_a_change_keeps_the_mode_of_its_file(open_control: Opener, tmp_path: pathlib.Path, mode: int) -> None:
     control = open_control()
     plain_file(tmp_path).chmod(mode)
-    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
-    control.update_white_addresses(["127.0.0.1"], None)
-    control.delete_account("newcomer")
+    await control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    await control.update_white_addresses(["127.0.0.1"], None)
+    await control.delete_account("newcomer")
     assert stat.S_IMODE(plain_file(tmp_path).stat().st_mode) == mode
 
 
-def test_a_new_file_is_for_its_owner_alone(tmp_path: pathlib.Path) -> None:
+async def test_a_new_file_is_for_its_owner_alone(tmp_path: pathlib.Path) -> None:
     control = AccessControl.open(tmp_path, lambda: 1)
-    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    await control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
     assert stat.S_IMODE(plain_file(tmp_path).stat().st_mode) == 0o600
 
 
-def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_through(
+async def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_through(
     open_control: Opener, tmp_path: pathlib.Path
 ) -> None:
     control = open_control()
@@ -336,7 +336,7 @@ def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_through
     path.symlink_to(real)
     victim.write_text("untouched")
     real.with_name("real.yml.tmp").symlink_to(victim)
-    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    await control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
     assert path.is_symlink()
     assert "newcomer" in real.read_text()
     assert victim.read_text() == "untouched"
@@ -363,17 +363,17 @@ def test_signatures_that_are_no_ascii_are_denied(open_control: Opener) -> None:
             control.check_access(Access(code=10, address="9.9.9.9", access_key="RocketMQ", signature=given))
 
 
-def test_white_addresses_are_replaced_in_files_of_ours_only(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_white_addresses_are_replaced_in_files_of_ours_only(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     asks = request(RequestCode.GET_BROKER_RUNTIME_INFO)
-    assert control.update_white_addresses(["127.0.0.1"], None)
+    assert await control.update_white_addresses(["127.0.0.1"], None)
     assert denial(control, asks) is None
     assert denial(control, asks, "10.10.103.7:1") is not None
     assert written(tmp_path)["globalWhiteRemoteAddresses"] == ["127.0.0.1"]
     outside = tmp_path / "other.yml"
     outside.write_text("")
-    assert not control.update_white_addresses(["*"], str(outside))
-    assert not control.update_white_addresses(["*"], str(tmp_path / "conf" / "missing.yml"))
+    assert not await control.update_white_addresses(["*"], str(outside))
+    assert not await control.update_white_addresses(["*"], str(tmp_path / "conf" / "missing.yml"))
     assert outside.read_text() == ""
 
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from rmqlab.broker.acl.denial import AclDenied
-from rmqlab.broker.acl.files import _nodes_below, read_acl_file
+from rmqlab.broker.acl.files import _nodes_below, read_acl_file, write_acl_file
 
 MERGES = "\n".join(["a0: &a0 {k: v}", *(f"a{n + 1}: &a{n + 1} {{<<: [*a{n}, *a{n}]}}" for n in range(40))])
 
@@ -43,3 +43,11 @@ def test_aliases_and_merges_may_be_used(tmp_path: pathlib.Path) -> None:
     assert accounts == [{"secretKey": "12345678", "accessKey": key} for key in ("one", "two")]
     path.write_text("")
     assert read_acl_file(path) == {}
+
+
+def test_a_file_that_the_next_start_would_reject_is_not_written(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("globalWhiteRemoteAddresses: [10.1.2.3]")
+    with pytest.raises(AclDenied, match="the change makes it larger than 1048576 bytes"):
+        write_acl_file(path, {"globalWhiteRemoteAddresses": ["10.1.2.3"] * 100_000}, 1)
+    assert path.read_text() == "globalWhiteRemoteAddresses: [10.1.2.3]"

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 import yaml
 
+import rmqlab.broker.acl.control as control_module
+from rmqlab.broker.handlers.acl import MAX_CHANGES
 from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.acl import Credentials, sign
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request
+from rmqlab.runtime.dispatch import OVERLOAD
 
 ACL_FILE = """
 accounts:
@@ -34,7 +37,9 @@ def guarded(open_broker: Callable[..., TalkingBroker], tmp_path: pathlib.Path) -
 def open_guarded(open_broker: Callable[..., TalkingBroker], root: pathlib.Path, **settings: bool) -> TalkingBroker:
     (root / "guarded" / "conf").mkdir(parents=True)
     (root / "guarded" / "conf" / "plain_acl.yml").write_text(ACL_FILE)
-    return open_broker("guarded", acl_enable=True, **settings)
+    talk = open_broker("guarded", acl_enable=True, **settings)
+    talk.tasks.runs_at_once = True
+    return talk
 
 
 def signed(code: int, fields: dict[str, str] | None = None, credentials: Credentials = ADMIN) -> Command:
@@ -138,3 +143,27 @@ def test_with_access_control_off_nothing_is_changed(
     reply = talk.ask(code, fields)
     assert (reply.code, reply.remark) == (failure, "access control is off (aclEnable)")
     assert talk.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_only_so_many_changes_wait_for_their_files(guarded: TalkingBroker) -> None:
+    """Each takes seconds if the file has 1 MB."""
+    guarded.tasks.runs_at_once = False
+    command = signed(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "RocketMQ"})
+    for _ in range(MAX_CHANGES):
+        assert guarded.serve(command) == []
+    (reply,) = guarded.serve(command)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_BUSY, OVERLOAD)
+    await guarded.tasks.run_all()
+    assert sorted(reply.code for reply in guarded.peer.replies[1:]) == [0, *[210] * (MAX_CHANGES - 1)]
+    assert guarded.serve(command) == []
+    await guarded.tasks.run_all()
+
+
+def test_a_change_that_fails_unexpectedly_gets_code_1(guarded: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(control_module, "write_acl_file", fail)
+    (reply,) = guarded.serve(signed(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "RocketMQ"}))
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ZeroDivisionError: planted")
+    assert guarded.broker.errors.counts == {"request 51": 1}

@@ -1,6 +1,6 @@
-"""Long replies in slices, so that they do not delay other requests.
+"""Long requests in slices, so that they do not delay other requests.
 
-Such requests cover all queues of a topic, or all groups. A handler that may take long is a generator: it yields after
+Such requests cover all queues of a topic, all groups, or all topics of a broker. A handler that may take long is a generator: it yields after
 each unit of work, of some 10 us, and returns its reply. The first slice runs at once, so that most requests are
 served within their pass. Between later slices, sockets, timers and tasks are served; only one such request is
 continued at a time (issue 12.6).
@@ -109,7 +109,7 @@ def _slice(work: Work) -> Reply | None:
 
 
 class HasSlices(Protocol):
-    """The part of a broker that a sliced handler needs."""
+    """The part of a server's state that a sliced handler needs."""
 
     @property
     def slices(self) -> "Slices": ...
@@ -123,7 +123,7 @@ def in_slices(handle: Callable[[B, H, Request], Work]) -> Callable[[B, H, Reques
     """Return a handler that runs a generator in slices."""
 
     @functools.wraps(handle)
-    def begin(broker: B, header: H, request: Request) -> Reply | None:
-        return broker.slices.begin(handle(broker, header, request), request)
+    def begin(state: B, header: H, request: Request) -> Reply | None:
+        return state.slices.begin(handle(state, header, request), request)
 
     return begin

@@ -1,0 +1,78 @@
+"""Registrations of very many topics, which are entered in slices."""
+
+from typing import Any
+
+import pytest
+
+from rmqlab.nameserver.queuetable import TOPICS_AT_ONCE
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, encode_compressed
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import VERSION, RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.slices import UNITS_AT_ONCE
+
+SLICES = 3
+TOPICS = SLICES * UNITS_AT_ONCE * TOPICS_AT_ONCE
+
+
+@pytest.fixture(autouse=True)
+def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
+
+
+def registration(*, counter: int = 1, compressed: str = "false", topics: int = TOPICS) -> Command:
+    body = RegisterBrokerBody(
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            data_version=DataVersion(counter=counter, timestamp=5),
+            topic_config_table={f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(topics)},
+        )
+    )
+    raw = encode_compressed(body) if compressed == "true" else body.encode()
+    fields = {
+        "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "haServerAddr": "10.0.0.1:10912",
+        "brokerId": "0", "compressed": compressed,
+    }  # fmt: skip
+    return Command(RequestCode.REGISTER_BROKER, version=VERSION, body=raw, raw_fields=fields)
+
+
+def run_turn(bench: Any) -> None:
+    bench.turns.pop(0)()
+
+
+@pytest.mark.parametrize(("compressed", "slices"), [("false", SLICES), ("true", 2 * SLICES)])
+def test_topics_are_entered_in_slices(bench: Any, compressed: str, slices: int) -> None:
+    """One of 100,000 topics held up a nameserver for up to 3 s."""
+    wire = bench.wire()
+    assert bench.ask(registration(compressed=compressed), wire) is None
+    for _ in range(slices):
+        assert not wire.written
+        run_turn(bench)
+    assert wire.written
+    assert len(bench.state.routes.queues) == TOPICS
+    assert [kind for kind, _ in bench.events] == ["broker_registered", "route_changed"]
+    assert not bench.turns
+
+
+def test_the_data_version_counts_once_all_topics_are_entered(bench: Any) -> None:
+    """Until then another registration enters them, too: the first may end early."""
+    first, second = bench.wire(), bench.wire()
+    assert bench.ask(registration(), first) is None
+    assert bench.ask(registration(), second) is None
+    assert bench.state.routes.live["10.0.0.1:10911"].data_version.counter == -1
+    first.is_closed = True
+    while bench.turns:
+        run_turn(bench)
+    assert second.written
+    assert len(bench.state.routes.queues) == TOPICS
+    assert bench.state.routes.live["10.0.0.1:10911"].data_version.counter == 1
+
+
+def test_no_topics_are_entered_for_a_broker_that_is_removed_meanwhile(bench: Any) -> None:
+    wire = bench.wire()
+    assert bench.ask(registration(), wire) is None
+    bench.state.announce(bench.state.routes.unregister("c", "10.0.0.1:10911", "broker-a", 0))
+    while bench.turns:
+        run_turn(bench)
+    assert wire.written
+    assert bench.state.routes.queues == {}
+    assert [kind for kind, _ in bench.events] == ["broker_registered", "broker_unregistered", "route_changed"]

@@ -1,0 +1,45 @@
+"""Headers with very many ext fields: one of 16 MiB held up a server for seconds."""
+
+import json
+import struct
+
+import pytest
+
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, FrameDecoder, RemoteProtocolError
+from rmqlab.remoting.header import MAX_FIELDS, HeaderError, fields_from_json
+
+
+@pytest.mark.parametrize("codec", [JSON, ROCKETMQ])
+def test_as_many_as_the_limit_are_read(codec: int) -> None:
+    fields = {f"name {number}": '",":"' for number in range(MAX_FIELDS)}
+    (frame,) = FrameDecoder().feed(encode_command(Command(10, serialize_type=codec, raw_fields=fields)))
+    assert decode_command(frame).ext_fields == fields
+
+
+@pytest.mark.parametrize("field", [struct.pack(">hi", 0, 0), struct.pack(">hci", 1, b"k", 1) + b"v"])
+def test_more_in_the_binary_codec_close_the_connection(field: bytes) -> None:
+    block = field * (MAX_FIELDS + 1)
+    header = struct.pack(">hBhiiii", 10, 0, 401, 1, 0, 0, len(block)) + block
+    with pytest.raises(RemoteProtocolError, match="more than 20000 ext fields"):
+        decode_command(Frame(ROCKETMQ, header))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        json.dumps({f"name {number}\\": "v" for number in range(MAX_FIELDS + 1)}),
+        json.dumps({"items": ["text"] * 2 * MAX_FIELDS}),
+        '{"name" : 1' + ', "name" : 1' * 2 * MAX_FIELDS + "}",
+        '"text"' * 4 * MAX_FIELDS,
+    ],
+)
+def test_more_in_json_are_not_parsed(raw: str) -> None:
+    with pytest.raises(HeaderError, match="more than 20000 ext fields"):
+        fields_from_json(raw.encode())
+
+
+def test_one_long_value_is_one_field() -> None:
+    value = '"a":1,' * 100_000
+    assert fields_from_json(json.dumps({"properties": value}).encode()) == {"properties": value}
