@@ -286,7 +286,7 @@ async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: p
         assert "fakenode-1" not in {node["name"] for node in (await cluster.status())["nodes"]}
 
 
-async def test_faults_are_in_force_at_live_nodes_at_once_outlive_restarts_and_are_healed(place: pathlib.Path) -> None:
+async def test_faults_apply_at_once_outlive_restarts_and_are_healed(place: pathlib.Path) -> None:
     async def links(target: str) -> int:
         snapshot = await cluster.snapshot(target, LONG)
         assert snapshot is not None
@@ -304,13 +304,17 @@ async def test_faults_are_in_force_at_live_nodes_at_once_outlive_restarts_and_ar
         assert await links("broker-a-s") == 1
         with pytest.raises(FaultError, match="in force: f2"):
             await cluster.heal("f1")
+        with pytest.raises(
+            TypeError, match=r"expected a fault, such as rmqlab\.faults\.Latency\(\.\.\.\), got 'latency'"
+        ):
+            await cluster.fault("latency")  # type: ignore[arg-type]
         assert [fault.id for fault in await cluster.heal_all()] == ["f2"]
         assert await links("broker-a-s") == 0
     events = [(event.kind, event.fields["id"]) for event in cluster.events if event.kind.startswith("fault_")]
     assert events == [("fault_applied", "f1"), ("fault_applied", "f2"), ("fault_healed", "f1"), ("fault_healed", "f2")]
 
 
-async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Path) -> None:
+async def test_a_paused_node_applies_its_faults_when_it_resumes(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         await cluster.pause("broker-a")
         await cluster.fault(ClockStep(target="broker-a", millis=5))
@@ -324,7 +328,7 @@ async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Pat
         await cluster.wait_until(is_told)
 
 
-async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pathlib.Path) -> None:
+async def test_an_executed_node_starts_with_its_faults(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, single_address=True)
     async with open_cluster(spec, directory=place, modules=FAKES, spawn_method="exec") as cluster:
         await cluster.kill("broker-a")
@@ -338,7 +342,7 @@ async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pa
         assert snapshot["rules"]["links"]
 
 
-async def test_a_stranger_who_finds_nobody_is_told_so_and_is_no_fault(place: pathlib.Path) -> None:
+async def test_a_forged_report_that_reaches_no_ha_port_is_no_fault(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         with pytest.raises(NodeFailedError, match="the HA port cannot be reached"):
             await cluster.fault(ForgedHaReport(target="broker-a"))
