@@ -38,7 +38,7 @@ def queue_end(queue_id: int, count: int) -> int:
 
 
 def sent_crc(size: int) -> int:
-    """Return the `content_crc` of each record with a body of `size` bytes, without a seed."""
+    """Return the `content_crc` of unseeded records with `size` body bytes."""
     return content_crc(body_crc(_body(size)), flag=0, keys="", tags="")
 
 

@@ -83,7 +83,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
     ("metric", "text"),
     [
         ("losst", "did you mean lost"),
-        ("xyz", "metrics: ahead, behind, clock_disagreement, corrupt, "),
+        ("xyz", "metrics: ahead, behind, clock_disagreement, content_disagreement, corrupt, "),
         ("lost broker-a", "expected lost"),
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],
