@@ -201,3 +201,10 @@ async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_the
             answer = await client.request(cluster.namesrv_addr, command(RequestCode.GET_BROKER_CLUSTER_INFO), LONG)
             assert answer.code == 0
             client.close()
+
+
+@on_simulated_links
+async def test_a_value_that_is_no_fault_is_named(cluster: Cluster) -> None:
+    with pytest.raises(TypeError, match=r"expected a fault, such as .*Latency.*, got 'latency'"):
+        await cluster.fault("latency")  # type: ignore[arg-type]
+    assert cluster.faults == []
