@@ -20,15 +20,18 @@ from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
 from rmqlab.remoting.message import (
     COMPRESSED,
     COMPRESSION_ZLIB,
+    PROPERTY_KEYS,
     PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_MSG_TYPE,
     PROPERTY_RECONSUME_TIME,
+    PROPERTY_TAGS,
     PROPERTY_TRAN_MSG,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     TRANSACTION_PREPARED,
     body_crc,
     format_properties,
+    parse_properties,
 )
 from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
 
@@ -138,7 +141,9 @@ def _compressed(body: bytes, config: ProducerConfig) -> tuple[bytes, int]:
 def sent_crc(message: Message, config: ProducerConfig) -> int:
     """Return the `content_crc` of the record that a broker must store."""
     body, _ = _compressed(message.body, config)
-    return content_crc(body_crc(body), message.flag, message.keys, message.tags)
+    properties = parse_properties(format_properties(message.wire_properties(unique_id=None)))  # as brokers read them
+    keys, tags = (properties.get(name, "") for name in (PROPERTY_KEYS, PROPERTY_TAGS))
+    return content_crc(body_crc(body), message.flag, keys, tags)
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:

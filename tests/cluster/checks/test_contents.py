@@ -69,7 +69,17 @@ def test_a_missing_store_makes_it_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 128, 9000])
-@pytest.mark.parametrize("changes", [{}, {"tags": "new", "keys": "a b"}, {"flag": 3, "delay_level": 2}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tags": "new", "keys": "a b"},
+        {"flag": 3, "delay_level": 2},
+        {"properties": {"KEYS": "a", "TAGS": "new"}},
+        {"tags": "new\x02old", "keys": "\x02a"},
+        {"tags": "n\x01e", "properties": {"other": "1\x02KEYS\x01a"}},
+    ],
+)
 def test_the_checksum_of_a_send_is_that_of_its_record(size: int, changes: dict[str, Any]) -> None:
     message, config = Message(topic="orders", body=b"x" * size, **changes), ProducerConfig()
     sent = prepare(message, "ID", config)
