@@ -8,9 +8,12 @@ import subprocess
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from rmqlab.pipeline.report.data import NoAuditError
+from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.report.data import Facts, NoAuditError, RunData
 from rmqlab.pipeline.report.page import write_report
 from rmqlab.pipeline.report.story import anchor_of
 from rmqlab.verdict.html.svg import Axis, Plot, log_ticks, short, ticks
@@ -110,6 +113,20 @@ def test_a_damaged_summary_is_told_what_to_do(tmp_path: pathlib.Path, content: b
     (tmp_path / "audit" / "audit.json").write_bytes(content)
     with pytest.raises(NoAuditError, match=r"audit\.json is damaged: run `rmqlab audit .*` again"):
         write_report(tmp_path, tmp_path / "report.html")
+
+
+def test_tables_of_another_version_are_told_what_to_do(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "outages").mkdir()
+    columns = {one.name: [None] for table in TABLES if table.name == "outages" for one in table.columns}
+    old = {"operation": "way", "broker": "who"}
+    data = RunData(
+        directory=tmp_path, summary={}, claim="", verdict_document={}, facts=Facts(), events=[], tables=tmp_path
+    )
+    pq.write_table(pa.table({old.get(name, name): rows for name, rows in columns.items()}), tmp_path / "outages" / "0")
+    with pytest.raises(NoAuditError, match=r"outages lacks the columns operation, broker: .* Run `rmqlab audit"):
+        data.table("outages")
+    pq.write_table(pa.table(columns), tmp_path / "outages" / "0")
+    assert len(data.table("outages")) == 1
 
 
 def test_axes_have_round_ticks() -> None:

@@ -11,6 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rmqlab.pipeline.audittables import TABLES
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.verdict.roles import Roles
 
@@ -20,6 +21,7 @@ _REPORTED_KINDS = (
     "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped",
     "node_crashed", "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
 )  # fmt: skip
+_COLUMNS = {table.name: [column.name for column in table.columns] for table in TABLES}
 _MOST_EVENTS = 2000
 _MOST_BYTES = 2**30
 """Bytes of a summary."""
@@ -119,11 +121,21 @@ class RunData:
         return metric, self.findings[metric]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """Return all rows of a table; empty if the audit did not write it."""
+        """Return all rows of a table; empty if the audit did not write it.
+
+        Raises NoAuditError if it lacks columns.
+        """
         path = self.tables / name
         if not path.is_dir():
             return []
-        rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+        found = pq.read_table(path)
+        missing = [column for column in _COLUMNS[name] if column not in found.column_names]
+        if missing and len(found):
+            raise NoAuditError(
+                f"{path} lacks the columns {', '.join(missing)}: another version of rmqlab wrote it. Run"
+                f" `rmqlab audit {shlex.quote(str(self.directory))}` again"
+            )
+        rows: list[dict[str, Any]] = found.to_pylist()
         return rows
 
 
