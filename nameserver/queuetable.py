@@ -3,7 +3,7 @@
 It is the table topicQueueTable of RocketMQ's class RouteInfoManager.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import attrs
 import msgspec
@@ -46,12 +46,11 @@ class QueueTable:
             fresh = sum(topic.topic_name not in held for topic in topics)
             check_room(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
 
-    def upsert(self, broker_name: str, topics: Iterable[TopicConfig]) -> Generator[None, None, tuple[str, ...]]:
+    def upsert(self, broker_name: str, topics: Iterable[TopicConfig], changed: list[str]) -> Iterator[None]:
         """Set the queues of topics at a broker name, and yield after some.
 
-        Returns the topics that changed.
+        Topics that changed are appended to `changed`.
         """
-        changed = []
         for count, topic in enumerate(topics, 1):
             if count % TOPICS_AT_ONCE == 0:
                 yield
@@ -67,7 +66,6 @@ class QueueTable:
                 by_name[broker_name] = data
                 self._topics_of.setdefault(broker_name, {})[topic.topic_name] = None
                 changed.append(topic.topic_name)
-        return tuple(changed)
 
     def remove_broker(self, broker_name: str) -> tuple[str, ...]:
         """Remove all queues of a broker name; return their topics."""

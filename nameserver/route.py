@@ -130,23 +130,23 @@ class RouteTable:
     def enter_topics(self, broker: Registration, registered: Registered) -> Generator[None, None, list[Change]]:
         """Enter the topics of a broker that was placed, and yield after some.
 
-        Ends early if the broker is removed meanwhile. Returns the change.
+        Ends early if the broker is removed meanwhile, or registers again with newer topics. Returns the change.
         """
         if not registered.wants_topics:
             return []
         live, known = self.live[broker.address], self.brokers[broker.broker_name]
-        entering = self._queue_table.upsert(broker.broker_name, broker.topics)
-        while True:
-            try:
-                next(entering)
-            except StopIteration as done:
-                changed: tuple[str, ...] = done.value
-                break
+        changed: list[str] = []
+        for _ in self._queue_table.upsert(broker.broker_name, broker.topics, changed):
             yield
             if self.brokers.get(broker.broker_name) is not known:
                 return []
-        live.data_version, live.body_key = broker.data_version, broker.body_key
-        return [QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered")] if changed else []
+            if self.live.get(broker.address, live) is not live:
+                break
+        else:
+            live.data_version, live.body_key = broker.data_version, broker.body_key
+        if not changed:
+            return []
+        return [QueueChange(broker_name=broker.broker_name, topics=tuple(changed), reason="registered")]
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
         """Raise RouteTableFullError if this registration would exceed a limit."""

@@ -105,8 +105,8 @@ class AccessControl:
     async def poll(self) -> None:
         """Reload files that have changed on disk.
 
-        A thread parses them, also those that requests change: a file of 1 MB takes seconds. An invalid file is logged, and its former content stays in
-        force.
+        A thread parses them, also those that requests change: a file of 1 MB takes seconds. An invalid file is logged,
+        and its former content stays in force.
         """
         try:
             async with self._busy:

@@ -86,7 +86,7 @@ def recover(
     if queues.max_physical >= end:
         queues.trim_to_log(end)
     on_progress(end)
-    start = queues.dispatch_from(log.min_offset)
+    start = queues.dispatch_from(log.min_offset, end)
     if crashed:
         start = min(start, _surely_dispatched(log, checkpoint, config))
     last = queues.record_before(end)

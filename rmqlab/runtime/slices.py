@@ -1,9 +1,9 @@
 """Long requests in slices, so that they do not delay other requests.
 
-Such requests cover all queues of a topic, all groups, or all topics of a broker. A handler that may take long is a generator: it yields after
-each unit of work, of some 10 us, and returns its reply. The first slice runs at once, so that most requests are
-served within their pass. Between later slices, sockets, timers and tasks are served; only one such request is
-continued at a time (issue 12.6).
+Such requests cover all queues of a topic, all groups, or all topics of a broker. A handler that may take long is a
+generator: it yields after each unit of work, of some 10 us, and returns its reply. The first slice runs at once, so
+that most requests are served within their pass. Between later slices, sockets, timers and tasks are served; only one
+such request is continued at a time (issue 12.6).
 """
 
 import collections

@@ -97,7 +97,8 @@ class CommitLog:
         self.files.load()
         for file in self.files.files:
             found = physical_offset_of(file.view)
-            if found != file.first_offset and record_size(file.view, 0, check_crc=True):  # else it is torn
+            # Another offset in the same file is of `append_stream`; without a whole record, the file is torn.
+            if found - found % file.size != file.first_offset and record_size(file.view, 0, check_crc=True):
                 raise StoreCorrupt(
                     f"{file.path} begins with the record of commit log offset {found}: it is another file"
                 )

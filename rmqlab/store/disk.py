@@ -97,8 +97,15 @@ class Disk:
     # ---- a file by its name ----
 
     def exists(self, path: Path) -> bool:
-        """True if a file or directory of this name exists, or a link, even to nothing."""
-        return os.path.lexists(path)
+        """True if a file or directory of this name exists, or a link, even to nothing.
+
+        OSError if the disk cannot tell: a missing `abort` means a clean stop.
+        """
+        try:
+            path.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def file_size(self, path: Path) -> int:
         """Return the length of a file in bytes. OSError(EINVAL) as in `read_file`."""

@@ -86,11 +86,11 @@ class Queues:
         """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
 
-    def dispatch_from(self, log_min: int) -> int:
+    def dispatch_from(self, log_min: int, log_end: int) -> int:
         """Return the offset from which a log is dispatched after a clean stop.
 
         This is the end of the last record in any queue, or in a damaged queue. One whose next record may have expired
-        is left as it is: its later entries would get wrong offsets.
+        gets no entries of the log as it is: they would get wrong offsets.
         """
         start = self.max_physical
         for queue in self:
@@ -101,7 +101,10 @@ class Queues:
                     "%s: entries from %d on are damaged: they are %s",
                     queue.files.directory, queue.max_offset, "made again from the log" if is_rebuilt else "dropped",
                 )  # fmt: skip
-                start = min(start, known) if is_rebuilt else start
+                if is_rebuilt:
+                    start = min(start, known)
+                else:
+                    queue.max_physical = log_end  # it skips records before
         return start
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:

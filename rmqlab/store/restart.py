@@ -74,7 +74,8 @@ def restart(
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if not crashed:
-        return Restart(queues.dispatch_from(log.min_offset), queues.max_physical)
+        index_from = queues.max_physical
+        return Restart(queues.dispatch_from(log.min_offset, walk.end), index_from)
     return Restart(
         walk.end if missing is None else missing,
         min(max(indexed, _index_start(log, queues)), offsets[start]),

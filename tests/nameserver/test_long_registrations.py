@@ -20,11 +20,14 @@ def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
 
 
-def registration(*, counter: int = 1, compressed: str = "false", topics: int = TOPICS) -> Command:
+def registration(
+    *, counter: int = 1, compressed: str = "false", topics: int = TOPICS, table: dict[str, TopicConfig] | None = None
+) -> Command:
+    whole = {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(topics)}
     body = RegisterBrokerBody(
         topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
             data_version=DataVersion(counter=counter, timestamp=5),
-            topic_config_table={f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(topics)},
+            topic_config_table=whole if table is None else table,
         )
     )
     raw = encode_compressed(body) if compressed == "true" else body.encode()
@@ -65,6 +68,21 @@ def test_the_data_version_counts_once_all_topics_are_entered(bench: Any) -> None
     assert second.written
     assert len(bench.state.routes.queues) == TOPICS
     assert bench.state.routes.live["10.0.0.1:10911"].data_version.counter == 1
+
+
+def test_an_older_registration_does_not_overwrite_topics_of_a_newer_one(bench: Any) -> None:
+    older, newer = bench.wire(), bench.wire()
+    last = f"t{TOPICS - 1}"
+    assert bench.ask(registration(), older) is None
+    topic = TopicConfig(topic_name=last, perm=4)
+    assert bench.ask(registration(counter=2, table={last: topic}), newer) is not None
+    while bench.turns:
+        run_turn(bench)
+    assert older.written
+    assert bench.state.routes.queues[last]["broker-a"].perm == 4
+    assert bench.state.routes.live["10.0.0.1:10911"].data_version.counter == 2
+    named = sum(fields["topic_count"] for kind, fields in bench.events if kind == "route_changed")
+    assert named == len(bench.state.routes.queues)
 
 
 def test_no_topics_are_entered_for_a_broker_that_is_removed_meanwhile(bench: Any) -> None:

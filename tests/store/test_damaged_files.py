@@ -280,6 +280,29 @@ def test_damaged_entries_are_made_again_from_the_log(
     assert (f"{path.parent}: entries from" in caplog.text) == is_clean
 
 
+@pytest.mark.parametrize("at_other", [40, 44, 45])
+def test_no_entry_gets_a_wrong_offset_after_damaged_ones_of_expired_records(
+    killed: Path, quick_path: Path, at_other: int
+) -> None:
+    """Nor where another queue is made again from records before."""
+    root = quick_path / "store"
+    shutil.copytree(killed, root)
+    store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+    whole = entered(store)
+    store.close()
+    min((root / "commitlog").iterdir()).unlink()
+    for number, at in ((0, 10), (1, at_other)):
+        path = next((root / "consumequeue" / "orders" / str(number)).iterdir())
+        raw = path.read_bytes()
+        damage = b"\xff" * ENTRY_SIZE * (len(whole[number]) - at)
+        path.write_bytes(raw[: at * ENTRY_SIZE] + damage + raw[at * ENTRY_SIZE + len(damage) :])
+    store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+    assert store.max_queue_offset("orders", 0) == 10
+    assert store.max_queue_offset("orders", 1) == len(whole[1])
+    assert entered(store)[1][-5:] == whole[1][-5:]
+    store.close()
+
+
 def test_a_file_of_another_place_in_the_log_keeps_a_store_from_starting(killed: Path, quick_path: Path) -> None:
     root = quick_path / "store"
     shutil.copytree(killed, root)

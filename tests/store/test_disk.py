@@ -33,6 +33,13 @@ def test_a_file_above_its_limit_is_not_read(tmp_path: Path) -> None:
     assert Disk().read_start(path, 24) == bytes(24)
 
 
+def test_a_disk_that_fails_does_not_make_a_crash_a_clean_stop(tmp_path: Path) -> None:
+    """A name that is too long stands for any error but a missing file."""
+    with pytest.raises(OSError, match="too long"):
+        _ = AbortFile(tmp_path / ("abort" * 100)).exists
+    assert not AbortFile(tmp_path / "abort").exists
+
+
 def test_a_pipe_in_the_place_of_a_file_to_write_is_an_error(tmp_path: Path) -> None:
     """It would wait for a reader."""
     os.mkfifo(tmp_path / "pipe")

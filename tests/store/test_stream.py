@@ -71,6 +71,16 @@ def test_a_first_frame_inside_a_file_is_written_at_the_files_start(open_store: O
     assert slave.max_commit_log_offset == 65536 + 10
 
 
+def test_a_slave_with_a_first_frame_from_inside_a_file_starts_again(open_store: Open) -> None:
+    """As in RocketMQ. Its first record states another offset within the file."""
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    record = master.put(new_message(b"x" * 400)).end_offset
+    master.put(new_message(b"x" * 400))
+    assert slave.append_raw(record, bytes(master.read_log(record, 65536)))
+    slave.close()
+    assert open_store("slave", is_slave=True).max_commit_log_offset > 0
+
+
 def test_bytes_that_do_not_fit_into_the_file_are_dropped(open_store: Open) -> None:
     """Section 4.5: what differing file sizes lead to."""
     slave = open_store(is_slave=True)
