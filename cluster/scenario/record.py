@@ -22,6 +22,7 @@ from rmqlab.cluster.supervisor.topology import brokers_of_run
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.runid import recorded_run
 from rmqlab.verdict.verdict import Verdict
 
@@ -75,6 +76,12 @@ class RunRecord:
             },
         )
 
+    def _warnings(self, findings: Judgement) -> tuple[str, ...]:
+        expectations = self.scenario.expectations
+        if not expectations:  # the verdict is that of the findings
+            return findings.decision.warnings
+        return findings.other_warnings(filter(None, (one.metric for one in expectations)))
+
     def judge(self, missing: list[str], stood_still: float, seconds: float, resources: Resources) -> Run:
         """Judge the run and write the results. Blocks while stores are read."""
         journals, surveys = survey_journals(self.directory.cluster.journal_dir)
@@ -101,7 +108,7 @@ class RunRecord:
             judged=judged,
             missing=missing,
             findings=findings,
-            warnings=findings.other_warnings(filter(None, (one.metric for one in self.scenario.expectations))),
+            warnings=self._warnings(findings),
             seconds=seconds,
             began_at=labels.get("begin", 0),
             stood_still=stood_still,

@@ -67,8 +67,15 @@ class Run:
 
     @property
     def verdict(self) -> Verdict:
-        verdicts = [judged.verdict for judged in self.judged]
+        """Return the verdict on the claim; without expectations that of `rmqlab check`."""
+        verdicts = [judged.verdict for judged in self.judged] or [self.findings.verdict]
         return worst([*verdicts, *(Verdict.UNKNOWN for _ in self.missing)])
+
+    @property
+    def default_reasons(self) -> tuple[str, ...]:
+        """Why the findings of a run without expectations do not hold, one line each."""
+        is_needed = not self.judged and self.findings.verdict is not Verdict.HOLDS
+        return self.findings.decision.why if is_needed else ()
 
     @property
     def is_disturbed(self) -> bool:
@@ -82,7 +89,7 @@ class Run:
             for judged in self.judged
             if judged.verdict is not Verdict.HOLDS
         ]
-        return lines + [f"unknown: {text}" for text in self.missing]
+        return [*lines, *self.default_reasons, *(f"unknown: {text}" for text in self.missing)]
 
     def as_json(self) -> dict[str, Any]:
         """Return the document that `run --json` prints and verdict.json contains."""

@@ -42,6 +42,10 @@ def render_run(run: Run) -> RenderableType:
         parts.append(HangingLine(line, 3))
         if judged.verdict != "holds":
             parts += _evidence(judged.as_json(), run.began_at)
+    parts += [
+        HangingLine(Text(printable(f" {_MARKS[run.verdict]} {text}"), _STYLES[run.verdict]), 3)
+        for text in run.default_reasons
+    ]
     parts += [Text(printable(f" ? {text}"), _STYLES["unknown"]) for text in run.missing]
     parts.append(HangingLine(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}")))
     warnings = (Text("warning", "yellow").append(printable(f": {text}"), "default") for text in run.warnings)

@@ -42,7 +42,8 @@ Role and profile are in the journal since version 3. A run with an older journal
 4.9, and a warning says so.
 
 A scenario has its own verdict: that on its claim, from its expectations. An expectation on a metric replaces the rows
-of that metric. What the other rows find is printed as warnings.
+of that metric. What the other rows find is printed as warnings. A scenario without expectations has the verdict of
+`rmqlab check`.
 
 """
 

@@ -119,6 +119,15 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, m
     assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
 
 
+def test_a_scenario_without_expectations_gets_the_verdict_of_check(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "small.toml").write_text(SMALL + '[[step]]\nkill = "broker-a"\n\n[[step]]\nwipe = "broker-a"\n')
+    done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated")
+    assert done.exit_code == 1, done.output
+    assert "lost: 20 messages" in done.stdout
+
+
 def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
