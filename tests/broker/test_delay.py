@@ -288,7 +288,7 @@ def test_skipped_messages_are_logged_at_a_limited_rate(talk: TalkingBroker, capl
     assert talk.broker.delay.offsets == {1: 30}
 
 
-def test_a_failure_that_nobody_expected_skips_the_message_that_causes_it(
+def test_an_unexpected_failure_skips_the_message_that_causes_it(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = talk.broker.delay.put
@@ -348,7 +348,7 @@ def test_the_table_has_only_levels_that_were_delivered_and_is_written_as_rocketm
     assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{1:1,3:4,4:1,5:1}}'
 
 
-def test_a_restart_goes_on_where_the_file_says(open_broker: OpenBroker) -> None:
+def test_a_restart_resumes_at_the_offset_in_the_file(open_broker: OpenBroker) -> None:
     talk = open_broker()
     talk.send("orders", body=b"1", DELAY="1")
     talk.send("orders", body=b"2", DELAY="2")

@@ -371,7 +371,7 @@ async def test_a_master_that_has_no_address_is_asked_in_vain(slave: Slave, addre
     assert not slave.sync.errors.counts
 
 
-async def test_a_failure_that_nobody_expected_leaves_the_other_kinds(
+async def test_an_unexpected_failure_does_not_stop_the_other_kinds(
     following: Slave, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_wrapper: object) -> bool:

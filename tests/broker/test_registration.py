@@ -78,7 +78,7 @@ async def test_the_first_registration_of_a_member_names_no_master_to_it(
     assert masters == [("m:10911", None)]
 
 
-async def test_every_nameserver_is_told_though_one_is_dead(tmp_path: pathlib.Path) -> None:
+async def test_every_live_nameserver_is_notified_although_one_is_dead(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)
     await registration._register(is_forced=True)
@@ -93,7 +93,7 @@ async def test_nothing_is_ready_while_no_nameserver_answers(tmp_path: pathlib.Pa
     assert not registration.all_registered.is_set()
 
 
-async def test_the_first_good_answer_tells_a_slave_its_master(tmp_path: pathlib.Path) -> None:
+async def test_the_first_valid_reply_sets_the_master_of_a_slave(tmp_path: pathlib.Path) -> None:
     """remoting#25."""
     fields = {"masterAddr": "m:10911", "haServerAddr": "m:10912"}
     client = ScriptedClient({"n1:9876": None, "n2:9876": answer(fields)})

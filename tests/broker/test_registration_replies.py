@@ -132,7 +132,7 @@ async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_p
     assert registration.errors.counts == {"registration callback": 1}
 
 
-async def test_a_failure_that_nobody_expected_leaves_the_other_nameservers(
+async def test_an_unexpected_failure_does_not_stop_the_other_nameservers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = ScriptedClient()

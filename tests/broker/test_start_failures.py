@@ -73,7 +73,7 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
         ("flush_interval_commit_log = -1", "flush_interval_commit_log = -1: expected 1 to 2147483647"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
+def test_an_invalid_setting_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
     path = tmp_path / "broker.toml"
     path.write_text(setting)
     with pytest.raises(SettingsError, match=re.escape(said)) as raised:

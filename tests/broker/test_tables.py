@@ -286,7 +286,7 @@ async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("limit", "value"), [("MAX_KEYS", 3), ("MAX_BYTES_FOR_NEW", 40), ("MAX_NAME_SIZE", len("T@g3") - 1)]
 )
-def test_a_full_table_of_offsets_takes_no_more(
+def test_a_full_offset_table_rejects_new_entries(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")

@@ -37,7 +37,7 @@ def test_sends_pulls_and_commits_are_told_with_what_came_of_them(broker: Talking
     assert sent["peer"] == broker.peer.peer
 
 
-def test_a_refusal_is_told_with_its_reason_and_answered_once(broker: TalkingBroker) -> None:
+def test_a_rejection_is_journalled_with_its_reason_and_sent_once(broker: TalkingBroker) -> None:
     reply = broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("SCHEDULE_TOPIC_XXXX"), b"x")
     assert reply.code == ResponseCode.NO_PERMISSION
     (sent,) = served(broker)

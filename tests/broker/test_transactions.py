@@ -205,7 +205,7 @@ async def test_the_first_check_makes_the_half_topic_known(producer: Producer) ->
     assert producer.talk.registration.calls == [(None, True)]
 
 
-async def test_a_restart_goes_on_from_the_committed_progress(open_broker: OpenBroker) -> None:
+async def test_a_restart_resumes_at_the_committed_progress(open_broker: OpenBroker) -> None:
     producer = Producer(open_broker())
     producer.end(producer.send(), COMMIT)
     producer.send(UNIQ_KEY="open")

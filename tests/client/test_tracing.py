@@ -273,7 +273,7 @@ async def test_what_waits_is_told_when_producer_or_client_close(world: "World", 
     assert [fields[3] for fields, _ in traces(broker)] == ["pg", "other"]
 
 
-async def test_names_are_told_as_the_application_says_them(world: "World", broker: "FakeBroker") -> None:
+async def test_traces_contain_names_without_the_namespace(world: "World", broker: "FakeBroker") -> None:
     world.route("NS%orders", 1)
     async with open_client(world.config(namespace="NS")) as client:
         await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"x"))

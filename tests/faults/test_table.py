@@ -100,7 +100,7 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "kind step has no value ppm; it takes millis"),
     ],
 )
-def test_what_makes_no_sense_is_named_with_what_is_expected(values: dict[str, Any], message: str) -> None:
+def test_an_invalid_fault_is_named_with_what_was_expected(values: dict[str, Any], message: str) -> None:
     with pytest.raises(FaultError, match=message):
         fault_of(values)
 

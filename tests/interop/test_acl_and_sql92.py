@@ -160,7 +160,7 @@ def without_lines(remark: str | None) -> str:
 
 
 @pytest.mark.parametrize("name", DENIED)
-def test_who_is_denied_is_told_the_same(pair: dict[str, Guarded], name: str) -> None:
+def test_denied_requests_get_the_same_code_and_remark_as_from_java(pair: dict[str, Guarded], name: str) -> None:
     ours, theirs = DENIED[name](pair["ours"]), DENIED[name](pair["real"])
     assert (ours.code, without_lines(ours.remark)) == (theirs.code, without_lines(theirs.remark))
     assert theirs.code != 0

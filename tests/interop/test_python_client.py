@@ -135,7 +135,7 @@ async def test_only_wanted_tags_arrive(client: Client, shared: Cluster) -> None:
     assert {message.tags for message in got} == {"A", "C"}
 
 
-async def test_a_failed_message_comes_again_from_the_retry_topic(client: Client, shared: Cluster) -> None:
+async def test_a_failed_message_is_redelivered_from_the_retry_topic(client: Client, shared: Cluster) -> None:
     topic, got = await make_topic(client, shared, 1), list[ReceivedMessage]()
 
     async def on_messages(messages: Sequence[ReceivedMessage]) -> None:

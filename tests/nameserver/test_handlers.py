@@ -301,7 +301,7 @@ def test_a_black_listed_setting_is_16_and_nothing_of_the_request_is_applied(benc
 # -- events --------------------------------------------------------------------------------------
 
 
-def test_events_are_told_on_changes_only(bench: Any) -> None:
+def test_events_are_emitted_on_changes_only(bench: Any) -> None:
     for now in (0.0, 30.0):
         bench.now = now
         bench.register(bench.topic("orders"))

@@ -181,7 +181,7 @@ def test_a_broker_asks_whether_it_has_to_register(bench: Any) -> None:
     assert bench.call(RequestCode.QUERY_DATA_VERSION, b"", **asked).code == 1
 
 
-def test_unregistering_answers_0_whoever_it_is(bench: Any) -> None:
+def test_unregistering_any_broker_returns_0(bench: Any) -> None:
     """remoting#34."""
     bench.register(bench.topic("orders"))
     fields = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster", "brokerId": 0}

@@ -217,7 +217,7 @@ def test_the_late_close_of_a_superseded_connection_changes_nothing() -> None:
     assert addresses(table) == {"broker-a": {0: MASTER.address, 1: SLAVE.address}}
 
 
-def test_a_lost_client_is_nobody_unless_its_own_address_is_registered() -> None:
+def test_a_lost_client_removes_no_broker_unless_its_address_is_registered() -> None:
     """Section 4.9, step 1."""
     table = pair()
     assert table.lose_connection("a client", "10.0.0.7:40000") == []

@@ -39,7 +39,7 @@ def set_limit(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
         ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, filter_servers=["a" * 21])),
     ],
 )
-def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
+def test_a_full_table_rejects_new_entries_and_stays_unchanged(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, fresh: Registration
 ) -> None:
     table = RouteTable()

@@ -74,7 +74,7 @@ def test_filters_go_to_the_broker(spark: "SparkSession", lab: "Lab", orders: str
     assert bodies(read(spark, lab, orders, tags="c")) == []
 
 
-def test_tags_of_one_hash_are_told_apart(spark: "SparkSession", lab: "Lab") -> None:
+def test_tags_with_equal_hashes_are_distinguished(spark: "SparkSession", lab: "Lab") -> None:
     """Brokers compare hashes, and Java's hash of Aa is that of BB."""
     lab.create_topic("collided", 1)
     lab.send("collided", [b"Aa"] * 3, tags="Aa")

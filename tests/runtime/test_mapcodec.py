@@ -101,6 +101,6 @@ def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
         decode_all(data)
 
 
-def test_what_cannot_be_encoded_is_refused() -> None:
+def test_an_unencodable_value_is_rejected() -> None:
     with pytest.raises(ControlError, match="Ready"):
         CONTROL.encode(Ready({"x": "\ud800"}))

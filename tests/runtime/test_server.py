@@ -259,7 +259,7 @@ def _raise_no_descriptor(*_args: object) -> NoReturn:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_a_pass_tells_when_it_began() -> None:
+def test_a_pass_records_its_start_time() -> None:
     """The requests in a pass are as old as its begin, also late ones of a fault.
 
     Those are in a pass of their own.

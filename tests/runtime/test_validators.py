@@ -45,7 +45,7 @@ def test_text_that_does_not_fit_in_a_line_has_a_fault(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "é", "\U0001f600", "\u00a0", "\u200b", "C:\\x", "a" * 4096])
-def test_text_of_one_line_has_none(text: str) -> None:
+def test_text_of_one_line_has_no_line_fault(text: str) -> None:
     assert line_fault(text) is None
 
 

@@ -70,7 +70,7 @@ def test_a_queue_ends_before_its_first_invalid_entry(entries: list[tuple[int, in
     assert valid_count(memoryview(raw)) == wanted
 
 
-def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:
+def test_existing_entries_are_skipped(queue: ConsumeQueue) -> None:
     """By the record's end, and by the entry's number."""
     fill(queue, 10)
     queue.append(9, 900, 100, 77)

@@ -128,7 +128,7 @@ def test_only_readable_and_whole_ranges_are_answered(open_store: Open) -> None:
     assert store.message_at(1) is None
 
 
-def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> None:
+def test_unknown_queues_are_empty_and_reads_do_not_create_them(open_store: Open) -> None:
     """Section 3.2: 4.9 returns 0, never -1."""
     store = open_store()
     assert (store.min_queue_offset("t", 0), store.max_queue_offset("t", 0)) == (0, 0)
@@ -138,7 +138,7 @@ def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> Non
     assert list(store.topics_queues()) == []
 
 
-def test_a_deleted_topic_begins_anew_and_others_stay(open_store: Open) -> None:
+def test_a_deleted_topic_restarts_empty_and_others_stay(open_store: Open) -> None:
     store = open_store()
     for topic in ("gone", "kept"):
         store.put(new_message(topic=topic))

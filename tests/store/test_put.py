@@ -230,7 +230,7 @@ class Observer:
         self.events.append(event)
 
 
-def test_every_put_tells_the_observer_the_new_end_of_its_queue(open_store: Open) -> None:
+def test_every_put_reports_the_new_queue_end_to_the_observer(open_store: Open) -> None:
     """store-ha#28: a message is there for consumers when put returns."""
     observer = Observer()
     store = open_store(observer=observer)

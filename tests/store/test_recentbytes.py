@@ -81,7 +81,7 @@ def test_truncated_bytes_are_forgotten(open_store: Open) -> None:
     assert kept(store, at) is None
 
 
-def test_a_store_that_begins_anew_has_forgotten_all(open_store: Open) -> None:
+def test_a_reset_store_has_no_recent_bytes(open_store: Open) -> None:
     store = open_store()
     put_batch(store, b"first")
     reset_store(store)

@@ -181,7 +181,7 @@ def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_
     store.close()
 
 
-def test_it_tells_how_far_it_has_come(open_store: Open, tmp_path: Path) -> None:
+def test_recovery_reports_its_progress(open_store: Open, tmp_path: Path) -> None:
     store = open_store()
     for _ in range(300):
         store.put(new_message(b"x" * 300))

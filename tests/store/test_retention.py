@@ -179,7 +179,7 @@ def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) ->
     assert store.max_queue_offset("orders", 0) == 1
 
 
-def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open) -> None:
+def test_above_90_percent_puts_are_rejected_and_everything_else_works(open_store: Open) -> None:
     """store-ha#31: pulls and the slave's append do not care."""
     disk = FaultyDisk([ClaimedUsage(90)])
     store, slave = open_store(disk=disk), open_store("slave", is_slave=True, disk=disk)

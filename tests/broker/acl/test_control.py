@@ -211,7 +211,7 @@ async def test_a_changed_file_is_read_again(open_control: Opener, tmp_path: path
     assert denial(control, request(asks), "10.10.103.7:50001") == "No accessKey is configured"
 
 
-async def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_added_and_removed_files_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     extra = tmp_path / "conf" / "acl" / "deep" / "extra.yaml"
     extra.parent.mkdir()
@@ -240,7 +240,7 @@ async def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
     assert denial(control, request(RequestCode.GET_BROKER_RUNTIME_INFO), "10.10.103.7:1") is None
 
 
-def test_a_file_that_is_no_yaml_is_told_in_one_line_with_the_place(open_control: Opener) -> None:
+def test_invalid_yaml_is_reported_in_one_line_with_its_position(open_control: Opener) -> None:
     with pytest.raises(AclDenied, match=r"plain_acl\.yml: line 2, column 1: expected the node content.*$") as raised:
         open_control("accounts: [\n")
     assert "\n" not in str(raised.value)

@@ -91,7 +91,7 @@ def test_what_is_decided_already_is_not_evaluated() -> None:
         "a = 5 AND", "a ! b", "a >= (b = 5)", "()", "NOT m > 5", "NOT m IN ('x')", "NOT 1 = TRUE",
     ],
 )  # fmt: skip
-def test_expressions_that_are_none(expression: str) -> None:
+def test_invalid_expressions_are_rejected(expression: str) -> None:
     with pytest.raises(FilterError):
         compile_filter(expression)
 

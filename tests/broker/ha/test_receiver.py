@@ -180,7 +180,7 @@ def test_a_disk_without_room_ends_the_stream_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 5, 20])
-def test_the_end_of_the_stream_is_told(cut: int) -> None:
+def test_the_end_of_the_stream_is_reported(cut: int) -> None:
     log = MemoryLog()
     receiver, sock = receiver_of(log), Wire(frame(0, b"x" * 50)[:cut], ends=True)
     if cut:

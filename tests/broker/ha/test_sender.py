@@ -74,7 +74,7 @@ def test_frames_are_contiguous_bounded_and_within_one_file() -> None:
 
 
 @given(st.lists(st.integers(1, 40), max_size=200), st.integers(1, 30))
-def test_a_socket_that_takes_little_gets_the_same_bytes(takes: list[int], frame_size: int) -> None:
+def test_a_socket_with_a_small_buffer_receives_the_same_bytes(takes: list[int], frame_size: int) -> None:
     """store-ha#46, from master to slave: cuts in headers, in bodies, between passes."""
     whole, cut = Wire(), Wire()
     sender_of(log_of(300, 64), 5, frame_size=frame_size).send(whole, 0.0)

@@ -128,7 +128,7 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
     assert trio.current_time() == pytest.approx(10.0)
 
 
-async def test_whole_frames_are_acknowledged_then_told(
+async def test_whole_frames_are_acknowledged_then_reported(
     start: Start, master: Master, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#42: with the offset after the last of them."""

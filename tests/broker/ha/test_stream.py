@@ -131,7 +131,7 @@ def test_an_empty_slave_gets_all_where_that_is_switched_on(log_first: int) -> No
     st.integers(0, 2**40),
     st.booleans(),
 )
-def test_whatever_a_stranger_sends_is_a_report_or_the_end(
+def test_any_input_is_a_report_or_closes_the_connection(
     data: bytes,
     cuts: list[int],
     log_end: int,
@@ -195,7 +195,7 @@ def test_a_header_that_contradicts_the_log_is_refused(offset: int, size: int) ->
         stream.header(struct.pack(">qi", offset, size), log_end=300)
 
 
-def test_an_empty_slave_takes_any_offset() -> None:
+def test_an_empty_slave_accepts_any_offset() -> None:
     """store-ha#43."""
     stream = SlaveStream.connected(SETTINGS, 0, 0.0)
     assert stream.header(struct.pack(">qi", 131_072, 10), log_end=0).offset == 131_072

@@ -99,7 +99,7 @@ def test_a_group_that_may_not_be_made_is_registered_all_the_same(open_broker: Op
     assert "CID_RMQ_SYS_X" in talk.broker.subscriptions.groups
 
 
-def test_whoever_joins_leaves_or_changes_topics_is_told_to_all(talk: TalkingBroker, other: ScriptedPeer) -> None:
+def test_all_consumers_are_notified_of_joins_leaves_and_topic_changes(talk: TalkingBroker, other: ScriptedPeer) -> None:
     """broker-requests#39: a repeated heartbeat notifies no member."""
     talk.heartbeat("G", "T")
     assert notifications(talk.peer) == ["G"]

@@ -54,7 +54,7 @@ def test_object_keys_are_written_without_blanks(lagging: TalkingBroker) -> None:
     assert b" " not in body
 
 
-def test_a_group_that_nobody_knows_has_made_no_progress(lagging: TalkingBroker) -> None:
+def test_an_unknown_group_has_no_progress(lagging: TalkingBroker) -> None:
     """broker-requests#60."""
     reply = lagging.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "Nobody"})
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b'{"consumeTps":0.0,"offsetTable":{}}')

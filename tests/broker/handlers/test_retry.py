@@ -107,7 +107,7 @@ def test_the_retry_topic_is_made_with_the_queues_of_its_group(talk: TalkingBroke
     assert talk.registration.calls == [(None, True)]
 
 
-def test_a_group_without_retry_queues_drops_what_comes_back(talk: TalkingBroker) -> None:
+def test_a_group_without_retry_queues_drops_messages_sent_back(talk: TalkingBroker) -> None:
     """Section 3.11: the reply has code 0."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
@@ -161,7 +161,7 @@ def test_a_retry_is_counted_in_the_schedule_topic_and_a_dead_letter_nowhere(talk
     assert stats.broker_puts.messages == sent
 
 
-def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
+def test_a_slave_rejects_messages_sent_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
     """broker-requests#64, store-ha#76."""
     offset = tried(talk, 0)
     slave.broker.store.append_raw(0, talk.broker.store.read_log(0, 1 << 20))

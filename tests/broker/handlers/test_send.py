@@ -149,7 +149,7 @@ def test_a_broker_that_may_not_be_written_to_refuses_order_topics_only(open_brok
     assert talk.send("Plain").code == ResponseCode.SUCCESS
 
 
-def test_a_broker_takes_nothing_before_its_time(open_broker: Opener) -> None:
+def test_a_broker_rejects_sends_before_its_start_time(open_broker: Opener) -> None:
     talk = open_broker(start_accept_send_request_time_stamp=1_800_000_000_000 + 1_001_000)
     assert talk.send("T").code == ResponseCode.SYSTEM_ERROR
     talk.clock.advance(2)
@@ -218,7 +218,7 @@ def test_batch_items_follow_one_another_and_share_properties_and_cluster(talk: T
         ({}, ITEMS[:-1], ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_batch_that_cannot_be_is_refused(
+def test_an_invalid_batch_is_rejected(
     talk: TalkingBroker, changes: dict[str, str], body: bytes, code: ResponseCode
 ) -> None:
     """store-ha#15, broker-requests section 1.5."""
@@ -336,7 +336,7 @@ def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave:
     assert slave.ask(RequestCode.SEND_BATCH_MESSAGE, batch, body).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
-def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:
+def test_a_slave_rejects_sends(slave: TalkingBroker) -> None:
     """broker-requests#64, store-ha#33, #76: it checks, and may create the topic."""
     assert slave.send("a b").code == ResponseCode.SYSTEM_ERROR
     reply = slave.send("T")

@@ -111,7 +111,7 @@ def test_a_oneway_request_is_never_answered(talk: TalkingBroker, code: int) -> N
 
 
 @pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
-def test_an_answer_comes_in_the_form_of_its_request(talk: TalkingBroker, serialize_type: int) -> None:
+def test_a_reply_uses_the_codec_of_its_request(talk: TalkingBroker, serialize_type: int) -> None:
     """broker-requests#1, #3."""
     command = Command(RequestCode.SEND_MESSAGE_V2, serialize_type=serialize_type, raw_fields=send_fields("T"))
     (reply,) = talk.serve(command)

@@ -69,7 +69,7 @@ def test_deleting_an_unknown_topic_succeeds(talk: TalkingBroker) -> None:
     assert talk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "NoSuch"}).code == ResponseCode.SUCCESS
 
 
-def test_a_deleted_topic_starts_anew_and_its_offsets_stay(talk: TalkingBroker) -> None:
+def test_a_deleted_topic_restarts_empty_and_keeps_its_offsets(talk: TalkingBroker) -> None:
     create(talk, "TAdmin")
     talk.send("TAdmin", 0)
     talk.broker.offsets.commit("g", "TAdmin", 0, 1)

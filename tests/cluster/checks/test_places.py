@@ -27,7 +27,7 @@ def change(run: MadeUpRun, kind: str, nth: int = 1, **fields: Any) -> None:
     run.entries[index] = attrs.evolve(entry, fields={**entry.fields, **fields})
 
 
-def test_a_clean_run_has_none() -> None:
+def test_a_clean_run_has_no_violations() -> None:
     assert delivered_run().judge()[METRIC].value == 0
 
 

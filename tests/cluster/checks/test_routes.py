@@ -47,7 +47,7 @@ def test_a_broker_that_has_registered_and_is_not_ready_yet_makes_no_stale_route(
     assert run.judge()["stale_route namesrv-1"].value == (dropped - killed) / 1000
 
 
-def test_one_that_dies_before_it_was_ready_does() -> None:
+def test_a_broker_that_crashes_before_it_is_ready_leaves_a_stale_route() -> None:
     run = MadeUpRun()
     run.end("broker-a")
     run.drop("namesrv-1", "broker-a")

@@ -100,7 +100,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
     assert [event.kind for event in supervisor.events][-2:] == ["ha_disconnected", end]
 
 
-async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+async def test_a_broker_whose_recovery_stalls_fails_the_wait(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
     supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
