@@ -165,7 +165,7 @@ class ThirdAnswerFills(Waker):
         pull.request.channel.is_congested = len(self.woken) == 3
 
 
-def test_pulls_of_a_peer_that_takes_nothing_stay_until_it_does(hold: PullHold) -> None:
+def test_pulls_of_a_congested_peer_stay_held_until_it_drains(hold: PullHold) -> None:
     waker = ThirdAnswerFills()
     slow, other = hold_many(hold, waker, 5), hold_many(hold, waker, 1)
     hold.arrived("T", 0, 5, [0])

@@ -129,7 +129,7 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
 @pytest.mark.parametrize(
     ("profile", "offset"), [pytest.param("4.9", 10, id="4.9"), pytest.param("hardened", 15, id="hardened")]
 )
-async def test_where_a_group_stands_when_its_master_is_back(
+async def test_a_group_has_the_expected_offset_after_its_master_returns(
     world: World, fast_clock: trio.testing.MockClock, profile: str, offset: int
 ) -> None:
     """Scenario 7, store-ha#69: 4.9 falls back, the switches keep the progress.

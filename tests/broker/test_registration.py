@@ -193,7 +193,7 @@ async def test_many_topics_made_by_sends_are_registered_together_after_a_pause(
     assert tables[-1].keys() == every.keys()
 
 
-async def test_who_waits_for_a_registration_waits_for_no_pause(
+async def test_a_requested_registration_does_not_wait_for_a_pause(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     assert autojump_clock.rate == 0.0
@@ -264,7 +264,7 @@ async def test_unforced_it_registers_where_a_nameserver_cannot_be_asked(tmp_path
     }
 
 
-async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path) -> None:
+async def test_unregistering_asks_each_nameserver_in_turn(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)
     await registration.unregister()

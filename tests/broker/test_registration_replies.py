@@ -117,7 +117,7 @@ async def test_a_failure_that_returns_after_a_success_is_logged_again(
     assert len(caplog.records) == 2
 
 
-async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
+async def test_a_registration_callback_runs_although_another_one_raises(tmp_path: pathlib.Path) -> None:
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)
     notified: list[str] = []

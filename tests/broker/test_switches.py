@@ -144,7 +144,7 @@ async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(star
 # ---- ha_refuse_false_reports ---------------------------------------------------------------------------------
 
 
-async def test_in_4_9_a_forged_first_report_acknowledges_what_nobody_has(start_master: StartMaster) -> None:
+async def test_in_4_9_a_forged_first_report_acknowledges_unreplicated_messages(start_master: StartMaster) -> None:
     """Scenario 12: for good, even after the forger's end, and with a silent slave."""
     master = start_master()
     stranger = await master.slave(10**12)

@@ -86,7 +86,7 @@ async def test_an_operator_moves_a_consumer_back(world: "World", broker: "FakeBr
     await world.until(lambda: sorted(message.body for message in consumer.got[3:]) == [b"1", b"2"], within=5)
 
 
-async def test_a_consumer_tells_where_it_stands(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_a_consumer_returns_its_offsets(broker: "FakeBroker", consumer: Consumer) -> None:
     """Code 221."""
     del consumer
     await trio.sleep(0.1)

@@ -72,7 +72,7 @@ async def test_nothing_is_written_where_nothing_is_new(tmp_path: pathlib.Path) -
     assert not path.exists()
 
 
-async def test_a_commit_that_no_broker_takes_is_an_event(world: "World") -> None:
+async def test_a_commit_that_no_broker_accepts_emits_an_event(world: "World") -> None:
     events: list[tuple[str, dict[str, object]]] = []
     async with open_client(world.config()) as client:
         store = BrokerOffsets(client, "g", lambda kind, **fields: events.append((kind, fields)))

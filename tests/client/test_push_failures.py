@@ -82,7 +82,7 @@ async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
     }
 
 
-async def test_a_message_that_nobody_takes_back_is_given_to_the_application_again(
+async def test_a_message_that_cannot_be_sent_back_is_redelivered_locally(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")

@@ -95,7 +95,7 @@ def test_addresses_that_no_route_names_are_purged() -> None:
     assert cache.brokers == {"a": SLAVE}
 
 
-def test_heartbeats_of_a_mere_producer_spare_the_slaves() -> None:
+def test_heartbeats_of_a_producer_only_client_skip_the_slaves() -> None:
     cache = RouteCache()
     cache.set_route("t", route(a=(MASTER, 6)))
     assert cache.for_heartbeat(with_slaves=False) == ["m:1"]

@@ -263,7 +263,7 @@ async def test_the_end_of_a_transaction_that_a_broker_asked_for_is_told(
     assert "U" in keys
 
 
-async def test_what_waits_is_told_when_producer_or_client_close(world: "World", broker: "FakeBroker") -> None:
+async def test_pending_traces_are_sent_when_producer_or_client_close(world: "World", broker: "FakeBroker") -> None:
     async with open_client(world.config()) as client:
         producer = Producer(client, "pg", TRACED)
         await producer.send(Message(topic="orders", body=b"x"))

@@ -90,7 +90,7 @@ def test_what_a_slave_reported_is_found_by_its_id() -> None:
     assert row["trouble"] == "its disk is full"
 
 
-def test_what_no_node_tells_is_unknown_and_never_a_number() -> None:
+def test_values_missing_from_snapshots_are_unknown_and_never_a_number() -> None:
     (row,) = document({"broker-a": None, "namesrv-1": {}})["replication"]
     assert row["connected"] is None
     assert row["lag"] is None

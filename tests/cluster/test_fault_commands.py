@@ -111,7 +111,7 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
         ("heal f999", "no fault 'f999' in force; in force: none"),
     ],
 )
-def test_what_makes_no_sense_is_said_and_changes_nothing(rmqlab: Run, command: str, message: str) -> None:
+def test_invalid_fault_commands_are_reported_and_change_nothing(rmqlab: Run, command: str, message: str) -> None:
     done = rmqlab(*command.split())
     assert done.returncode == 2
     assert message in done.stderr

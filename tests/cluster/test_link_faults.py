@@ -174,7 +174,7 @@ async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster)
 
 
 @on_simulated_links
-async def test_a_slave_cannot_connect_while_its_master_accepts_none(cluster: Cluster) -> None:
+async def test_a_slave_cannot_connect_while_its_master_rejects_connections(cluster: Cluster) -> None:
     fault = await cluster.fault(FullTable(src="broker-a-s", dst="broker-a", only="ha"))
     await send(cluster, 1)  # the live connection continues
     await assert_equal_logs(cluster)

@@ -96,7 +96,7 @@ async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_be
     assert (await channel.request(request(ECHO, body=b"now"), LONG)).body == b"now"
 
 
-async def test_connecting_into_a_blackhole_takes_the_connect_timeout(node: Node) -> None:
+async def test_connecting_into_a_blackhole_fails_after_the_connect_timeout(node: Node) -> None:
     async with open_reactor(node.faults) as reactor:
         client = RemotingClient(reactor, connect_timeout=0.2)
         node.play(rule("blackhole", out=True, hosts=(HERE,)))
@@ -107,7 +107,7 @@ async def test_connecting_into_a_blackhole_takes_the_connect_timeout(node: Node)
             await client.channel(node.address)
 
 
-async def test_connecting_goes_on_when_the_blackhole_ends(node: Node) -> None:
+async def test_connecting_succeeds_after_the_blackhole_ends(node: Node) -> None:
     async with open_reactor(node.faults) as reactor:
         client = RemotingClient(reactor, connect_timeout=LONG)
         node.play(rule("blackhole", out=True, addresses=(node.address,)))
@@ -132,7 +132,7 @@ async def test_refused_are_new_connections_only(node: Node) -> None:
             await client.channel(node.address)
 
 
-async def test_an_outsider_who_is_refused_is_reset(node: Node) -> None:
+async def test_a_refused_connection_from_outside_is_reset(node: Node) -> None:
     node.play(rule("refuse", not_in=("127.77.0.",)))
     with pytest.raises((ConnectError, ConnectionLostError)):
         await node.ask()

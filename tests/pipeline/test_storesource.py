@@ -140,7 +140,7 @@ def states(spark: "SparkSession", store: pathlib.Path) -> list[tuple[int, str, i
     return sorted((row.commitLogOffset, row.state, row.storeSize) for row in rows)
 
 
-def test_a_body_that_was_changed_is_told(spark: "SparkSession", write_log: Write) -> None:
+def test_a_changed_body_has_state_bad_crc(spark: "SparkSession", write_log: Write) -> None:
     store = write_log("a", [b"body-%d" % number * 5 for number in range(100)])
     path = store / "commitlog" / f"{0:020d}"
     raw = path.read_bytes()

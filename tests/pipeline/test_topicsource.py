@@ -142,7 +142,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ),
     ],
 )
-def test_what_makes_no_sense_is_said_while_spark_plans(
+def test_invalid_options_are_reported_while_spark_plans(
     spark: "SparkSession", lab: "Lab", orders: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:

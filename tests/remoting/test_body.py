@@ -110,7 +110,7 @@ def test_a_map_by_queue_is_written_with_the_queue_as_key_and_no_blank() -> None:
     assert ResetOffsetBody.decode(wire.replace(b":", b" : ").replace(b",", b"\n, ")) == body
 
 
-def test_members_of_none_are_left_out() -> None:
+def test_members_with_value_none_are_omitted() -> None:
     assert TopicList(topic_list=["a"]).encode() == b'{"topicList":["a"]}'
     assert TopicList(broker_addr="x:1").encode() == b'{"brokerAddr":"x:1","topicList":[]}'
 

@@ -110,7 +110,7 @@ async def test_a_timer_that_raises_does_not_end_the_timers(autojump_clock: MockC
     reactor.close()
 
 
-async def test_a_closing_channel_tells_all_though_the_first_to_hear_of_it_raises(
+async def test_a_closing_channel_calls_all_callbacks_although_the_first_raises(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     channel = Channel(reactor, pair[0], fail)

@@ -255,9 +255,7 @@ async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None
     client.close()
 
 
-async def test_a_response_that_its_asker_cannot_read_ends_the_connection_and_nothing_else(
-    peer: Peer, client: RemotingClient
-) -> None:
+async def test_an_unreadable_response_closes_only_its_connection(peer: Peer, client: RemotingClient) -> None:
     def choke(_response: Command | None) -> None:
         raise ValueError("unreadable")
 
@@ -282,7 +280,7 @@ async def test_opaques_wrap_around_before_they_exceed_32_bits(peer: Peer, client
 
 
 @pytest.mark.parametrize("arrives", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
-async def test_a_stranger_is_closed_and_logged_once_per_host(
+async def test_a_foreign_protocol_is_closed_and_logged_once_per_host(
     peer: Peer, client: RemotingClient, caplog: pytest.LogCaptureFixture, arrives: bytes
 ) -> None:
     """issue 12.15"""

@@ -120,7 +120,9 @@ def test_a_directory_is_read_as_one_journal(tmp_path: pathlib.Path) -> None:
     assert read_journals(tmp_path) == [entry(1, "a"), entry(2, "a"), entry(3, "b"), entry(4, "a"), entry(4, "")]
 
 
-def test_a_tail_gives_what_comes_however_it_is_cut(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tail_returns_new_entries_across_any_chunk_boundaries(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journaltail, "READ_BYTES", 7)
     tail = JournalTail(tmp_path)
     assert tail.read_new() == []

@@ -129,7 +129,7 @@ async def test_a_reply_has_the_requests_opaque_flag_one_and_nothing_that_is_null
         }
 
 
-async def test_an_empty_header_class_gives_empty_ext_fields_and_none_gives_none() -> None:
+async def test_an_empty_header_class_adds_empty_ext_fields_and_no_class_adds_none() -> None:
     """remoting#4."""
     async with serving() as running:
         peer = await running.connect()

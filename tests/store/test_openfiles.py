@@ -153,7 +153,7 @@ def test_an_error_that_is_no_lack_of_descriptors_closes_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
-def test_a_queue_that_cannot_be_made_waits_and_stops_no_other(
+def test_a_queue_that_cannot_be_created_waits_and_blocks_no_other(
     open_store: Open, refusals: Refusals, number: int
 ) -> None:
     store = open_store()

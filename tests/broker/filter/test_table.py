@@ -135,7 +135,7 @@ def test_the_file_is_that_of_4_9_and_is_read_again(scene: Scene) -> None:
     assert (scene.known.expression, scene.known.dead_time) == ("a > 1", 1_070_000)  # 30 s before the start
 
 
-def test_who_was_born_just_before_a_start_died_at_birth(scene: Scene) -> None:
+def test_a_filter_registered_just_before_a_start_has_equal_born_and_dead_times(scene: Scene) -> None:
     scene.register()
     scene.table.save()
     scene.open()

@@ -268,7 +268,7 @@ def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, v
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_the_first_header_of_a_send_does_without_what_nobody_asks_for(talk: TalkingBroker) -> None:
+def test_invalid_numbers_in_unused_fields_of_the_first_send_header_are_ignored(talk: TalkingBroker) -> None:
     """remoting#7: an invalid number there counts as missing."""
     talk.send("T")
     fields = {"topic": "T", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "reconsumeTimes": "x"}
@@ -328,7 +328,7 @@ def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"cut", ITEMS])
-def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
+def test_a_slave_rejects_sends_before_it_checks_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
     """store-ha#31, #33: as a real slave, which the differential test compares."""
     assert slave.send("T", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert slave.send("T", TRAN_MSG="true", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -56,7 +56,7 @@ EXPORTED = (  # mqadmin exportConfigs fails where one is missing, exportMetrics 
 
 
 @pytest.mark.parametrize("key", EXPORTED)
-def test_what_tools_cannot_do_without_is_there(talk: TalkingBroker, key: str) -> None:
+def test_settings_that_tools_require_are_shown(talk: TalkingBroker, key: str) -> None:
     assert key in shown(talk)
 
 

@@ -139,7 +139,7 @@ def test_the_clock_that_a_fault_set_back_is_named_and_not_the_producer() -> None
     assert findings["clock_disagreement produce-1"].value == 0
 
 
-def test_differences_within_the_tolerance_are_none() -> None:
+def test_differences_within_the_tolerance_count_as_zero() -> None:
     run = busy_run()
     move(run, "consume-1", -990)
     assert disagreements(run) == {}

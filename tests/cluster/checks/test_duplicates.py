@@ -80,7 +80,7 @@ def test_an_offset_that_a_slave_had_overwritten_is_a_rollback() -> None:
     assert "the metadata sync of broker-a-s moved it from 10 to 7" in findings["duplicates"].evidence[0].text
 
 
-def test_a_consumer_that_is_told_to_begin_at_0_rolls_back() -> None:
+def test_a_consumer_that_is_reset_to_0_rolls_back() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=10, offered=0)

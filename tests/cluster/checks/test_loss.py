@@ -58,7 +58,7 @@ def test_a_message_on_one_node_alone_is_missing_on_the_other_and_not_lost() -> N
     assert findings["missing broker-a-s"].value == 0
 
 
-def test_what_another_broker_was_told_is_not_missing_here() -> None:
+def test_messages_sent_to_another_broker_are_not_missing_here() -> None:
     run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
     run.send(1)
     run.send(2, broker="broker-b")
@@ -214,7 +214,7 @@ def test_messages_that_are_sent_while_the_cluster_stops_still_count() -> None:
     assert findings["order.delivered shop"].is_known
 
 
-def test_what_nobody_sent_is_told_unless_it_was_there_before_the_run() -> None:
+def test_unsent_messages_are_reported_unless_stored_before_the_run() -> None:
     run = MadeUpRun()
     run.send(1)
     run.store("STRANGER", Queue("orders", "broker-a", 0), ["broker-a"])

@@ -73,7 +73,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
         ("up --detach", 1, "cluster default is already up: `rmqlab down` stops it; `rmqlab add`, `rmqlab remove` and"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(
+def test_an_invalid_change_is_reported_in_one_line_and_changes_nothing(
     rmqlab: Run, arguments: str, status: int, said: str
 ) -> None:
     before = json.loads(rmqlab("status", "--json").stdout)

@@ -108,7 +108,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     assert "profile" not in console.export_text()
 
 
-def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> None:
+def test_unserved_requests_and_a_failing_flush_are_shown() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     unserved = {"127.0.0.1 13": 2, "::1 901": 1}
     node = {

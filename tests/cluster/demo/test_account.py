@@ -43,5 +43,5 @@ def test_a_message_that_one_group_got_twice_is_a_duplicate_and_one_that_two_grou
     assert reckoning.rows[0].duplicated == (1,)
 
 
-def test_what_nobody_sent_is_told() -> None:
+def test_unsent_messages_are_counted_as_unknown() -> None:
     assert count_outcomes({1: "SEND_OK"}, on_master=[1, 9], on_slave=[9], deliveries={}).unknown == 1

@@ -44,7 +44,7 @@ def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action
 
 
 @simulated({"simulated": ClusterSpec(name="x", slaves=0)})
-async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(cluster: Cluster) -> None:
+async def test_an_action_already_done_by_others_is_reported_and_play_continues(cluster: Cluster) -> None:
     await cluster.kill("broker-a")
     strikes: list[dict[str, Any]] = []
 

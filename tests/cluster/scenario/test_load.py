@@ -165,7 +165,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
+def test_an_invalid_value_is_reported_with_line_key_and_expectation(
     old: str, new: str, line: int, message: str
 ) -> None:
     assert GOOD.count(old) >= 1

@@ -208,7 +208,7 @@ async def send_pull_and_commit(namesrv_addr: str) -> str:
         (["repro", "rmq#1"], "no scenario reproduces rmq#1"),
     ],
 )
-def test_what_makes_no_sense_exits_with_2_before_anything_starts(
+def test_invalid_arguments_exit_with_2_before_anything_starts(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
 ) -> None:
     done = in_process(tmp_path, monkeypatch, *arguments)

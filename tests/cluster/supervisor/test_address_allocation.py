@@ -95,7 +95,7 @@ def test_from_a_network_that_another_cluster_has_claimed_it_moves_and_says_so(di
 
 
 @needs_loopback_network
-def test_where_no_other_network_is_free_the_reason_is_told(
+def test_the_reason_is_reported_where_no_other_network_is_free(
     directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ClusterSpec()

@@ -77,7 +77,7 @@ def test_an_unknown_name_is_rejected(kind: str, name: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_what_is_there_is_not_added_again() -> None:
+def test_an_existing_node_is_not_added_again() -> None:
     with pytest.raises(WrongStateError, match="`add slave broker-a` adds a slave"):
         addition(SPEC, PLACEMENT, "group", "broker-a")
     with pytest.raises(WrongStateError, match="broker-a-s is already a node of this cluster: expected a group"):

@@ -64,7 +64,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
 
 
 @pytest.mark.parametrize("deed", ["kill", "stop", "stop_all"])
-async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
+async def test_messages_of_an_ended_process_are_read_before_its_end_is_reported(
     supervisor: Supervisor,
     autojump_clock: MockClock,
     nursery: trio.Nursery,
@@ -219,7 +219,7 @@ async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor
         await supervisor.wait_ready("broker-a")
 
 
-async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
+async def test_a_foreign_process_with_the_name_of_an_ended_one_is_rejected(
     supervisor: Supervisor, nursery: trio.Nursery, produce: str
 ) -> None:
     ours, its = memory_stream_pair()

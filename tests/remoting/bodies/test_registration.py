@@ -50,7 +50,7 @@ def decode_compressed(raw: bytes) -> RegisterBrokerBody:
 
 
 @given(REGISTRATIONS)
-def test_both_forms_of_today_come_back(body: RegisterBrokerBody) -> None:
+def test_both_current_forms_round_trip(body: RegisterBrokerBody) -> None:
     """remoting#22"""
     assert decode_registration(body.encode(), version=VERSION, compressed=False) == body
     assert decode_compressed(encode_compressed(body)) == body

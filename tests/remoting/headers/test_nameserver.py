@@ -32,7 +32,7 @@ BROKER = b'{"brokerName":"b","brokerAddr":"a:1","clusterName":"c","haServerAddr"
         QueryDataVersionRequestHeader,
     ],
 )
-def test_a_request_without_fields_asks_for_nothing_that_is_there(kind: type[Header]) -> None:
+def test_a_request_without_fields_decodes_to_the_default_header(kind: type[Header]) -> None:
     """remoting#18, #38; remoting-and-nameserver 1.8"""
     assert header_from_json(kind, b"{}") == kind()
 
