@@ -117,7 +117,7 @@ def test_a_delivered_message_is_found_by_its_tag(talk: TalkingBroker) -> None:
     assert [message.properties["TAGS"] for message in decode_messages(reply.body)] == ["blue"]
 
 
-def test_a_delivered_message_waits_for_nobody_and_is_pushed_to_the_slaves(open_broker: OpenBroker) -> None:
+def test_a_delivered_message_waits_for_no_slave_and_is_pushed_to_the_slaves(open_broker: OpenBroker) -> None:
     """Not even on a SYNC_MASTER without a slave, whose sender got SLAVE_NOT_AVAILABLE."""
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
     (reply,) = talk.exchange(RequestCode.SEND_MESSAGE_V2, _send_fields("orders", DELAY="1", WAIT="false"), b"x")
@@ -209,7 +209,7 @@ def test_large_messages_leave_sockets_their_turn_and_levels_theirs(
     assert counts == [[1, 0], [1, 1], [2, 1]]
 
 
-def test_a_refused_message_is_tried_again_and_none_overtakes_it(talk: TalkingBroker) -> None:
+def test_a_rejected_message_is_retried_before_later_ones(talk: TalkingBroker) -> None:
     talk.send("orders", body=b"1", DELAY="1")
     talk.send("orders", body=b"2", DELAY="1")
     talk.clock.advance(1)
@@ -262,9 +262,7 @@ def test_a_message_that_has_become_too_large_is_skipped(talk: TalkingBroker) -> 
 
 
 @pytest.mark.parametrize("queue_id", [-5, 99])
-def test_a_queue_that_the_topic_does_not_have_gets_its_message_and_is_there_after_a_restart(
-    open_broker: OpenBroker, queue_id: int
-) -> None:
+def test_a_delayed_message_to_a_nonexistent_queue_survives_a_restart(open_broker: OpenBroker, queue_id: int) -> None:
     """RocketMQ does not compare REAL_QID with the topic."""
     talk = open_broker()
     for body in (b"1", b"2"):
@@ -307,7 +305,7 @@ def test_an_unexpected_failure_skips_the_message_that_causes_it(
     assert talk.broker.errors.counts == {"delayed delivery": 1}
 
 
-def test_a_level_stands_still_for_ten_seconds_where_the_machine_fails(
+def test_a_level_pauses_for_ten_seconds_after_a_machine_failure(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No message is at fault, so none is skipped; no other level waits."""

@@ -288,7 +288,7 @@ def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker,
     assert hold._filter_seconds_left > 0
 
 
-def test_a_pull_that_takes_long_is_the_last_of_its_portion(
+def test_a_slow_pull_is_the_last_of_its_portion(
     monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker, turns: ScriptedTurns
 ) -> None:
     turns.is_collecting = True

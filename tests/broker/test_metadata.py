@@ -77,7 +77,7 @@ async def test_the_first_copy_is_made_after_three_seconds_and_then_every_ten(
     assert starts == [3, 13, 23]
 
 
-async def test_the_four_kinds_come_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
+async def test_the_four_kinds_are_requested_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
     """store-ha#58."""
     await following.sync.sync()
     assert [(address, command.code) for _, address, command in following.client.asked] == [

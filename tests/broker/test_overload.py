@@ -55,7 +55,7 @@ def test_each_kind_of_request_may_wait_its_own_time(talk: TalkingBroker, code: i
     assert talk.ask(code, pull_fields("T"), body).code == ResponseCode.SYSTEM_BUSY
 
 
-def test_other_requests_wait_as_long_as_it_takes(talk: TalkingBroker) -> None:
+def test_other_requests_wait_without_a_limit(talk: TalkingBroker) -> None:
     talk.passing.waited = talk.passing.worked = 600.0
     assert talk.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS
 

@@ -24,7 +24,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-async def test_an_answer_that_makes_no_sense_is_logged_once_and_the_next_nameserver_is_believed(
+async def test_an_invalid_reply_is_logged_once_and_the_next_nameserver_is_used(
     tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Issue 12.14: it ended the broker."""

@@ -111,9 +111,7 @@ def test_what_no_broker_can_use_is_named(tmp_path: pathlib.Path, text: str, said
         ("broker.conf", "readOnlyCommitLogStorePaths=/a"),
     ],
 )
-def test_what_cannot_be_ignored_without_harm_is_refused_at_the_start(
-    tmp_path: pathlib.Path, name: str, text: str
-) -> None:
+def test_settings_unsafe_to_ignore_are_rejected_at_the_start(tmp_path: pathlib.Path, name: str, text: str) -> None:
     """Messages would be missing."""
     path = tmp_path / name
     path.write_text(text)

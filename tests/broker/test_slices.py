@@ -40,7 +40,7 @@ def test_short_work_is_answered_at_once() -> None:
     assert turns.waiting == []
 
 
-def test_long_work_goes_on_one_request_after_the_other() -> None:
+def test_long_requests_are_processed_one_after_the_other() -> None:
     slices, turns, request = open_slices()
     first, second = request(), request()
     assert slices.begin(work(3 * UNITS_AT_ONCE), first) is None

@@ -187,7 +187,7 @@ def test_parts_of_client_ids_are_plain_words(name: str, text: str) -> None:
         bound(**{name: text})
 
 
-def test_a_writer_takes_settings_of_clients_but_not_of_pulls() -> None:
+def test_a_writer_accepts_client_settings_and_rejects_pull_settings() -> None:
     bound(topic="t", instanceName="etl", unitName="u1", connectTimeoutMs="250").check_for_write()
     with pytest.raises(OptionError, match="option pullBatchSize is for reading only"):
         bound(topic="t", pullBatchSize="16").check_for_write()

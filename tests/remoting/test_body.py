@@ -67,7 +67,7 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("kind", ROUND_TRIPS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_every_value_comes_back_from_all_forms(kind: type[Body], data: st.DataObject) -> None:
+def test_every_value_round_trips_through_all_forms(kind: type[Body], data: st.DataObject) -> None:
     """broker-requests#54"""
     body = data.draw(bodies(kind))
     assert kind.decode(body.encode()) == body

@@ -59,7 +59,7 @@ def test_strict_json_means_the_same_in_the_dialect(value: Any) -> None:
 @given(
     st.dictionaries(st.integers(min_value=0).map(str), VALUES) | st.dictionaries(QUEUES, INTEGERS | st.lists(QUEUES))
 )
-def test_maps_by_number_and_by_object_come_back(value: dict[Any, Any]) -> None:
+def test_maps_with_number_and_object_keys_round_trip(value: dict[Any, Any]) -> None:
     assert parse_dialect(written(value).encode("utf-8", "surrogatepass")) == value
 
 
@@ -119,7 +119,7 @@ def test_depth_of_strict_json_is_bounded() -> None:
             parse_fastjson(b'{"$ref":' * depth + b"1" + b"}" * depth)
 
 
-def test_a_reference_stands_for_what_was_written_before() -> None:
+def test_references_to_earlier_values_are_resolved() -> None:
     raw = (
         rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"by\\.name":{"$ref":"$.sets"},0:{"$ref":"$.x[1]"},"x":{1:"%"}}'
     )

@@ -78,7 +78,7 @@ async def test_a_loop_that_fails_runs_again_after_pauses_that_double(
     assert caplog.records[0].levelno == logging.ERROR
 
 
-def test_a_pass_goes_on_after_callbacks_and_deferred_calls_that_raise(
+def test_a_pass_continues_after_callbacks_and_deferred_calls_that_raise(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     done: list[str] = []

@@ -137,7 +137,7 @@ def test_an_event_of_6_mb_is_cut_and_is_read_back_from_the_journal(tmp_path: pat
         assert len(fields["address"]) < 5000
 
 
-async def test_a_snapshot_of_18_mb_is_cut_and_the_link_goes_on() -> None:
+async def test_a_snapshot_of_18_mb_is_truncated_and_the_link_stays_open() -> None:
     link = ControlLink("broker-a")
     link.on_snapshot.append(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
     link._answer(SnapshotRequest(1))

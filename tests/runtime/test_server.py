@@ -48,7 +48,7 @@ async def test_pipelined_requests_are_all_answered() -> None:
         assert all(reply.ext_fields == {"queueId": str(reply.opaque)} for reply in replies)
 
 
-async def test_a_frame_may_come_byte_by_byte() -> None:
+async def test_a_frame_may_arrive_byte_by_byte() -> None:
     async with serving() as running:
         peer = await running.connect()
         for byte in json_frame({"code": 34}):

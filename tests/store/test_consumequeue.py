@@ -93,7 +93,7 @@ def test_of_joined_entries_those_without_a_place_are_skipped(queue: ConsumeQueue
     assert [queue.entry(number) for number in range(4)] == [(200, 100, 0), (300, 100, 0), (400, 100, 0), None]
 
 
-def test_an_entry_after_a_gap_comes_at_the_end(queue: ConsumeQueue) -> None:
+def test_an_entry_after_a_gap_is_appended_at_the_end(queue: ConsumeQueue) -> None:
     fill(queue, 10)
     queue.append(20, 2000, 100, 20)
     assert (queue.max_offset, queue.entry(10)) == (11, (2000, 100, 20))

@@ -66,7 +66,7 @@ def test_lock_holds_its_name_and_keeps_a_second_process_out(open_store: Open) ->
     open_store()
 
 
-def test_abort_is_there_while_running_and_gone_after_a_clean_stop(open_store: Open) -> None:
+def test_the_abort_file_exists_while_running_and_is_removed_by_a_clean_stop(open_store: Open) -> None:
     """store-ha#5."""
     store = open_store()
     abort = store.config.store_path_root_dir / "abort"

@@ -322,7 +322,7 @@ class ScarceDisk(Disk):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EACCES])
-def test_a_log_file_that_cannot_be_made_refuses_puts_until_it_can(open_store: Open, number: int) -> None:
+def test_a_failed_log_file_creation_rejects_puts_until_it_succeeds(open_store: Open, number: int) -> None:
     """issue 12.5: such an error ended the broker."""
     disk = ScarceDisk()
     store = open_store(disk=disk)

@@ -290,7 +290,7 @@ def test_an_all_zero_file_after_the_last_is_normal(open_store: Open) -> None:
     assert not spare.exists()
 
 
-def test_what_a_power_loss_left_behind_a_gap_of_a_queue_never_comes_back(open_store: Open, tmp_path: Path) -> None:
+def test_queue_entries_behind_a_power_loss_gap_are_never_restored(open_store: Open, tmp_path: Path) -> None:
     """After a clean stop a queue's end is bisected, so no entries may follow it."""
     store = open_store()
     for _ in range(40):

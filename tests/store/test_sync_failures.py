@@ -251,7 +251,7 @@ def test_the_checkpoint_claims_nothing_that_was_truncated(open_store: Open, is_a
     assert (written.physic_msg_timestamp, written.logics_msg_timestamp) == (last, last)
 
 
-def test_a_power_loss_after_such_a_race_takes_what_was_not_synced(open_store: Open, tmp_path: Path) -> None:
+def test_a_power_loss_after_such_a_race_removes_unsynced_bytes(open_store: Open, tmp_path: Path) -> None:
     store, other = open_store(is_slave=True), open_store("other")
     feed(store, open_store("master"), 60)
     job = log_job(store)
@@ -310,7 +310,7 @@ def test_the_copy_of_what_is_cut_is_on_the_disk_before_the_original_is_erased(op
 
 
 @pytest.mark.parametrize("refuses", ["0000", "diverged"])
-def test_a_copy_that_cannot_be_made_durable_is_an_error_and_leaves_the_log(open_store: Open, refuses: str) -> None:
+def test_a_copy_that_fails_to_sync_is_an_error_and_leaves_the_log(open_store: Open, refuses: str) -> None:
     store = open_store(disk=(disk := OrderlyDisk()), is_slave=True)
     feed(store, open_store("master"), 60)
     disk.refuses = refuses

@@ -91,7 +91,7 @@ def pulls(topic: str, group: str) -> Command:
     return signed(RequestCode.PULL_MESSAGE, topic=topic, consumerGroup=group)
 
 
-def test_who_says_nothing_is_denied_unless_white_listed_for_all(open_control: Opener) -> None:
+def test_unsigned_requests_are_denied_unless_globally_white_listed(open_control: Opener) -> None:
     control = open_control()
     for command in (request(RequestCode.GET_BROKER_RUNTIME_INFO), request(RequestCode.PULL_MESSAGE, {"topic": "T"})):
         assert denial(control, command) == "No accessKey is configured"
@@ -230,9 +230,7 @@ async def test_added_and_removed_files_are_noticed(open_control: Opener, tmp_pat
      "accounts: [{accessKey: RocketMQ, secretKey: 12345678, topicPerms: [topicA]}]", "globalWhiteRemoteAddresses: [ten]",
      ""],
 )  # fmt: skip
-async def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
-    open_control: Opener, tmp_path: pathlib.Path, broken: str
-) -> None:
+async def test_an_invalid_acl_file_changes_nothing(open_control: Opener, tmp_path: pathlib.Path, broken: str) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), broken)
     await control.poll()
@@ -246,7 +244,7 @@ def test_invalid_yaml_is_reported_in_one_line_with_its_position(open_control: Op
     assert "\n" not in str(raised.value)
 
 
-def test_without_a_file_there_is_an_empty_one_and_nobody_comes_in(tmp_path: pathlib.Path) -> None:
+def test_without_a_file_an_empty_one_is_created_and_all_requests_are_denied(tmp_path: pathlib.Path) -> None:
     control = AccessControl.open(tmp_path, lambda: 1)
     assert plain_file(tmp_path).read_text() == ""
     assert denial(control, signed(RequestCode.GET_BROKER_RUNTIME_INFO)) == "No acl config for RocketMQ"
@@ -346,7 +344,7 @@ async def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_t
     "text",
     ["accounts: [{accessKey: RocketMQ, secretKey: geheim}]", "- {accessKey: RocketMQ, secretKey: geheim}", "geheim"],
 )
-async def test_no_secret_stands_in_what_is_said_of_a_bad_file(
+async def test_errors_about_an_invalid_acl_file_contain_no_secrets(
     open_control: Opener, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     control = open_control()

@@ -49,12 +49,12 @@ def scene(tmp_path: pathlib.Path) -> Scene:
     return Scene(tmp_path / "consumerFilter.json")
 
 
-def test_only_expressions_that_are_none_of_tags_are_kept(scene: Scene) -> None:
+def test_tag_and_empty_expressions_are_not_kept(scene: Scene) -> None:
     scene.table.register("G", [subscription("TagA", 1, kind="TAG"), subscription("", 1, "U")])
     assert scene.table.topics == {}
 
 
-def test_a_newer_expression_takes_the_place_of_an_older(scene: Scene) -> None:
+def test_a_newer_expression_replaces_an_older_one(scene: Scene) -> None:
     scene.register("a > 1", 5)
     scene.register("a > 2", 4)
     assert (scene.known.expression, scene.known.client_version) == ("a > 1", 5)

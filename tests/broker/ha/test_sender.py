@@ -87,7 +87,7 @@ def test_a_socket_with_a_small_buffer_receives_the_same_bytes(takes: list[int], 
     assert cut.got == whole.got
 
 
-def test_a_frame_of_which_nothing_left_is_made_anew_with_what_the_log_has_gained() -> None:
+def test_an_unsent_frame_is_rebuilt_with_the_newly_appended_bytes() -> None:
     log, wire = log_of(100), Wire(takes=[])
     sender = sender_of(log, 10)
     assert sender.send(wire, 0.0) is True
@@ -107,7 +107,7 @@ def test_a_frame_that_was_begun_keeps_its_size() -> None:
     assert [len(body) for _, body in frames(wire.got)] == [90, 50]
 
 
-def test_a_heartbeat_that_is_due_comes_before_data_and_never_within_a_frame() -> None:
+def test_a_due_heartbeat_is_sent_before_data_and_never_within_a_frame() -> None:
     """store-ha#39."""
     log, wire = log_of(100), Wire(takes=[20])
     sender = sender_of(log, 10)

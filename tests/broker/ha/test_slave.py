@@ -257,7 +257,7 @@ async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
     assert recorder.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
 
 
-async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_and_comes_back_at_once(
+async def test_a_slave_with_a_short_housekeeping_interval_reconnects_every_3_s(
     start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """As measured at a real slave with haHousekeepingInterval=3000.

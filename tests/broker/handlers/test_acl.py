@@ -65,7 +65,7 @@ def test_the_code_of_5x_can_be_had(open_broker: Callable[..., TalkingBroker], tm
     assert "Check signature failed for accessKey=RocketMQ" in (reply.remark or "")
 
 
-def test_who_signs_is_served(guarded: TalkingBroker) -> None:
+def test_a_signed_request_is_served(guarded: TalkingBroker) -> None:
     (reply,) = guarded.serve(signed(310, send_fields("topicB"), Credentials("RocketMQ", "12345678")))
     assert reply.code == ResponseCode.SUCCESS
 

@@ -193,7 +193,7 @@ def test_a_group_without_members_is_an_error(talk: TalkingBroker) -> None:
     assert members(talk, "G") is None
 
 
-def test_who_is_silent_for_120_seconds_is_found(talk: TalkingBroker, other: ScriptedPeer) -> None:
+def test_a_client_silent_for_120_seconds_is_expired(talk: TalkingBroker, other: ScriptedPeer) -> None:
     """broker-requests#41: the loop that closes their connections asks this each 10 s."""
     talk.heartbeat("G", "T")
     talk.clock.advance(EXPIRY - 1)

@@ -105,7 +105,7 @@ def test_the_sum_of_all_lags_wraps_as_in_java(lagging: TalkingBroker) -> None:
     assert body.total_diff == ends + 2
 
 
-def test_who_consumes_a_topic(lagging: TalkingBroker) -> None:
+def test_groups_that_consume_a_topic_are_listed(lagging: TalkingBroker) -> None:
     """Groups online, and groups with offsets (broker-requests section 6.3)."""
     lagging.heartbeat("online", "T")
 

@@ -101,7 +101,7 @@ def test_a_reply_to_an_unknown_client_is_an_error_and_stored(
     assert len(stored(talk)) == 1
 
 
-def test_an_asker_that_refuses_or_is_silent_is_an_error(talk: TalkingBroker) -> None:
+def test_a_requester_that_rejects_or_ignores_a_reply_causes_an_error(talk: TalkingBroker) -> None:
     peer = register_asker(talk, ResponseCode.SYSTEM_ERROR)
     for _ in range(2):
         reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(), b"9.99")

@@ -97,7 +97,7 @@ def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2])
-def test_a_topic_without_queues_to_write_offers_none_to_choose(talk: TalkingBroker, code: RequestCode) -> None:
+def test_a_send_to_a_topic_without_write_queues_is_a_system_error(talk: TalkingBroker, code: RequestCode) -> None:
     """RocketMQ divides by zero, and responds with code 1."""
     talk.broker.topics.create_plain("T0", 0)
     reply = talk.ask(code, send_fields("T0", -1))

@@ -81,7 +81,7 @@ def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
     assert change(talk, "serverWorkerThreads=many\n") == ResponseCode.SYSTEM_ERROR
 
 
-def test_no_setting_both_has_an_effect_and_has_none() -> None:
+def test_no_setting_is_both_effective_and_ignored() -> None:
     used = {field.name for kind in (BrokerConfig, StoreConfig, HaSettings) for field in attrs.fields(kind)}
     assert used & {snake(key) for key in DEFAULTS} == set()
     assert [key for key in DEFAULTS if camel(snake(key)) != key] == []

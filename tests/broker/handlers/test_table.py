@@ -24,7 +24,7 @@ UNSERVED = {code for codes in NOT_SERVED.values() for code in codes}
 
 
 @pytest.mark.parametrize("code", list(RequestCode))
-def test_every_request_code_is_served_or_stands_in_the_list(code: RequestCode) -> None:
+def test_every_request_code_is_either_served_or_listed_as_unserved(code: RequestCode) -> None:
     """Design section 4: no silence about any of them."""
     served = (HANDLERS, HANDLERS_OF_OURS, NAMESERVER_HANDLERS, SERVED_BY_CLIENTS)
     assert any(code in table for table in served) != (code in UNSERVED)

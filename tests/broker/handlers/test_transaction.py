@@ -103,7 +103,7 @@ def test_a_slave_ends_no_transaction(slave: TalkingBroker, decision: int) -> Non
     assert slave.ask(RequestCode.END_TRANSACTION, {"commitOrRollback": "5"}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_offsets_that_are_no_numbers_are_missed_by_who_needs_them(talk: TalkingBroker) -> None:
+def test_invalid_offsets_fail_only_where_they_are_required(talk: TalkingBroker) -> None:
     """broker-requests section 4.2."""
     fields = {"producerGroup": "P", "tranStateTableOffset": "abc", "commitLogOffset": "0"}
     assert talk.ask(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "8"}).code == ResponseCode.SYSTEM_ERROR

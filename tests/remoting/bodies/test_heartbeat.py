@@ -59,7 +59,7 @@ def test_every_clients_heartbeat_says_the_same(wire: bytes) -> None:
 
 
 @pytest.mark.parametrize("ordinal", [5, "5", "CONSUME_FROM_TIMESTAMP"])
-def test_an_enum_comes_as_name_or_ordinal(ordinal: object) -> None:
+def test_an_enum_is_decoded_from_its_name_or_ordinal(ordinal: object) -> None:
     """broker-requests#37"""
     wire = msgspec.json.encode(
         {"clientID": "c", "consumerDataSet": [{"groupName": "G", "consumeFromWhere": ordinal, "messageModel": 0}]}

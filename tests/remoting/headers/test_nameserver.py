@@ -38,7 +38,7 @@ def test_a_request_without_fields_decodes_to_the_default_header(kind: type[Heade
 
 
 @pytest.mark.parametrize("missing", [b"brokerId", b"brokerName", b"brokerAddr", b"clusterName"])
-def test_a_registration_says_who_registers(missing: bytes) -> None:
+def test_a_registration_without_a_required_field_is_rejected(missing: bytes) -> None:
     """remoting-and-nameserver 3.4"""
     with pytest.raises(HeaderError, match=missing.decode()):
         header_from_json(RegisterBrokerRequestHeader, BROKER.replace(missing, b"x"))
