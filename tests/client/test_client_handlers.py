@@ -122,7 +122,7 @@ async def test_one_message_is_consumed_out_of_turn(
     assert consumer.got[-1].body == b"1"
 
 
-async def test_a_message_that_does_not_parse_harms_nobody(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_an_unparseable_message_is_reported_as_an_exception(broker: "FakeBroker", consumer: Consumer) -> None:
     answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, b"no record")
     result = ConsumeMessageDirectlyResult.decode(answer.body)
     assert result.consume_result == CMResult.CR_THROW_EXCEPTION

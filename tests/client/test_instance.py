@@ -43,7 +43,7 @@ async def test_routes_in_use_are_asked_for_every_thirty_seconds(world: "World", 
     assert len(world.name_server.asked(ROUTE)) == before + 3
 
 
-async def test_a_route_that_cannot_be_refreshed_stays(world: "World", client: Client) -> None:
+async def test_a_failed_refresh_keeps_the_previous_route(world: "World", client: Client) -> None:
     """remoting-and-nameserver section 6.2: any failure keeps the previous route."""
     world.add("a")
     world.route("orders")
@@ -94,7 +94,7 @@ async def test_a_cancelled_client_says_goodbye_too(world: "World") -> None:
     assert len(broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
 
 
-async def test_an_error_of_the_block_comes_out_as_it_is(world: "World") -> None:
+async def test_an_error_in_the_client_block_is_raised_unchanged(world: "World") -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_client(world.config()):
             raise ZeroDivisionError

@@ -45,7 +45,7 @@ async def test_a_file_that_a_java_client_wrote_is_read(tmp_path: pathlib.Path) -
     assert await LocalOffsets(path).committed(QUEUE) == 42
 
 
-async def test_the_state_before_stays_as_a_backup_and_stands_in_for_a_broken_file(tmp_path: pathlib.Path) -> None:
+async def test_the_previous_state_is_kept_as_a_backup_and_replaces_a_broken_file(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "offsets.json"
     await committed(path, queue=5)
     await committed(path, queue=6)

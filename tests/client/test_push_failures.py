@@ -97,7 +97,7 @@ async def test_a_message_that_cannot_be_sent_back_is_redelivered_locally(
     assert broker.offsets["cg", "orders", 0] == 2
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_and_its_message_comes_again(
+async def test_a_callback_that_times_out_is_cancelled_and_its_message_redelivered(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")

@@ -86,7 +86,7 @@ async def test_an_end_under_a_blackhole_is_seen_when_it_is_healed(node: Node) ->
     await until(lambda: not node.server.channels)
 
 
-async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_before_the_heal(node: Node) -> None:
+async def test_a_connection_made_in_a_blackhole_is_accepted_after_the_heal(node: Node) -> None:
     node.play(rule("blackhole", not_in=("127.77.0.",)))
     channel = await node.channel()  # from outside: the system answers, we cannot help it
     with pytest.raises(RequestTimeoutError):
@@ -263,7 +263,7 @@ async def test_large_frames_pass_through_every_impairment_unharmed(node: Node, *
     assert await node.ask(body=body) == body
 
 
-async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Node) -> None:
+async def test_a_frame_that_is_cut_is_lost_and_its_connection_closed(node: Node) -> None:
     node.play(rule("cut", after_bytes=10))
     with pytest.raises(ConnectionLostError):
         await node.ask()

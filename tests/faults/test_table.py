@@ -44,7 +44,7 @@ def test_a_switch_is_described_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("fault", GIVEN, ids=lambda fault: type(fault).__name__)
-def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> None:
+def test_a_fault_round_trips_through_its_plain_values(fault: Fault) -> None:
     assert fault_of(fault_values(fault)) == fault
 
 

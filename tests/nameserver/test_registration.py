@@ -131,7 +131,7 @@ def test_a_registration_without_a_broker_id_is_code_1(bench: Any) -> None:
     assert bench.call(RequestCode.REGISTER_BROKER, **fields).code == 1
 
 
-def test_only_a_slave_is_told_its_master_and_only_once_there_is_one(bench: Any) -> None:
+def test_only_a_slave_receives_its_master_once_it_is_registered(bench: Any) -> None:
     """remoting#24, #25."""
     assert bench.register(broker_id=1, host="10.0.0.2").ext_fields == {}
     assert bench.register(host="10.0.0.1").ext_fields == {}

@@ -53,7 +53,7 @@ def test_a_full_table_rejects_new_entries_and_stays_unchanged(
     assert table.live[MASTER.address].seen_at == 1.0
 
 
-def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unregistered_broker_frees_space_in_a_full_table(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limit(monkeypatch, "MAX_QUEUE_DATA", 2)
     table = RouteTable()
     for _ in range(3):

@@ -106,7 +106,7 @@ def test_a_broker_whose_journal_begins_before_the_cluster_is_behind() -> None:
     assert disagreements(run) == {"broker-a": pytest.approx(19.94, abs=0.02)}
 
 
-def test_a_broker_whose_journal_goes_on_after_the_end_of_the_cluster_is_ahead() -> None:
+def test_a_broker_with_journal_entries_after_the_cluster_end_is_ahead() -> None:
     run = busy_run()
     run.add("broker-a", "log_sampled", max_offset=0)
     run.add("", "cluster_stopping")

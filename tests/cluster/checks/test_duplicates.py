@@ -60,7 +60,7 @@ def test_what_was_handed_back_is_a_redelivery() -> None:
     assert causes(run.judge()) == {"redelivery": 1}
 
 
-def test_what_was_committed_beyond_and_comes_again_is_a_rollback() -> None:
+def test_redelivery_below_a_committed_offset_is_a_rollback() -> None:
     run = clean_run()
     run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
     for number in range(6, 10):
@@ -99,7 +99,7 @@ def test_a_queue_that_changed_hands_before_a_commit_is_a_rebalance() -> None:
     assert causes(run.judge()) == {"rebalance": 2}
 
 
-def test_a_queue_taken_on_anew_by_the_same_consumer_is_a_rebalance() -> None:
+def test_a_queue_reassigned_to_the_same_consumer_is_a_rebalance() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])

@@ -76,7 +76,7 @@ def test_a_message_sent_back_may_outlive_its_first_record() -> None:
 
 
 @pytest.mark.parametrize("kind", ["power_lost", "log_truncated", "file_deleted", "store_wiped"])
-def test_a_delayed_message_may_be_stored_anew_by_a_broker_that_lost_it(kind: str) -> None:
+def test_a_broker_that_lost_a_delayed_message_may_store_it_again(kind: str) -> None:
     run, queue = delivered_run(), Queue("orders", "broker-a", 0)
     held = run.store("ID000009", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"))
     common = {"message_id": "ID000009", "topic": "orders", "outcome": "SEND_OK", "broker": "broker-a", "queue": 0}

@@ -31,7 +31,7 @@ def node_settings(rmqlab: Run) -> object:
     return json.loads(rmqlab("status", "--json").stdout)["node_settings"]
 
 
-def test_nodes_come_and_go(rmqlab: Run) -> None:
+def test_nodes_can_be_added_and_removed(rmqlab: Run) -> None:
     added = rmqlab("add", "slave", "broker-a", "--set", "slaveReadEnable=true")
     assert added.stdout.startswith("broker-a-s is ready at 127."), added.stderr
     assert node_settings(rmqlab)["broker-a-s"] == {"slave_read_enable": True}  # type: ignore[index]  # a JSON document

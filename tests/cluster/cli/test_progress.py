@@ -18,7 +18,7 @@ def written(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_what_is_under_way_is_shown_as_it_goes_on_and_taken_away() -> None:
+def test_progress_is_updated_and_then_erased() -> None:
     console, shown = terminal(), threading.Semaphore(0)
     numbers = iter(range(1000))
 

@@ -21,7 +21,7 @@ from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, Snapshot
 
 
 @pytest.mark.parametrize("moves", ["offset", "queues"])
-async def test_a_broker_that_recovers_is_waited_for_as_long_as_it_comes_on(
+async def test_a_recovering_broker_is_awaited_while_it_makes_progress(
     supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, moves: str
 ) -> None:
     """Through a long log, or through many queues (issue 12.12)."""
