@@ -103,7 +103,7 @@ def wide(talk: TalkingBroker) -> tuple[TalkingBroker, ScriptedTurns]:
     return talk, talk.turns
 
 
-def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
+def test_the_bounds_of_many_queues_are_computed_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     """Issue 12.6: request 202 about 300,000 queues stopped everybody for 1.8 s."""
     talk, turns = wide
     assert talk.exchange(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}) == []

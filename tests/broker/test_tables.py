@@ -124,7 +124,7 @@ def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:
     assert not (tmp_path / "topics.json").exists()
 
 
-def test_the_template_is_there_only_where_topics_may_be_created(tmp_path: pathlib.Path) -> None:
+def test_the_template_topic_exists_only_with_auto_create_topic_enable(tmp_path: pathlib.Path) -> None:
     """store-ha#64."""
     assert open_topics(tmp_path, BrokerConfig(auto_create_topic_enable=False)).get("TBW102") is None
 

@@ -24,7 +24,7 @@ def served(broker: TalkingBroker) -> list[dict[str, Any]]:
     return [fields for kind, fields in broker.events if kind == "served"]
 
 
-def test_sends_pulls_and_commits_are_told_with_what_came_of_them(broker: TalkingBroker) -> None:
+def test_sends_pulls_and_commits_are_journalled_with_their_outcome(broker: TalkingBroker) -> None:
     assert broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", 1, UNIQ_KEY="A1"), b"x").code == 0
     assert broker.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", queueId=1)).code == 0
     commit = {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "1"}

@@ -165,7 +165,7 @@ async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(prod
     assert asked.ext_fields["msgId"] == "U"
 
 
-async def test_a_postponed_message_is_resolved_by_the_offset_that_its_producer_knows(producer: Producer) -> None:
+async def test_a_postponed_message_is_resolved_by_its_original_offset(producer: Producer) -> None:
     sent = producer.send(CHECK_IMMUNITY_TIME_IN_SECONDS="300")
     for _ in range(2):
         assert await producer.after(60) == []

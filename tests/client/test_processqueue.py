@@ -74,7 +74,7 @@ def test_taken_messages_are_returned_again_until_committed() -> None:
 
 
 @given(st.permutations(range(12)), st.integers(1, 11))
-def test_in_whatever_order_messages_are_consumed_none_is_skipped(order: list[int], pulled_first: int) -> None:
+def test_no_message_is_skipped_in_any_order_of_consumption(order: list[int], pulled_first: int) -> None:
     """A crash after any commit delivers every message that was not consumed."""
     held, some = ProcessQueue(QUEUE, 0), messages(*range(12))
     held.put(some[:pulled_first])

@@ -185,7 +185,7 @@ def test_latency_delays_each_direction_by_its_own(world: World) -> None:
     assert world.peer_gets(2) == b"hi"
 
 
-def test_a_heal_takes_nothing_back_and_then_the_real_socket_does(world: World) -> None:
+def test_a_heal_keeps_delayed_bytes_before_it_restores_the_real_socket(world: World) -> None:
     world.impair(inbound=Impairment(latency=2))
     world.arrive(b"slow")
     world.impair()

@@ -166,7 +166,7 @@ def test_denied_requests_get_the_same_code_and_remark_as_from_java(pair: dict[st
     assert theirs.code != 0
 
 
-def test_who_has_the_right_is_served(pair: dict[str, Guarded]) -> None:
+def test_an_authorized_account_is_served(pair: dict[str, Guarded]) -> None:
     for one in pair.values():
         assert one.ask(310, send_fields("topicB"), b"x", USER).code in (0, 11)
         assert one.ask(320, {**send_fields("topicB"), "m": "false"}, b"x", USER).code in (0, 11)

@@ -190,7 +190,7 @@ async def test_a_polled_consumer_shares_queues_with_its_group(master: BrokerServ
     assert seen == [b"0", b"1"]
 
 
-async def test_broadcasts_reach_every_member_once_and_go_on_where_they_stopped(
+async def test_broadcasts_reach_every_member_once_and_resume_after_a_restart(
     master: BrokerServer, topic: str, tmp_path: Path
 ) -> None:
     for round_number in range(2):

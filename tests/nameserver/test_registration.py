@@ -73,7 +73,7 @@ def test_a_wrong_checksum_is_code_1_with_empty_ext_fields_and_changes_nothing(be
     assert bench.state.routes.live == {}
 
 
-def test_the_checksum_is_crc_32_with_the_top_bit_cleared_and_0_or_none_skips_it(bench: Any) -> None:
+def test_the_crc_32_has_its_top_bit_cleared_and_may_be_missing_or_zero(bench: Any) -> None:
     """remoting#21."""
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper(bench.topic("orders", 4))).encode()
     queues = 4

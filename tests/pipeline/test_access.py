@@ -51,7 +51,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab.run("down", "--name", "guarded")
 
 
-def test_who_signs_writes_and_reads(spark: "SparkSession", guarded: Lab, tmp_path: pathlib.Path) -> None:
+def test_a_signed_account_writes_and_reads(spark: "SparkSession", guarded: Lab, tmp_path: pathlib.Path) -> None:
     options = {"nameServer": guarded.namesrv_addr, "topic": "guarded", **ACCOUNT}
     frame = spark.createDataFrame([("second",), ("third",)], "body string")
     frame.write.format("rocketmq").options(**options).mode("append").save()

@@ -41,7 +41,7 @@ def executions(spark: "SparkSession") -> dict[int, int]:
 
 
 @pytest.mark.parametrize("scale", EACH_SCALE)
-def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+def test_an_audit_needs_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)

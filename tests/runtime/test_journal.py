@@ -94,7 +94,7 @@ def test_a_disk_that_stays_full_costs_entries_but_not_memory(
     assert kept == [entry(number) for number in range(len(kept))]
 
 
-def test_what_msgpack_does_not_know_is_written_as_text(tmp_path: pathlib.Path) -> None:
+def test_types_unsupported_by_msgpack_are_written_as_text(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "a.msgpack", JournalEntry(1, "a", "ready", {"path": pathlib.Path("/x"), "by_id": {3: None}}))
     (read,) = read_journal(tmp_path / "a.msgpack")
     assert read.fields == {"path": "/x", "by_id": {3: None}}

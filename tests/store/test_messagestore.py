@@ -215,7 +215,7 @@ def test_a_start_that_fails_leaves_nothing_open(open_store: Open, spared: str) -
     assert open_store().max_commit_log_offset == end
 
 
-def test_queues_go_on_after_a_restart_and_the_files_before_it_are_closed(open_store: Open) -> None:
+def test_queues_continue_after_a_restart_and_older_files_are_closed(open_store: Open) -> None:
     """store-ha#26."""
     store = open_store()
     for _ in range(3):

@@ -228,7 +228,7 @@ def test_a_blank_counts_only_if_a_file_follows(open_store: Open) -> None:
 # ---- whole stores ----
 
 
-def test_a_clean_restart_finds_everything_and_counters_go_on(open_store: Open) -> None:
+def test_a_clean_restart_finds_all_messages_and_continues_counters(open_store: Open) -> None:
     store = open_store()
     for number in range(500):
         store.put(new_message(b"x" * 300, queue_id=number % 3, keys=f"k{number}"))

@@ -290,7 +290,7 @@ def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) ->
     assert member.store.dispatch_behind_bytes == 0
 
 
-def test_readers_of_files_know_what_is_committed(open_member: Open) -> None:
+def test_file_readers_stop_at_the_committed_end(open_member: Open) -> None:
     """What no quorum has is in no queue: the checks do not expect it there."""
     member = open_member("member")
     assert readable_end(member.root) == EVERYTHING

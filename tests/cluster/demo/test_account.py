@@ -3,7 +3,7 @@
 from rmqlab.cluster.demo.account import count_outcomes
 
 
-def test_every_message_is_counted_under_what_its_sender_was_told() -> None:
+def test_every_message_is_counted_under_its_send_outcome() -> None:
     outcomes = {1: "SEND_OK", 2: "SEND_OK", 3: "SLAVE_NOT_AVAILABLE", 4: "refused"}
     reckoning = count_outcomes(outcomes, on_master=[1, 2, 3], on_slave=[1, 2], deliveries={"g": [1, 2, 3]})
     assert [(row.outcome, row.sent, row.on_master, row.on_slave, row.consumed) for row in reckoning.rows] == [

@@ -12,7 +12,7 @@ def lines_of(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[st
     return [line.text for line in narrator.lines(JournalEntry(1000, node, kind, fields))]
 
 
-def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> None:
+def test_sends_are_narrated_when_their_outcome_changes_and_counted_otherwise() -> None:
     narrator = Narrator(ROLES)
     lines: list[str] = []
     for number, outcome in enumerate(["SEND_OK", "SEND_OK", "SEND_OK", "refused"], start=1):
@@ -44,7 +44,7 @@ def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
     assert lines == ["the slave is connected for replication"]
 
 
-def test_a_lost_master_is_told_with_who_is_left() -> None:
+def test_a_lost_master_is_narrated_with_the_remaining_brokers() -> None:
     lines = lines_of(
         Narrator(ROLES),
         "namesrv-1",

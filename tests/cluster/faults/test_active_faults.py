@@ -158,7 +158,7 @@ def test_an_unknown_target_is_reported_with_the_known_ones() -> None:
         ActiveFaults().add(Reset(src="broker-b", dst="broker-a"), NODES, 0)
 
 
-def test_a_plane_that_nobody_of_a_link_has_matches_no_connection() -> None:
+def test_a_plane_that_no_node_of_a_link_has_matches_no_connection() -> None:
     (rule,) = rules(Reset(src="produce-1", dst="namesrv-1", only="ha"), "namesrv-1", [*NODES, WORKLOAD]).links
     assert isinstance(rule, LinkRule)
     assert not rule.concerns(WORKLOAD.host, "", 9876)

@@ -20,7 +20,7 @@ async def states(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.parametrize("action", ["kill", "pause", "isolate", "stop"])
-def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
+def test_an_interrupted_player_leaves_no_faults_behind(tmp_path: pathlib.Path, action: str) -> None:
     async def play(cluster: Cluster) -> None:
         strikes: list[dict[str, Any]] = []
         scope = trio.CancelScope()

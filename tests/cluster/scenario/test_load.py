@@ -174,7 +174,7 @@ def test_an_invalid_value_is_reported_with_line_key_and_expectation(
     assert str(caught.value).startswith(f"x.toml:{line}: {message}"), str(caught.value)
 
 
-def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> None:
+def test_invalid_toml_and_missing_files_are_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ScenarioError, match=r"x\.toml: Invalid value"):
         parse_scenario("name = ", "x.toml")
     with pytest.raises(ScenarioError, match=r"x\.toml: .*(deep|recursion)"):
@@ -200,7 +200,7 @@ def test_a_workload_that_waits_for_a_step_must_have_one() -> None:
         parse_scenario(GOOD.replace('consume = "late"\n', ""))
 
 
-def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before_anything_starts() -> None:
+def test_outside_faults_are_rejected_early_with_a_single_address() -> None:
     text = GOOD.replace("slaves = 1", "slaves = 1\nsingle_address = true").replace(
         '"broker-a-s", kind', '"outside", kind'
     )

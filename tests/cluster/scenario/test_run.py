@@ -119,7 +119,7 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, m
     assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
 
 
-def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
+def test_a_failed_step_makes_later_claims_unknown_with_the_reason(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = UNKNOWN.replace('wait = "event power_lost"', 'wait = "event power_lost"\nwithin = "1 s"')
@@ -217,7 +217,7 @@ def test_invalid_arguments_exit_with_2_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_that_does_not_fit_is_told_with_its_line(
+def test_an_invalid_scenario_file_is_reported_with_its_line(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "small.toml").write_text(HOLDS.replace("rate = 10", "rats = 10"))

@@ -42,7 +42,7 @@ async def test_waiting_for_an_event_finds_past_ones_and_coming_ones() -> None:
         log.record(event(2))
 
 
-async def test_what_the_supervisor_says_itself_is_written_down_and_what_it_hears_is_not(tmp_path: pathlib.Path) -> None:
+async def test_only_events_of_the_supervisor_itself_are_written_to_its_journal(tmp_path: pathlib.Path) -> None:
     log = EventLog(JournalWriter(tmp_path / "cluster.msgpack"))
     log.record(event(1))
     log.append(event(2))
