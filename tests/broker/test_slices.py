@@ -60,7 +60,7 @@ def test_work_for_a_peer_that_is_gone_ends() -> None:
     assert [len(one.channel.replies) for one in (gone, other)] == [0, 1]
 
 
-def test_what_fails_in_a_later_slice_is_answered() -> None:
+def test_a_failure_in_a_later_slice_gets_an_error_reply() -> None:
     slices, turns, request = open_slices()
     refused, broken = request(), request()
     slices.begin(work(UNITS_AT_ONCE, Refusal(ResponseCode.TOPIC_NOT_EXIST, "no")), refused)

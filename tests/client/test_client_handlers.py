@@ -137,7 +137,7 @@ async def test_a_group_that_is_not_here_is_refused(broker: "FakeBroker", consume
     assert "no consumer of group other" in (answer.remark or "")
 
 
-async def test_what_is_not_served_is_answered_with_code_3(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_an_unsupported_request_gets_code_3(broker: "FakeBroker", consumer: Consumer) -> None:
     del consumer
     answer = await ask(broker, RequestCode.SUSPEND_CONSUMER, {})
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

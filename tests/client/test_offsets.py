@@ -27,7 +27,7 @@ async def committed(path: pathlib.Path, **offsets: int) -> LocalOffsets:
     return store
 
 
-async def test_what_is_committed_is_read_again(tmp_path: pathlib.Path) -> None:
+async def test_committed_offsets_are_read_again(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "client" / "group" / "offsets.json"
     await committed(path, queue=5)
     await committed(path, other=7)

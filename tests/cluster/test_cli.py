@@ -125,7 +125,7 @@ def test_the_route_of_a_killed_master_is_dropped_and_restored(rmqlab: Run) -> No
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
+def test_produced_messages_are_consumed_and_replicated(rmqlab: Run) -> None:
     assert rmqlab("wait", "-n", "shared", "slave-in-sync", "broker-a").returncode == 0
     sends = ("-t", "orders", "--count", "30", "--rate-per-second", "0", "--timeout", "100")
     made = rmqlab("produce", "-n", "shared", *sends, "--json")

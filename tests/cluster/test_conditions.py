@@ -83,7 +83,7 @@ def test_replication_is_reported_with_the_labels_of_ha_status() -> None:
     ]
 
 
-def test_what_a_slave_reported_is_found_by_its_id() -> None:
+def test_reports_of_a_slave_are_found_by_its_id() -> None:
     """After a promotion by hand, the old master is the slave with id 1."""
     troubles = [{"broker_id": 2, "slave": "x", "text": "its disk fails"}, {"broker_id": 1, "text": "its disk is full"}]
     (row,) = document({"broker-a": {"ha": {"connections": [], "slave_troubles": troubles}}})["replication"]
@@ -370,7 +370,7 @@ def test_lists_of_peers_that_differ_are_shown() -> None:
         ("topic-known broker-a orders", {}, "broker-a has no topic orders"),
     ],
 )
-def test_what_contradicts_a_condition_is_named(condition: str, facts: dict[str, Facts], text: str) -> None:
+def test_values_that_contradict_a_condition_are_named(condition: str, facts: dict[str, Facts], text: str) -> None:
     judged = parse_condition(condition.split(), NODES)
     status = document(facts)
     assert judged.explain(status) == text

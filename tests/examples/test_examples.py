@@ -70,7 +70,7 @@ def run(name: str, *args: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_what_is_produced_is_consumed_and_pulled_and_counted(namesrv_addr: str) -> None:
+def test_produced_messages_are_consumed_pulled_and_counted(namesrv_addr: str) -> None:
     produced = run("produce", namesrv_addr, "orders")
     assert [line.split()[:3] for line in produced] == [[str(number), "SEND_OK", "broker-a"] for number in range(10)]
     bodies = {f"order {number}" for number in range(10)}

@@ -212,7 +212,7 @@ def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) 
     assert (bytes(world.owner.got), world.owner.end != "") == (b"lost?", True)
 
 
-def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the_heal(world: World) -> None:
+def test_bytes_sent_into_a_blackhole_are_retransmitted_after_the_heal(world: World) -> None:
     world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(b"early")
     world.until(2)

@@ -307,7 +307,7 @@ async def test_healed_connections_have_their_own_sockets_again(node: Node) -> No
     assert await node.ask() == b"?"
 
 
-async def test_what_is_left_when_the_process_ends_is_closed() -> None:
+async def test_remaining_sockets_are_closed_when_the_process_ends() -> None:
     """Warnings are errors: a socket left open would be one."""
     faults = node_faults()
     with contextlib.closing(socket.socket()) as peer:

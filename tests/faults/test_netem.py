@@ -208,7 +208,7 @@ def test_a_blackhole_in_which_nothing_was_lost_leaves_no_trace() -> None:
     assert direction.is_transparent(14.0)
 
 
-def test_what_is_under_way_when_the_blackhole_begins_is_lost_as_well() -> None:
+def test_bytes_in_flight_when_a_blackhole_begins_are_lost() -> None:
     direction = LinkDirection(Impairment(latency=1))
     direction.push(b"a", 0)
     direction.set_impairment(Impairment(is_blocked=True), 0.5)

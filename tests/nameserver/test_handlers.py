@@ -217,7 +217,7 @@ def test_a_value_is_stored_before_it_is_answered_read_back_and_deleted(bench: An
     assert bench.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="ns").body == b'{"table":{}}'
 
 
-def test_what_is_not_found_is_22(bench: Any) -> None:
+def test_a_missing_key_gets_code_22(bench: Any) -> None:
     """remoting#38."""
     reply = bench.call(RequestCode.GET_KV_CONFIG, namespace="ns", key="k")
     assert (reply.code, reply.raw_fields is None, reply.ext_fields) == (ResponseCode.QUERY_NOT_FOUND, False, {})

@@ -171,7 +171,7 @@ async def test_the_broker_read_from_is_the_requested_or_suggested_one(brokers: d
         assert bool(brokers[other].asked) == (wish == "suggested")
 
 
-async def test_what_all_members_have_deleted_is_lost_at_once(
+async def test_messages_deleted_by_all_members_are_lost_at_once(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers |= {"master": FakeBroker(50, 100), "slave": FakeBroker(40, 100)}
@@ -214,7 +214,7 @@ async def test_what_a_whole_group_lacks_is_lost_when_all_have_said_so_for_a_whil
     assert 10 <= autojump_clock.current_time() < 15
 
 
-async def test_what_only_a_dead_member_may_have_is_lost_at_the_deadline(
+async def test_messages_only_on_a_dead_member_are_lost_at_the_deadline(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     """Messages that the slave deleted are lost unless the master may have them."""

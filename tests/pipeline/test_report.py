@@ -136,7 +136,7 @@ def test_axes_have_round_ticks() -> None:
     assert [short(value) for value in (0, 950, 1500, 2e6)] == ["0", "950", "1.5k", "2M"]
 
 
-def test_what_lies_outside_an_axis_stays_at_its_border() -> None:
+def test_values_outside_an_axis_are_clamped_to_its_border() -> None:
     axis = Axis(0, 10, 100, 200)
     assert [axis.at(value) for value in (-5, 0, 5, 10, 99)] == [100, 100, 150, 200, 200]
 

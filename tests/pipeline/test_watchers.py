@@ -25,6 +25,6 @@ def test_uncovered_spans_overlap_no_other_span(span: Span, covers: list[Span]) -
 
 
 @given(spans, spans)
-def test_what_is_shared_is_in_both(one: Span, other: Span) -> None:
+def test_shared_spans_are_in_both(one: Span, other: Span) -> None:
     both = shared(one, other)
     assert instants(*([both] if both else [])) == instants(one) & instants(other)

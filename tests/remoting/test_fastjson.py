@@ -88,7 +88,7 @@ def test_any_bytes_give_a_value_or_one_kind_of_error(raw: bytes) -> None:
         (b"{0:1,0:2}", {"0": 2}),
     ],
 )
-def test_what_the_dialect_adds_is_read(raw: bytes, value: Any) -> None:
+def test_extensions_of_the_dialect_are_parsed(raw: bytes, value: Any) -> None:
     """remoting-and-nameserver 1.4, broker-requests 0.3, broker-requests#5"""
     assert parse_fastjson(raw) == value
 
@@ -97,7 +97,7 @@ NEITHER = r"""{|{0|{0:|{0:1|{0:1,|{0 1}|[1 2]|[1,|"open|'open|"\"|{0:1}x|nul|{1a
 
 
 @pytest.mark.parametrize("raw", NEITHER.split("|"))
-def test_what_is_neither_is_refused(raw: str) -> None:
+def test_text_outside_the_dialect_is_rejected(raw: str) -> None:
     with pytest.raises(FastJsonError):
         parse_fastjson(raw.encode())
 

@@ -237,7 +237,7 @@ async def test_a_taken_port_is_named() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:65536"])
-async def test_what_is_no_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
+async def test_an_invalid_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
     with pytest.raises(ConnectError, match=address):
         await client.request(address, request(ECHO), 3)
 

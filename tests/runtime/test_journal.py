@@ -30,7 +30,7 @@ def write(path: pathlib.Path, *entries: JournalEntry) -> None:
     writer.close()
 
 
-def test_what_is_written_reads_back_and_is_the_owners_alone(tmp_path: pathlib.Path) -> None:
+def test_written_entries_are_readable_and_private_to_the_owner(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "broker-a.msgpack"
     writer = JournalWriter(path)
     writer.append(entry(1))

@@ -127,7 +127,7 @@ print("and a traceback", file=sys.stderr)
 """
 
 
-def test_what_a_process_prints_follows_its_log_into_the_next_file(tmp_path: Path) -> None:
+def test_the_output_of_a_process_follows_its_log_rotation(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
     subprocess.run([sys.executable, "-c", PROCESS, path], check=True)
     text = path.read_text()

@@ -45,7 +45,7 @@ def test_messages_arrive_whole_however_the_bytes_are_cut(step: int) -> None:
         {"name": "x", "pid": 1},
     ],
 )
-def test_what_is_no_message_is_refused(value: object) -> None:
+def test_an_invalid_message_is_rejected(value: object) -> None:
     with pytest.raises(ControlError):
         decode_all(msgpack.packb(value))
 

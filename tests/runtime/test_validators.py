@@ -55,7 +55,7 @@ def test_a_long_value_is_cut_off_where_it_is_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["h", "h:", ":1", "h:0", "h:65536", "h:²", "h:+1", "a..b:1", "a b:1", "x" * 64 + ":1"])
-def test_what_no_socket_connects_to_is_no_address(text: str) -> None:
+def test_unconnectable_addresses_are_invalid(text: str) -> None:
     @attrs.frozen
     class Peer:
         peers: str = attrs.field(validator=addresses())

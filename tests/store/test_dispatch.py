@@ -116,7 +116,7 @@ def test_a_trickle_goes_into_queues_and_index_together(master: MessageStore, ope
     assert finds_everything(slave)
 
 
-def test_what_the_index_lacks_counts_as_behind(master: MessageStore, slave: MessageStore) -> None:
+def test_unindexed_messages_count_as_behind(master: MessageStore, slave: MessageStore) -> None:
     enter_queues_only(slave)
     assert slave.dispatched_offset == master.max_commit_log_offset
     assert slave.dispatch_behind_bytes == master.max_commit_log_offset

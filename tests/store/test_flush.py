@@ -61,7 +61,7 @@ def test_a_flush_covers_what_was_put_before_the_job_was_made(open_store: Open) -
     assert store.flush_job() is None
 
 
-def test_what_was_flushed_is_on_record_for_a_power_loss(open_store: Open) -> None:
+def test_flushed_offsets_are_recorded_for_a_power_loss(open_store: Open) -> None:
     store = open_store()
     end = store.put(new_message()).end_offset
     marks = store.config.store_path_root_dir / "config" / "rmqlab.flushed"

@@ -159,7 +159,7 @@ def test_a_batch_goes_to_the_next_file_as_a_whole_or_is_refused(open_store: Open
         ({"properties": {"k": "é" * 17000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ],
 )
-def test_what_is_too_large_is_refused_and_nothing_stored(
+def test_messages_that_are_too_large_are_rejected_and_not_stored(
     open_store: Open, changes: dict[str, Any], status: PutStatus
 ) -> None:
     """store-ha#15, in the part that the store decides."""

@@ -90,7 +90,7 @@ def test_what_a_failed_sync_covered_is_written_once_more_before_it_counts(
 
 
 @pytest.mark.parametrize("place", [0, 3])
-def test_what_the_disk_lost_never_counts_as_synced(open_store: Open, place: int) -> None:
+def test_pages_lost_by_the_disk_never_count_as_synced(open_store: Open, place: int) -> None:
     """A page that was dropped after the error reads as before the write: as zeros."""
     disk = FaultyDisk()
     store = open_store(disk=disk)

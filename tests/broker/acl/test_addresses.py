@@ -44,6 +44,6 @@ def test_an_address_list_matches_its_addresses_only(
         "²0.1.2.*", f"{'9' * 5000}.1.2.*",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(expression: str) -> None:
+def test_invalid_addresses_are_rejected(expression: str) -> None:
     with pytest.raises(AclDenied):
         address_matcher(expression)

@@ -108,7 +108,7 @@ def test_an_account_must_be_known_and_sign_with_its_secret(open_control: Opener)
     assert denial(control, signed(asks)) is None
 
 
-def test_what_was_changed_after_signing_is_denied(open_control: Opener) -> None:
+def test_a_request_changed_after_signing_is_denied(open_control: Opener) -> None:
     control = open_control()
     command = sends("topicB")
     assert denial(control, command) is None
@@ -151,7 +151,9 @@ def test_what_was_changed_after_signing_is_denied(open_control: Opener) -> None:
         (signed(99_999), None),
     ],
 )  # fmt: skip
-def test_what_an_account_may_do(open_control: Opener, command: Command, expected: str | None) -> None:
+def test_permissions_of_an_account_decide_on_requests(
+    open_control: Opener, command: Command, expected: str | None
+) -> None:
     assert denial(open_control(), command) == expected
 
 
@@ -179,7 +181,7 @@ def test_an_administrator_with_permissions_of_his_own_has_no_others(open_control
     assert denial(control, signed(RequestCode.SEND_MESSAGE_V2, limited, b="topicB")) is not None
 
 
-def test_what_is_signed_is_all_but_the_signature_and_one_field_more() -> None:
+def test_the_signature_covers_all_fields_except_itself_and_one_more() -> None:
     """4.9.8 leaves `_UNIQUE_KEY_QUERY` out."""
     command = request(RequestCode.QUERY_MESSAGE, {"topic": "T", "key": "K", "_UNIQUE_KEY_QUERY": "true"}, b"body")
     sign(command, OWN)

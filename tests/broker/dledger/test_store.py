@@ -159,7 +159,7 @@ def test_a_restart_serves_the_same_messages(open_member: Open, *, is_clean: bool
     assert not list(again.store.queues.stuck)
 
 
-def test_what_is_cut_leaves_log_and_queues(open_member: Open) -> None:
+def test_truncated_entries_are_removed_from_log_and_queues(open_member: Open) -> None:
     """Section 6.2: a committed entry can be replaced. No queue entry is left."""
     member = open_member("member")
     member.lead()

@@ -135,7 +135,7 @@ def test_an_idle_heartbeat_names_the_next_offset() -> None:
 
 
 @pytest.mark.parametrize("wanted", [10, 70_000], ids=["expired", "beyond the end"])
-def test_what_the_log_does_not_have_is_answered_by_heartbeats_only(wanted: int) -> None:
+def test_a_request_beyond_the_log_gets_heartbeats_only(wanted: int) -> None:
     """store-ha#57."""
     wire = Wire()
     sender = sender_of(log_of(100, first=65_536), wanted)

@@ -32,7 +32,7 @@ def v1(fields: dict[str, str]) -> dict[str, str]:
     "code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
 )
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_what_makes_a_batch_is_the_header_not_the_code(
+def test_the_header_decides_whether_a_send_is_a_batch(
     talk: TalkingBroker, code: RequestCode, *, is_batch: bool
 ) -> None:
     """broker-requests#11, #19."""
@@ -263,7 +263,7 @@ def test_numbers_are_read_as_java_reads_them(talk: TalkingBroker, field: str, va
 
 
 @pytest.mark.parametrize(("field", "value"), [("e", "2147483648"), ("e", "0.0"), ("j", " 1"), ("h", "1_0"), ("g", "")])
-def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, value: str) -> None:
+def test_numbers_invalid_in_java_are_rejected(talk: TalkingBroker, field: str, value: str) -> None:
     """remoting#7: headers of the fast codes (310, 11) reject it in every field."""
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SYSTEM_ERROR
 

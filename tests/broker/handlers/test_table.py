@@ -70,7 +70,7 @@ FOR_A_SLAVE = (43, 45)
 
 
 @pytest.mark.parametrize("code", NEVER_REFUSED + FOR_MQADMIN + CHEAP + FOR_A_SLAVE)
-def test_what_clients_tools_and_slaves_cannot_do_without_is_served(code: int) -> None:
+def test_request_codes_of_clients_tools_and_slaves_are_served(code: int) -> None:
     """broker-requests section 8."""
     assert code in HANDLERS
 

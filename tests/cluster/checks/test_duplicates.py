@@ -54,7 +54,7 @@ def test_a_delayed_message_lies_under_two_topics_and_is_stored_once() -> None:
     assert run.judge()["stored_twice"].value == 0
 
 
-def test_what_was_handed_back_is_a_redelivery() -> None:
+def test_a_message_sent_back_is_a_redelivery() -> None:
     run = clean_run()
     run.deliver(3, offset=0, times=1)
     assert causes(run.judge()) == {"redelivery": 1}
@@ -131,7 +131,7 @@ def test_a_rollback_explains_no_message_at_the_offset_that_it_left() -> None:
     assert causes(run.judge()) == {"offset_rollback": 1, "unexplained": 1}
 
 
-def test_what_nothing_explains_is_unexplained() -> None:
+def test_a_duplicate_without_a_cause_is_unexplained() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.deliver(9, offset=9)

@@ -117,7 +117,7 @@ def test_a_message_under_a_system_topic_is_not_lost() -> None:
     assert run.judge()["lost"].value == 0
 
 
-def test_what_a_broker_deleted_for_its_age_is_expired_and_not_lost() -> None:
+def test_a_message_deleted_by_retention_is_expired_and_not_lost() -> None:
     run = MadeUpRun()
     for number in range(4):
         run.send(number)

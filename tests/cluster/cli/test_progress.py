@@ -37,7 +37,7 @@ def test_progress_is_updated_and_then_erased() -> None:
     progress.end()
 
 
-def test_what_is_quick_is_not_shown() -> None:
+def test_progress_of_a_quick_task_is_not_shown() -> None:
     console = terminal()
     progress = Progress(console, after_seconds=1000)
     progress.begin(lambda: "nothing to see")

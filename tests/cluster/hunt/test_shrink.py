@@ -16,7 +16,7 @@ def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], It
     return lambda cases: map(is_broken, cases)
 
 
-def test_what_does_not_matter_is_removed() -> None:
+def test_irrelevant_parts_of_a_case_are_removed() -> None:
     case = Case(
         seed=1,
         faults=(

@@ -68,7 +68,7 @@ def test_impossible_steps_are_found(steps: list[str], text: str) -> None:
         ["wait route-gone broker-a:master", "wait consumed-all late"],
     ],
 )
-def test_what_can_be_passes(steps: list[str]) -> None:
+def test_possible_steps_pass(steps: list[str]) -> None:
     assert complaints(*steps) == []
 
 

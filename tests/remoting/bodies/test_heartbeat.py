@@ -83,7 +83,7 @@ def test_a_producer_alone_sends_no_consumers() -> None:
 
 
 @pytest.mark.parametrize("wire", [b"", b"[]", b'{"clientID":"c","consumerDataSet":[1]}', b'{"consumerDataSet":7}'])
-def test_what_is_no_heartbeat_is_refused(wire: bytes) -> None:
+def test_an_invalid_heartbeat_is_rejected(wire: bytes) -> None:
     """broker-requests 3.1: code 1."""
     with pytest.raises(BodyError):
         HeartbeatData.decode(wire)
