@@ -119,7 +119,7 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, m
     assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
 
 
-def test_a_failed_step_makes_later_claims_unknown_with_the_reason(
+def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = UNKNOWN.replace('wait = "event power_lost"', 'wait = "event power_lost"\nwithin = "1 s"')
