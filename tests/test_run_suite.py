@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_collected_fails_the_suite(
     assert "once more" not in output
 
 
-def test_a_worker_that_dies_fails_the_suite(suite: pathlib.Path) -> None:
+def test_a_crashed_worker_fails_the_suite(suite: pathlib.Path) -> None:
     (suite / "test_deadly.py").write_text("import os\n\ndef test_deadly():\n    os._exit(0)\n")
     status, closing, output = run(suite, "--jobs", "2")
     assert (status, closing) == (1, ["fake: 1 passed, 1 failed, 1 skipped"])

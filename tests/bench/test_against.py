@@ -57,7 +57,7 @@ def test_worsening_is_a_share_of_the_old_figure(old: float, new: float, by_less:
     assert worsening(old, new, "more") == pytest.approx(by_more)
 
 
-def test_what_a_run_wrote_can_be_read(tmp_path: Path) -> None:
+def test_a_written_benchmark_file_is_readable(tmp_path: Path) -> None:
     write([BEFORE], tmp_path)
     assert compare(read_kept(tmp_path / "bench.json"), [BEFORE]).rows == []
 

@@ -46,7 +46,7 @@ def test_cpu_of_a_command_is_that_of_its_process() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-def test_figures_of_a_process_come_from_the_kernel() -> None:
+def test_process_figures_are_read_from_the_kernel() -> None:
     seconds, wakes = run_seconds(os.getpid())
     assert seconds > 0
     assert wakes >= 0

@@ -46,7 +46,7 @@ def follow_up(of: Pass) -> AppendFollowUp:
     return AppendFollowUp(cast("Any", of), cast("Any", of), cast("Any", of), cast("Any", of))
 
 
-def test_what_a_pass_appended_is_pushed_once_at_its_end() -> None:
+def test_appended_bytes_are_pushed_once_at_the_end_of_a_pass() -> None:
     events = Pass()
     follow = follow_up(events)
     for _ in range(2):

@@ -117,7 +117,7 @@ def test_a_delivered_message_is_found_by_its_tag(talk: TalkingBroker) -> None:
     assert [message.properties["TAGS"] for message in decode_messages(reply.body)] == ["blue"]
 
 
-def test_a_delivered_message_waits_for_nobody_and_is_pushed_to_the_slaves(open_broker: OpenBroker) -> None:
+def test_a_delivered_message_waits_for_no_slave_and_is_pushed_to_the_slaves(open_broker: OpenBroker) -> None:
     """Not even on a SYNC_MASTER without a slave, whose sender got SLAVE_NOT_AVAILABLE."""
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
     (reply,) = talk.exchange(RequestCode.SEND_MESSAGE_V2, _send_fields("orders", DELAY="1", WAIT="false"), b"x")
@@ -209,7 +209,7 @@ def test_large_messages_leave_sockets_their_turn_and_levels_theirs(
     assert counts == [[1, 0], [1, 1], [2, 1]]
 
 
-def test_a_refused_message_is_tried_again_and_none_overtakes_it(talk: TalkingBroker) -> None:
+def test_a_rejected_message_is_retried_before_later_ones(talk: TalkingBroker) -> None:
     talk.send("orders", body=b"1", DELAY="1")
     talk.send("orders", body=b"2", DELAY="1")
     talk.clock.advance(1)
@@ -262,9 +262,7 @@ def test_a_message_that_has_become_too_large_is_skipped(talk: TalkingBroker) -> 
 
 
 @pytest.mark.parametrize("queue_id", [-5, 99])
-def test_a_queue_that_the_topic_does_not_have_gets_its_message_and_is_there_after_a_restart(
-    open_broker: OpenBroker, queue_id: int
-) -> None:
+def test_a_delayed_message_to_a_nonexistent_queue_survives_a_restart(open_broker: OpenBroker, queue_id: int) -> None:
     """RocketMQ does not compare REAL_QID with the topic."""
     talk = open_broker()
     for body in (b"1", b"2"):
@@ -288,7 +286,7 @@ def test_skipped_messages_are_logged_at_a_limited_rate(talk: TalkingBroker, capl
     assert talk.broker.delay.offsets == {1: 30}
 
 
-def test_a_failure_that_nobody_expected_skips_the_message_that_causes_it(
+def test_an_unexpected_failure_skips_the_message_that_causes_it(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put = talk.broker.delay.put
@@ -307,7 +305,7 @@ def test_a_failure_that_nobody_expected_skips_the_message_that_causes_it(
     assert talk.broker.errors.counts == {"delayed delivery": 1}
 
 
-def test_a_level_stands_still_for_ten_seconds_where_the_machine_fails(
+def test_a_level_pauses_for_ten_seconds_after_a_machine_failure(
     talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No message is at fault, so none is skipped; no other level waits."""
@@ -348,7 +346,7 @@ def test_the_table_has_only_levels_that_were_delivered_and_is_written_as_rocketm
     assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{1:1,3:4,4:1,5:1}}'
 
 
-def test_a_restart_goes_on_where_the_file_says(open_broker: OpenBroker) -> None:
+def test_a_restart_resumes_at_the_offset_in_the_file(open_broker: OpenBroker) -> None:
     talk = open_broker()
     talk.send("orders", body=b"1", DELAY="1")
     talk.send("orders", body=b"2", DELAY="2")

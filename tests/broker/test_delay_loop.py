@@ -98,7 +98,7 @@ async def test_nothing_is_delivered_in_the_first_second(
     assert deliveries.at == [pytest.approx(1.05, abs=0.06)] * 2
 
 
-async def test_a_shorter_delay_that_comes_later_is_delivered_first(
+async def test_a_shorter_delay_sent_later_is_delivered_first(
     deliveries: Deliveries, autojump_clock: trio.testing.MockClock
 ) -> None:
     deliveries.start(autojump_clock)

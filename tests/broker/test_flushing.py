@@ -137,7 +137,7 @@ def flush_by(sends: Sends, caller: ScriptedCaller, syncs: Syncs | None = None) -
     return GroupFlush(syncs or Syncs(sends.store), sends.waits, caller, at_once)
 
 
-async def test_a_disk_that_fails_is_told_once_and_that_it_works_again_too(
+async def test_a_disk_failure_and_its_recovery_are_reported_once_each(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     def job(step: Callable[[], None]) -> FlushJob:

@@ -64,7 +64,7 @@ def ends_at(offset: int) -> Callable[[str, int], int]:
     return lambda _topic, _queue_id: offset
 
 
-def test_a_sweep_records_the_pulls_whose_messages_woke_nobody(turns: ScriptedTurns, waker: Waker) -> None:
+def test_a_sweep_records_pulls_that_missed_their_arrival(turns: ScriptedTurns, waker: Waker) -> None:
     """store-ha#70."""
     events: list[dict[str, object]] = []
     hold = PullHold(turns.later, InternalErrors(), lambda kind, **fields: events.append({"kind": kind, **fields}))
@@ -87,7 +87,7 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_only(hold: PullHold, waker: Wak
     assert len(hold) == 1
 
 
-def test_an_arrival_with_another_tag_wakes_nobody(hold: PullHold, waker: Waker) -> None:
+def test_an_arrival_with_another_tag_wakes_no_pull(hold: PullHold, waker: Waker) -> None:
     hold.add("T", 0, held(waker, matches={7}.__contains__))
     hold.arrived("T", 0, 5, [8])
     assert waker.woken == []
@@ -95,7 +95,7 @@ def test_an_arrival_with_another_tag_wakes_nobody(hold: PullHold, waker: Waker) 
     assert len(waker.woken) == 1
 
 
-def test_an_arrival_before_the_wanted_offset_wakes_nobody(hold: PullHold, waker: Waker) -> None:
+def test_an_arrival_before_the_wanted_offset_wakes_no_pull(hold: PullHold, waker: Waker) -> None:
     hold.add("T", 0, held(waker, offset=10))
     hold.arrived("T", 0, 9, [0])
     assert waker.woken == []
@@ -165,7 +165,7 @@ class ThirdAnswerFills(Waker):
         pull.request.channel.is_congested = len(self.woken) == 3
 
 
-def test_pulls_of_a_peer_that_takes_nothing_stay_until_it_does(hold: PullHold) -> None:
+def test_pulls_of_a_congested_peer_stay_held_until_it_drains(hold: PullHold) -> None:
     waker = ThirdAnswerFills()
     slow, other = hold_many(hold, waker, 5), hold_many(hold, waker, 1)
     hold.arrived("T", 0, 5, [0])
@@ -288,7 +288,7 @@ def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker,
     assert hold._filter_seconds_left > 0
 
 
-def test_a_pull_that_takes_long_is_the_last_of_its_portion(
+def test_a_slow_pull_is_the_last_of_its_portion(
     monkeypatch: pytest.MonkeyPatch, hold: PullHold, waker: Waker, turns: ScriptedTurns
 ) -> None:
     turns.is_collecting = True

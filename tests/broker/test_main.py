@@ -36,7 +36,7 @@ async def test_a_broker_is_ready_when_its_nameserver_has_it(world: World) -> Non
     assert world.nameserver.left == [0]
 
 
-async def test_a_broker_that_dies_says_so_before_it_closes_its_store(
+async def test_a_failing_broker_reports_its_failure_before_it_closes_its_store(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Issue 12.5: closing takes seconds, in which `status` must not show it as ready."""
@@ -92,7 +92,7 @@ async def test_the_vip_port_serves_all_but_pulls(world: World) -> None:
     await broker.stop()
 
 
-async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_them(
+async def test_a_slave_finds_its_master_replicates_its_log_and_serves_pulls(
     world: World, fast_clock: trio.testing.MockClock
 ) -> None:
     """store-ha#48: the slave's queues end where the master's do.
@@ -129,7 +129,7 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
 @pytest.mark.parametrize(
     ("profile", "offset"), [pytest.param("4.9", 10, id="4.9"), pytest.param("hardened", 15, id="hardened")]
 )
-async def test_where_a_group_stands_when_its_master_is_back(
+async def test_a_group_has_the_expected_offset_after_its_master_returns(
     world: World, fast_clock: trio.testing.MockClock, profile: str, offset: int
 ) -> None:
     """Scenario 7, store-ha#69: 4.9 falls back, the switches keep the progress.
@@ -202,9 +202,7 @@ async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
     assert (logs[0] == logs[1]) is is_same
 
 
-async def test_a_master_follows_nobody_even_if_an_address_is_set(
-    world: World, fast_clock: trio.testing.MockClock
-) -> None:
+async def test_a_master_ignores_ha_master_address(world: World, fast_clock: trio.testing.MockClock) -> None:
     """Section 4.1: haMasterAddress is a slave's key.
 
     A master that obeyed it would write another's log into its own.
@@ -257,14 +255,14 @@ async def test_sync_flush_answers_when_it_is_on_disk(world: World) -> None:
     await master.stop()
 
 
-async def test_what_was_stored_is_there_after_a_restart(world: World) -> None:
+async def test_stored_messages_survive_a_restart(world: World) -> None:
     for start in range(3):
         broker = await world.start("a")
         assert int((await world.send(broker)).ext_fields["queueOffset"]) == start
         await broker.stop()
 
 
-async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slowly_closing_store_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the supervisor would take it for one that hangs, and kill it."""
 
     class SlowStore:

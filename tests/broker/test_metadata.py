@@ -77,7 +77,7 @@ async def test_the_first_copy_is_made_after_three_seconds_and_then_every_ten(
     assert starts == [3, 13, 23]
 
 
-async def test_the_four_kinds_come_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
+async def test_the_four_kinds_are_requested_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
     """store-ha#58."""
     await following.sync.sync()
     assert [(address, command.code) for _, address, command in following.client.asked] == [
@@ -371,7 +371,7 @@ async def test_a_master_that_has_no_address_is_asked_in_vain(slave: Slave, addre
     assert not slave.sync.errors.counts
 
 
-async def test_a_failure_that_nobody_expected_leaves_the_other_kinds(
+async def test_an_unexpected_failure_does_not_stop_the_other_kinds(
     following: Slave, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_wrapper: object) -> bool:

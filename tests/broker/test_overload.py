@@ -55,7 +55,7 @@ def test_each_kind_of_request_may_wait_its_own_time(talk: TalkingBroker, code: i
     assert talk.ask(code, pull_fields("T"), body).code == ResponseCode.SYSTEM_BUSY
 
 
-def test_other_requests_wait_as_long_as_it_takes(talk: TalkingBroker) -> None:
+def test_other_requests_wait_without_a_limit(talk: TalkingBroker) -> None:
     talk.passing.waited = talk.passing.worked = 600.0
     assert talk.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == ResponseCode.SUCCESS
 
@@ -78,7 +78,7 @@ def test_sends_behind_a_message_that_took_long_to_write_are_refused(talk: Talkin
     assert send(talk)[0] == ResponseCode.SUCCESS
 
 
-def test_who_waits_for_no_answer_gets_none(talk: TalkingBroker) -> None:
+def test_an_overloaded_broker_drops_oneway_sends_without_a_reply(talk: TalkingBroker) -> None:
     """broker-requests#2."""
     talk.passing.waited = talk.passing.worked = 1.0
     assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"hello", oneway=True) == []

@@ -42,7 +42,7 @@ def test_a_send_that_is_covered_already_does_not_wait() -> None:
     assert send.waits == 0
 
 
-def test_an_ack_that_falls_back_takes_nothing_away() -> None:
+def test_a_lower_ack_does_not_lower_the_acknowledged_offset() -> None:
     waits = slave_waits()
     waits.advance(100)
     waits.advance(50)
@@ -105,7 +105,7 @@ def test_the_disk_alone_gives_ten_after_five_seconds() -> None:
     assert sends.outcomes == [("a", PutStatus.FLUSH_DISK_TIMEOUT)]
 
 
-def test_all_that_wait_are_told_when_it_cannot_come() -> None:
+def test_all_waiting_sends_fail_when_the_ack_is_impossible() -> None:
     waits, outcomes = slave_waits(), list[tuple[PutStatus, str | None]]()
     sends = [WaitingSend(lambda _status, _cause: None) for _ in range(2)]
     for end, send in enumerate(sends):
@@ -116,7 +116,7 @@ def test_all_that_wait_are_told_when_it_cannot_come() -> None:
     assert len(waits) == 0
 
 
-def test_one_that_waited_in_vain_is_told_why_if_somebody_knows() -> None:
+def test_an_expired_send_gets_the_cause_if_it_is_known() -> None:
     waits, send = slave_waits(), WaitingSend(lambda _status, _cause: None)
     waits.add(7, send, now=0.0)
     waits.expire(3.0, lambda record_end: f"nobody has {record_end}")

@@ -55,7 +55,7 @@ def test_the_profile_can_be_changed_at_run_time_and_the_file_keeps_what_was_said
     assert changed.changed({"profile": "4.9"}).ha == HaSettings()
 
 
-def test_the_lab_knows_the_same_profiles() -> None:
+def test_the_lab_has_the_same_profiles() -> None:
     assert tuple(PROFILES) == topology.PROFILES
 
 

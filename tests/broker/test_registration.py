@@ -34,7 +34,7 @@ async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
     assert "TBW102" in registered_body(command).topic_config_serialize_wrapper.topic_config_table
 
 
-async def test_the_rate_is_fixed_though_an_answer_takes_long(
+async def test_the_registration_rate_is_fixed_despite_slow_replies(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """BrokerController: scheduleAtFixedRate, 10 s after the first registration ended."""
@@ -46,7 +46,7 @@ async def test_the_rate_is_fixed_though_an_answer_takes_long(
     assert [at for at, address, _ in client.asked if address == "n1:9876"] == [0, 16, 26, 36, 46]
 
 
-async def test_a_registration_that_takes_longer_than_the_period_is_followed_by_one_and_not_by_a_burst(
+async def test_a_registration_longer_than_its_period_causes_no_burst(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     assert autojump_clock.rate == 0.0
@@ -78,7 +78,7 @@ async def test_the_first_registration_of_a_member_names_no_master_to_it(
     assert masters == [("m:10911", None)]
 
 
-async def test_every_nameserver_is_told_though_one_is_dead(tmp_path: pathlib.Path) -> None:
+async def test_every_live_nameserver_is_notified_although_one_is_dead(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)
     await registration._register(is_forced=True)
@@ -93,7 +93,7 @@ async def test_nothing_is_ready_while_no_nameserver_answers(tmp_path: pathlib.Pa
     assert not registration.all_registered.is_set()
 
 
-async def test_the_first_good_answer_tells_a_slave_its_master(tmp_path: pathlib.Path) -> None:
+async def test_the_first_valid_reply_sets_the_master_of_a_slave(tmp_path: pathlib.Path) -> None:
     """remoting#25."""
     fields = {"masterAddr": "m:10911", "haServerAddr": "m:10912"}
     client = ScriptedClient({"n1:9876": None, "n2:9876": answer(fields)})
@@ -193,7 +193,7 @@ async def test_many_topics_made_by_sends_are_registered_together_after_a_pause(
     assert tables[-1].keys() == every.keys()
 
 
-async def test_who_waits_for_a_registration_waits_for_no_pause(
+async def test_a_requested_registration_does_not_wait_for_a_pause(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     assert autojump_clock.rate == 0.0
@@ -250,7 +250,7 @@ async def test_unforced_it_registers_where_the_version_differs_from_ours(tmp_pat
     assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
 
 
-async def test_unforced_it_registers_where_a_nameserver_cannot_be_asked(tmp_path: pathlib.Path) -> None:
+async def test_an_unforced_registration_is_sent_to_all_if_a_version_query_fails(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client)
     client.answers = {
@@ -264,7 +264,7 @@ async def test_unforced_it_registers_where_a_nameserver_cannot_be_asked(tmp_path
     }
 
 
-async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path) -> None:
+async def test_unregistering_asks_each_nameserver_in_turn(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)
     await registration.unregister()

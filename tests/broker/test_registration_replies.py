@@ -24,7 +24,7 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-async def test_an_answer_that_makes_no_sense_is_logged_once_and_the_next_nameserver_is_believed(
+async def test_an_invalid_reply_is_logged_once_and_the_next_nameserver_is_used(
     tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Issue 12.14: it ended the broker."""
@@ -117,7 +117,7 @@ async def test_a_failure_that_returns_after_a_success_is_logged_again(
     assert len(caplog.records) == 2
 
 
-async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
+async def test_a_registration_callback_runs_although_another_one_raises(tmp_path: pathlib.Path) -> None:
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)
     notified: list[str] = []
@@ -132,7 +132,7 @@ async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_p
     assert registration.errors.counts == {"registration callback": 1}
 
 
-async def test_a_failure_that_nobody_expected_leaves_the_other_nameservers(
+async def test_an_unexpected_failure_does_not_stop_the_other_nameservers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = ScriptedClient()

@@ -61,7 +61,7 @@ def test_a_loop_sleeps(tmp_path: pathlib.Path, name: str, value: int) -> None:
         "listen_port = 1\nfast_listen_port = 0",
     ],
 )
-def test_what_4_9_8_can_use_is_legal(tmp_path: pathlib.Path, text: str) -> None:
+def test_settings_accepted_by_4_9_8_are_valid(tmp_path: pathlib.Path, text: str) -> None:
     assert load(tmp_path, text)
 
 
@@ -97,7 +97,7 @@ def test_what_4_9_8_can_use_is_legal(tmp_path: pathlib.Path, text: str) -> None:
         ('nonsense = "a"', "unknown key nonsense; expected RocketMQ's keys in this form: listen_port"),
     ],
 )
-def test_what_no_broker_can_use_is_named(tmp_path: pathlib.Path, text: str, said: str) -> None:
+def test_invalid_broker_settings_are_named(tmp_path: pathlib.Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, text)
     assert said in str(raised.value)
@@ -111,9 +111,7 @@ def test_what_no_broker_can_use_is_named(tmp_path: pathlib.Path, text: str, said
         ("broker.conf", "readOnlyCommitLogStorePaths=/a"),
     ],
 )
-def test_what_cannot_be_ignored_without_harm_is_refused_at_the_start(
-    tmp_path: pathlib.Path, name: str, text: str
-) -> None:
+def test_settings_unsafe_to_ignore_are_rejected_at_the_start(tmp_path: pathlib.Path, name: str, text: str) -> None:
     """Messages would be missing."""
     path = tmp_path / name
     path.write_text(text)

@@ -40,7 +40,7 @@ def test_short_work_is_answered_at_once() -> None:
     assert turns.waiting == []
 
 
-def test_long_work_goes_on_one_request_after_the_other() -> None:
+def test_long_requests_are_processed_one_after_the_other() -> None:
     slices, turns, request = open_slices()
     first, second = request(), request()
     assert slices.begin(work(3 * UNITS_AT_ONCE), first) is None
@@ -60,7 +60,7 @@ def test_work_for_a_peer_that_is_gone_ends() -> None:
     assert [len(one.channel.replies) for one in (gone, other)] == [0, 1]
 
 
-def test_what_fails_in_a_later_slice_is_answered() -> None:
+def test_a_failure_in_a_later_slice_gets_an_error_reply() -> None:
     slices, turns, request = open_slices()
     refused, broken = request(), request()
     slices.begin(work(UNITS_AT_ONCE, Refusal(ResponseCode.TOPIC_NOT_EXIST, "no")), refused)
@@ -103,7 +103,7 @@ def wide(talk: TalkingBroker) -> tuple[TalkingBroker, ScriptedTurns]:
     return talk, talk.turns
 
 
-def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
+def test_the_bounds_of_many_queues_are_computed_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     """Issue 12.6: request 202 about 300,000 queues stopped everybody for 1.8 s."""
     talk, turns = wide
     assert talk.exchange(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}) == []

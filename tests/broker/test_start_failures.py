@@ -73,7 +73,7 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
         ("flush_interval_commit_log = -1", "flush_interval_commit_log = -1: expected 1 to 2147483647"),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
+def test_an_invalid_setting_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
     path = tmp_path / "broker.toml"
     path.write_text(setting)
     with pytest.raises(SettingsError, match=re.escape(said)) as raised:
@@ -87,9 +87,7 @@ def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting:
     [(_take_port, f"{HOSTS[0]}:10911 is taken"), (_lock_store, "lock"), (_cut_log, "5 bytes, expected 1048576")],
     ids=["a taken port", "a locked store", "a cut log"],
 )
-async def test_what_keeps_a_broker_from_starting_is_said_in_one_line(
-    world: World, break_something: Breaks, said: str
-) -> None:
+async def test_a_start_failure_is_reported_in_one_line(world: World, break_something: Breaks, said: str) -> None:
     """store-ha#4, store-ha#6."""
     await break_something(world)
     in_one_line = pytest.RaisesExc(StartError, match=said, check=lambda error: "\n" not in str(error))

@@ -107,7 +107,7 @@ def test_a_clock_that_is_set_back_gives_no_rate() -> None:
     assert stats.put_tps() == "0.0 0.0 0.0"
 
 
-def test_gets_and_misses_are_told_apart() -> None:
+def test_gets_and_misses_are_counted_separately() -> None:
     stats = BrokerStats(START)
     stats.count_get("orders", "g", 20, 1)
     stats.count_miss()

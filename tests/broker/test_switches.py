@@ -91,7 +91,7 @@ async def test_in_4_9_a_send_whose_slave_is_lost_times_out_without_a_cause(start
 
 
 @pytest.mark.parametrize("copies", [0, 2])
-async def test_with_ha_fail_lost_slave_at_once_it_is_told_at_once_and_why(
+async def test_with_ha_fail_lost_slave_at_once_sends_fail_at_once_with_the_cause(
     start_master: StartMaster, copies: int
 ) -> None:
     master = start_master(ha_fail_lost_slave_at_once=True, in_sync_replicas=copies)
@@ -126,7 +126,7 @@ async def test_a_send_that_needs_two_slaves_fails_with_the_first_that_is_lost(st
     assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SLAVE_NOT_AVAILABLE]
 
 
-async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(start_master: StartMaster) -> None:
+async def test_with_ha_fail_lost_slave_at_once_a_timeout_names_the_late_slave(start_master: StartMaster) -> None:
     master = start_master(ha_fail_lost_slave_at_once=True)
     (reply,) = master.send()
     assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
@@ -144,7 +144,7 @@ async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(star
 # ---- ha_refuse_false_reports ---------------------------------------------------------------------------------
 
 
-async def test_in_4_9_a_forged_first_report_acknowledges_what_nobody_has(start_master: StartMaster) -> None:
+async def test_in_4_9_a_forged_first_report_acknowledges_unreplicated_messages(start_master: StartMaster) -> None:
     """Scenario 12: for good, even after the forger's end, and with a silent slave."""
     master = start_master()
     stranger = await master.slave(10**12)
@@ -167,7 +167,7 @@ async def test_with_ha_refuse_false_reports_it_is_turned_away(start_master: Star
     assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
-async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_sent(start_master: StartMaster) -> None:
+async def test_with_ha_refuse_false_reports_unsent_bytes_are_not_acknowledged(start_master: StartMaster) -> None:
     """A slave that requests from 0 cannot have received all messages before that."""
     master = start_master(ha_refuse_false_reports=True)
     slave = await master.slave(0)
@@ -203,7 +203,7 @@ async def test_with_ha_refuse_false_reports_it_is_turned_away_for_ever(start_mas
     ]
 
 
-async def test_a_slave_that_was_sent_the_new_bytes_may_come_back(start_master: StartMaster) -> None:
+async def test_a_slave_that_was_sent_the_new_bytes_may_reconnect(start_master: StartMaster) -> None:
     """Before and after its master's restart, for that had them then."""
     master = start_master(ha_refuse_false_reports=True)
     for _ in range(3):
@@ -237,7 +237,7 @@ async def test_in_4_9_a_slave_whose_data_expired_is_fed_heartbeats(start_master:
     assert master.ha.snapshot()["connections"][0]["state"] == "SUSPEND"
 
 
-async def test_with_ha_restart_expired_slave_it_is_told_to_start_anew(start_master: StartMaster) -> None:
+async def test_with_ha_restart_expired_slave_the_master_closes_the_link(start_master: StartMaster) -> None:
     """By the protocol's only means: the link is closed, and the log says why."""
     master = start_master(mapped_file_size_commit_log=65_536, ha_restart_expired_slave=True)
     fill(master.talk.broker.store, 200)

@@ -124,7 +124,7 @@ def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:
     assert not (tmp_path / "topics.json").exists()
 
 
-def test_the_template_is_there_only_where_topics_may_be_created(tmp_path: pathlib.Path) -> None:
+def test_the_template_topic_exists_only_with_auto_create_topic_enable(tmp_path: pathlib.Path) -> None:
     """store-ha#64."""
     assert open_topics(tmp_path, BrokerConfig(auto_create_topic_enable=False)).get("TBW102") is None
 
@@ -286,7 +286,7 @@ async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: 
 @pytest.mark.parametrize(
     ("limit", "value"), [("MAX_KEYS", 3), ("MAX_BYTES_FOR_NEW", 40), ("MAX_NAME_SIZE", len("T@g3") - 1)]
 )
-def test_a_full_table_of_offsets_takes_no_more(
+def test_a_full_offset_table_rejects_new_entries(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")

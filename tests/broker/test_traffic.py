@@ -24,7 +24,7 @@ def served(broker: TalkingBroker) -> list[dict[str, Any]]:
     return [fields for kind, fields in broker.events if kind == "served"]
 
 
-def test_sends_pulls_and_commits_are_told_with_what_came_of_them(broker: TalkingBroker) -> None:
+def test_sends_pulls_and_commits_are_journalled_with_their_outcome(broker: TalkingBroker) -> None:
     assert broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", 1, UNIQ_KEY="A1"), b"x").code == 0
     assert broker.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", queueId=1)).code == 0
     commit = {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "1"}
@@ -37,7 +37,7 @@ def test_sends_pulls_and_commits_are_told_with_what_came_of_them(broker: Talking
     assert sent["peer"] == broker.peer.peer
 
 
-def test_a_refusal_is_told_with_its_reason_and_answered_once(broker: TalkingBroker) -> None:
+def test_a_rejection_is_journalled_with_its_reason_and_sent_once(broker: TalkingBroker) -> None:
     reply = broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("SCHEDULE_TOPIC_XXXX"), b"x")
     assert reply.code == ResponseCode.NO_PERMISSION
     (sent,) = served(broker)

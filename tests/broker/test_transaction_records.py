@@ -45,7 +45,7 @@ def skipped(producer: Producer) -> list[str]:
         (b"\xff\xfe", {"TAGS": "d"}),
     ],
 )
-async def test_what_is_no_op_record_is_skipped_once_and_stops_nothing(
+async def test_an_invalid_op_record_is_skipped_once(
     producer: Producer, body: bytes, properties: dict[str, str]
 ) -> None:
     """Issue 12.3: three ordinary requests ended the broker at each restart."""

@@ -165,7 +165,7 @@ async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(prod
     assert asked.ext_fields["msgId"] == "U"
 
 
-async def test_a_postponed_message_is_resolved_by_the_offset_that_its_producer_knows(producer: Producer) -> None:
+async def test_a_postponed_message_is_resolved_by_its_original_offset(producer: Producer) -> None:
     sent = producer.send(CHECK_IMMUNITY_TIME_IN_SECONDS="300")
     for _ in range(2):
         assert await producer.after(60) == []
@@ -205,7 +205,7 @@ async def test_the_first_check_makes_the_half_topic_known(producer: Producer) ->
     assert producer.talk.registration.calls == [(None, True)]
 
 
-async def test_a_restart_goes_on_from_the_committed_progress(open_broker: OpenBroker) -> None:
+async def test_a_restart_resumes_at_the_committed_progress(open_broker: OpenBroker) -> None:
     producer = Producer(open_broker())
     producer.end(producer.send(), COMMIT)
     producer.send(UNIQ_KEY="open")

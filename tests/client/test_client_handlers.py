@@ -86,7 +86,7 @@ async def test_an_operator_moves_a_consumer_back(world: "World", broker: "FakeBr
     await world.until(lambda: sorted(message.body for message in consumer.got[3:]) == [b"1", b"2"], within=5)
 
 
-async def test_a_consumer_tells_where_it_stands(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_a_consumer_returns_its_offsets(broker: "FakeBroker", consumer: Consumer) -> None:
     """Code 221."""
     del consumer
     await trio.sleep(0.1)
@@ -122,7 +122,7 @@ async def test_one_message_is_consumed_out_of_turn(
     assert consumer.got[-1].body == b"1"
 
 
-async def test_a_message_that_does_not_parse_harms_nobody(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_an_unparseable_message_is_reported_as_an_exception(broker: "FakeBroker", consumer: Consumer) -> None:
     answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, b"no record")
     result = ConsumeMessageDirectlyResult.decode(answer.body)
     assert result.consume_result == CMResult.CR_THROW_EXCEPTION
@@ -137,7 +137,7 @@ async def test_a_group_that_is_not_here_is_refused(broker: "FakeBroker", consume
     assert "no consumer of group other" in (answer.remark or "")
 
 
-async def test_what_is_not_served_is_answered_with_code_3(broker: "FakeBroker", consumer: Consumer) -> None:
+async def test_an_unsupported_request_gets_code_3(broker: "FakeBroker", consumer: Consumer) -> None:
     del consumer
     answer = await ask(broker, RequestCode.SUSPEND_CONSUMER, {})
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -5,7 +5,7 @@ import pytest
 from rmqlab.client.consumestats import ConsumeStats, Recent
 
 
-def test_what_is_older_than_its_steps_is_forgotten() -> None:
+def test_values_older_than_the_window_are_dropped() -> None:
     recent = Recent(step=10.0, steps=6)
     recent.add(5, 2)
     recent.add(25, 4)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 
 
-async def test_a_mere_producer_tells_masters_only_that_it_lives(world: "World", client: Client) -> None:
+async def test_a_producer_only_client_sends_heartbeats_to_masters_only(world: "World", client: Client) -> None:
     """broker-requests section 3.1."""
     master, slave = world.add("a", 2)
     world.route("orders")
@@ -43,7 +43,7 @@ async def test_routes_in_use_are_asked_for_every_thirty_seconds(world: "World", 
     assert len(world.name_server.asked(ROUTE)) == before + 3
 
 
-async def test_a_route_that_cannot_be_refreshed_stays(world: "World", client: Client) -> None:
+async def test_a_failed_refresh_keeps_the_previous_route(world: "World", client: Client) -> None:
     """remoting-and-nameserver section 6.2: any failure keeps the previous route."""
     world.add("a")
     world.route("orders")
@@ -94,7 +94,7 @@ async def test_a_cancelled_client_says_goodbye_too(world: "World") -> None:
     assert len(broker.asked(RequestCode.UNREGISTER_CLIENT)) == 1
 
 
-async def test_an_error_of_the_block_comes_out_as_it_is(world: "World") -> None:
+async def test_an_error_in_the_client_block_is_raised_unchanged(world: "World") -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_client(world.config()):
             raise ZeroDivisionError
@@ -103,9 +103,7 @@ async def test_an_error_of_the_block_comes_out_as_it_is(world: "World") -> None:
 @pytest.mark.parametrize(
     ("group", "said"), [("", "blank"), ("a b", "group 'a b' has a character"), ("g" * 256, "at most 255")]
 )
-async def test_a_group_that_cannot_be_is_refused_before_anybody_hears_of_it(
-    client: Client, group: str, said: str
-) -> None:
+async def test_an_invalid_group_is_rejected_before_any_request(client: Client, group: str, said: str) -> None:
     async def on_messages(messages: object) -> None:
         raise NotImplementedError
 

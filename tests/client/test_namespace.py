@@ -14,7 +14,7 @@ from rmqlab.client.namespace import with_namespace, without_namespace
         ("NS2%orders", "NS%NS2%orders"),
     ],
 )
-def test_a_name_is_wrapped_behind_its_prefix_and_comes_back(name: str, wrapped: str) -> None:
+def test_a_name_round_trips_through_its_namespace_prefix(name: str, wrapped: str) -> None:
     assert with_namespace("NS", name) == wrapped
     assert with_namespace("NS", wrapped) == wrapped
     assert without_namespace("NS", wrapped) == name

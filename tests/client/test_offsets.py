@@ -27,7 +27,7 @@ async def committed(path: pathlib.Path, **offsets: int) -> LocalOffsets:
     return store
 
 
-async def test_what_is_committed_is_read_again(tmp_path: pathlib.Path) -> None:
+async def test_committed_offsets_are_read_again(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "client" / "group" / "offsets.json"
     await committed(path, queue=5)
     await committed(path, other=7)
@@ -45,7 +45,7 @@ async def test_a_file_that_a_java_client_wrote_is_read(tmp_path: pathlib.Path) -
     assert await LocalOffsets(path).committed(QUEUE) == 42
 
 
-async def test_the_state_before_stays_as_a_backup_and_stands_in_for_a_broken_file(tmp_path: pathlib.Path) -> None:
+async def test_the_previous_state_is_kept_as_a_backup_and_replaces_a_broken_file(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "offsets.json"
     await committed(path, queue=5)
     await committed(path, queue=6)
@@ -72,7 +72,7 @@ async def test_nothing_is_written_where_nothing_is_new(tmp_path: pathlib.Path) -
     assert not path.exists()
 
 
-async def test_a_commit_that_no_broker_takes_is_an_event(world: "World") -> None:
+async def test_a_commit_that_no_broker_accepts_emits_an_event(world: "World") -> None:
     events: list[tuple[str, dict[str, object]]] = []
     async with open_client(world.config()) as client:
         store = BrokerOffsets(client, "g", lambda kind, **fields: events.append((kind, fields)))

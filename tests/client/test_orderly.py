@@ -52,7 +52,7 @@ async def start(nursery: trio.Nursery, client: Client, application: Application,
     return consumer
 
 
-async def test_a_failed_message_comes_again_before_the_next(
+async def test_a_failed_message_is_redelivered_before_the_next(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")
@@ -81,7 +81,7 @@ async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
     assert back.ext_fields["delayLevel"] == "-1"
 
 
-async def test_nothing_of_a_queue_that_somebody_else_has_locked_is_consumed(
+async def test_a_queue_locked_by_another_consumer_is_not_consumed(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     """broker-requests section 3.10."""

@@ -29,7 +29,7 @@ def test_the_lowest_message_still_held_may_be_committed() -> None:
     assert held.remove(some[2:]) == 10
 
 
-def test_messages_that_come_late_are_held_in_their_place() -> None:
+def test_late_messages_are_inserted_in_offset_order() -> None:
     held, early, late = ProcessQueue(QUEUE, 0), messages(5, 9), messages(7)
     held.put(early)
     held.put(late)
@@ -62,7 +62,7 @@ def test_pulling_stops_above_a_count_a_size_or_a_span() -> None:
     assert not held.is_full(limits, is_orderly=True)
 
 
-def test_what_was_taken_comes_again_until_it_is_committed() -> None:
+def test_taken_messages_are_returned_again_until_committed() -> None:
     held = ProcessQueue(QUEUE, 0)
     held.put(messages(0, 1, 2))
     assert [one.queue_offset for one in held.take(2)] == [0, 1]
@@ -74,7 +74,7 @@ def test_what_was_taken_comes_again_until_it_is_committed() -> None:
 
 
 @given(st.permutations(range(12)), st.integers(1, 11))
-def test_in_whatever_order_messages_are_consumed_none_is_skipped(order: list[int], pulled_first: int) -> None:
+def test_no_message_is_skipped_in_any_order_of_consumption(order: list[int], pulled_first: int) -> None:
     """A crash after any commit delivers every message that was not consumed."""
     held, some = ProcessQueue(QUEUE, 0), messages(*range(12))
     held.put(some[:pulled_first])

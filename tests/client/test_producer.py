@@ -92,9 +92,7 @@ async def test_each_code_that_means_stored_has_its_status(
     assert len(broker.asked(SEND)) == 1
 
 
-async def test_what_a_broker_says_of_a_message_that_it_stored_reaches_the_application(
-    world: "World", client: Client
-) -> None:
+async def test_the_status_of_a_stored_message_is_returned_to_the_application(world: "World", client: Client) -> None:
     (broker,) = world.add("a")
     world.route("orders")
     broker.script[SEND] += [stored(ResponseCode.SLAVE_NOT_AVAILABLE, "no slave is connected"), stored()]
@@ -354,7 +352,7 @@ async def test_messages_that_do_not_go_together_make_no_batch(
         (Message(topic="orders", body=b"x", min_copies=2, wait_store_ok=False), "wait_store_ok=False forbids it"),
     ],
 )
-async def test_what_no_broker_would_take_is_refused_here(client: Client, message: Message, reason: str) -> None:
+async def test_an_invalid_message_is_rejected_by_the_producer(client: Client, message: Message, reason: str) -> None:
     with pytest.raises(RefusedError, match=reason) as caught:
         await Producer(client, "pg").send(message)
     assert caught.value.code == ResponseCode.MESSAGE_ILLEGAL
@@ -368,7 +366,7 @@ async def test_a_oneway_send_is_written_and_forgotten(world: "World", client: Cl
     assert broker.asked(SEND)[0].is_oneway
 
 
-async def test_a_oneway_send_that_cannot_be_written_is_refused(world: "World", client: Client) -> None:
+async def test_an_unwritable_oneway_send_is_rejected(world: "World", client: Client) -> None:
     (broker,) = world.add("a")
     world.route("orders")
     broker.die()

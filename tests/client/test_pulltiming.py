@@ -39,7 +39,7 @@ async def test_an_answer_without_messages_was_held_all_the_time() -> None:
     assert timing.took == 16_000
 
 
-async def test_an_answer_that_comes_too_late_was_held_for_the_suspend_timeout_alone() -> None:
+async def test_a_late_reply_counts_as_held_for_the_suspend_timeout_only() -> None:
     timing = await sent_pull(25)
     assert timing.held_before(answer(PullStatus.NO_NEW_MSG), is_slave=False) == 15_000
 

@@ -42,7 +42,7 @@ async def test_every_message_arrives_and_the_offsets_are_committed(
     assert application.events_of("committing_to") == [{"broker_name": "a", "broker_id": 0, "address": broker.address}]
 
 
-async def test_heartbeats_tell_all_brokers_who_consumes_what(
+async def test_heartbeats_send_all_subscriptions_to_all_brokers(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     """broker-requests section 3.1: slaves too, and the group's retry topic."""
@@ -146,7 +146,9 @@ async def test_a_broadcasting_consumer_reads_everything_and_keeps_its_offsets_in
     assert not codes[RequestCode.UPDATE_CONSUMER_OFFSET]
 
 
-async def test_status_tells_what_would_be_committed(world: "World", client: Client, nursery: trio.Nursery) -> None:
+async def test_status_returns_the_offsets_to_be_committed(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
     (broker,) = world.add("a")
     world.route("orders", 1)
     broker.put("orders", 0, b"x")
@@ -175,7 +177,7 @@ async def test_a_consumer_that_is_stopped_finishes_what_it_holds_and_commits_it(
     await consumer.stop()  # once more is harmless
 
 
-async def test_a_consumer_that_is_stopped_waits_no_longer_than_it_was_told(
+async def test_a_stopping_consumer_waits_no_longer_than_its_timeout(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")
@@ -189,7 +191,7 @@ async def test_a_consumer_that_is_stopped_waits_no_longer_than_it_was_told(
     assert broker.offsets.get(("cg", "orders", 0), 0) == 0
 
 
-async def test_commits_are_told_by_whatever_way_they_went(
+async def test_commits_are_journalled_for_every_way_they_are_sent(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     """Each round of commits writes every offset.
@@ -222,7 +224,7 @@ async def test_commits_are_told_by_whatever_way_they_went(
     }
 
 
-async def test_a_changed_route_is_told(world: "World", client: Client, nursery: trio.Nursery) -> None:
+async def test_a_changed_route_emits_an_event(world: "World", client: Client, nursery: trio.Nursery) -> None:
     brokers = world.add("a", 2)
     world.route("orders", 1)
     _, application = await start(nursery, client)

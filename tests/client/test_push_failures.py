@@ -82,7 +82,7 @@ async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
     }
 
 
-async def test_a_message_that_nobody_takes_back_is_given_to_the_application_again(
+async def test_a_message_that_cannot_be_sent_back_is_redelivered_locally(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")
@@ -97,7 +97,7 @@ async def test_a_message_that_nobody_takes_back_is_given_to_the_application_agai
     assert broker.offsets["cg", "orders", 0] == 2
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_and_its_message_comes_again(
+async def test_a_callback_that_times_out_is_cancelled_and_its_message_redelivered(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
     (broker,) = world.add("a")

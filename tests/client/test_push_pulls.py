@@ -99,7 +99,7 @@ async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
         Reply(ResponseCode.SYSTEM_ERROR, remark="no"),
     ],
 )
-async def test_an_answer_that_makes_no_sense_is_asked_for_again(
+async def test_a_pull_with_an_invalid_reply_is_retried(
     world: "World", client: Client, nursery: trio.Nursery, garbage: Reply
 ) -> None:
     (broker,) = world.add("a")

@@ -41,7 +41,7 @@ def test_by_circle_deals_queues_out(count: int, members: int, expected: list[lis
     assert shares(rebalance.averagely_by_circle, count, members) == expected
 
 
-def test_by_machine_room_takes_only_brokers_of_its_rooms() -> None:
+def test_by_machine_room_allocates_only_brokers_of_its_rooms() -> None:
     """AllocateMessageQueueByMachineRoom: five queues for two members.
 
     The odd one goes to the first.

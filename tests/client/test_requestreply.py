@@ -84,7 +84,7 @@ async def test_a_reply_ends_the_wait_at_once(broker: "FakeBroker", client: Clien
         await request(Producer(client, "pg"), QUESTION, timeout=1000)
 
 
-async def test_the_broker_knows_the_asker_before_it_gets_the_request(broker: "FakeBroker", client: Client) -> None:
+async def test_a_requester_is_registered_before_its_request_is_sent(broker: "FakeBroker", client: Client) -> None:
     """A reply is pushed to the client id of the heartbeats."""
     answering(broker)
     await request(Producer(client, "pg"), QUESTION)
@@ -95,9 +95,7 @@ async def test_the_broker_knows_the_asker_before_it_gets_the_request(broker: "Fa
     assert [producer.group_name for producer in data.producer_data_set] == ["pg"]
 
 
-async def test_without_a_reply_the_asker_is_told_that_the_request_is_stored(
-    broker: "FakeBroker", client: Client
-) -> None:
+async def test_a_request_timeout_reports_that_the_request_is_stored(broker: "FakeBroker", client: Client) -> None:
     answering(broker, lambda fields: fields.update(properties="CORRELATION_ID\x01another"))
     began_at = trio.current_time()
     with pytest.raises(NoReplyError, match="stored, but no reply arrived within 2 s"):

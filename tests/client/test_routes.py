@@ -43,7 +43,7 @@ def test_a_producer_gets_no_queue_of_a_broker_without_a_master() -> None:
     assert ids(subscribe_queues("t", both)) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
 
 
-def test_permissions_decide_who_may_use_a_queue() -> None:
+def test_permissions_limit_publishing_and_subscribing_per_queue() -> None:
     both = route(r=(MASTER, 4), w=(MASTER, 2))
     assert {name for name, _ in ids(publish_queues("t", both))} == {"w"}
     assert {name for name, _ in ids(subscribe_queues("t", both))} == {"r"}
@@ -95,7 +95,7 @@ def test_addresses_that_no_route_names_are_purged() -> None:
     assert cache.brokers == {"a": SLAVE}
 
 
-def test_heartbeats_of_a_mere_producer_spare_the_slaves() -> None:
+def test_heartbeats_of_a_producer_only_client_skip_the_slaves() -> None:
     cache = RouteCache()
     cache.set_route("t", route(a=(MASTER, 6)))
     assert cache.for_heartbeat(with_slaves=False) == ["m:1"]

@@ -66,7 +66,9 @@ def stored(**fields: Any) -> Reply:
     return Reply(header=SendMessageResponseHeader(msg_id="AB", queue_id=0, queue_offset=5, **fields))
 
 
-async def test_a_send_is_told_with_all_that_java_tells(world: "World", broker: "FakeBroker", client: Client) -> None:
+async def test_a_send_trace_has_all_fields_of_the_java_trace(
+    world: "World", broker: "FakeBroker", client: Client
+) -> None:
     """Class TraceDataEncoder: 14 fields.
 
     The keys of a trace are the message's id and its own keys.
@@ -106,7 +108,9 @@ async def test_what_is_not_there_is_null_and_what_a_slave_lacks_no_success(
     assert fields[11:] == ["3", "AB", "false"]  # a delayed one
 
 
-async def test_a_batch_is_told_once_under_all_of_its_ids(world: "World", broker: "FakeBroker", client: Client) -> None:
+async def test_a_batch_is_traced_once_under_all_of_its_ids(
+    world: "World", broker: "FakeBroker", client: Client
+) -> None:
     batch = [Message(topic="orders", body=b"x"), Message(topic="orders", body=b"y")]
     sent = await Producer(client, "pg", TRACED).send_batch(batch)
     ((fields, keys),) = await wait_traces(world, broker, 1)
@@ -114,7 +118,7 @@ async def test_a_batch_is_told_once_under_all_of_its_ids(world: "World", broker:
     assert keys == {sent.message_id}
 
 
-async def test_a_broker_may_wish_no_traces_and_refusals_have_none(
+async def test_sends_rejected_or_with_tracing_disabled_by_the_broker_have_no_trace(
     world: "World", broker: "FakeBroker", client: Client
 ) -> None:
     broker.script[RequestCode.SEND_MESSAGE_V2] += [
@@ -170,7 +174,7 @@ async def test_no_more_than_so_many_records_are_kept(client: Client) -> None:
         (trio.TooSlowError(), "false", "1"),
     ],
 )
-async def test_a_delivery_is_told_before_and_after(
+async def test_a_delivery_is_traced_before_and_after(
     world: "World", broker: "FakeBroker", client: Client, nursery: trio.Nursery, failure: Any, is_ok: str, code: str
 ) -> None:
     broker.put("orders", 0, b"x", properties="UNIQ_KEY\x01U1\x02KEYS\x01k1\x02MSG_REGION\x01north\x02TRACE_ON\x01true")
@@ -214,7 +218,7 @@ async def test_messages_that_are_not_to_be_traced_are_not(
     assert records[0][0][2] == "null"
 
 
-async def test_the_end_of_a_transaction_is_told(world: "World", broker: "FakeBroker", client: Client) -> None:
+async def test_the_end_of_a_transaction_is_traced(world: "World", broker: "FakeBroker", client: Client) -> None:
     async def work(_message: Message, _id: str) -> TransactionState:
         await trio.lowlevel.checkpoint()
         return TransactionState.ROLLBACK
@@ -245,9 +249,7 @@ async def test_the_end_of_a_transaction_is_told(world: "World", broker: "FakeBro
     assert keys == {message_id, "k"}
 
 
-async def test_the_end_of_a_transaction_that_a_broker_asked_for_is_told(
-    world: "World", broker: "FakeBroker", client: Client
-) -> None:
+async def test_the_end_of_a_checked_transaction_is_traced(world: "World", broker: "FakeBroker", client: Client) -> None:
     async def check(_message: ReceivedMessage) -> TransactionState:
         await trio.lowlevel.checkpoint()
         return TransactionState.COMMIT
@@ -263,7 +265,7 @@ async def test_the_end_of_a_transaction_that_a_broker_asked_for_is_told(
     assert "U" in keys
 
 
-async def test_what_waits_is_told_when_producer_or_client_close(world: "World", broker: "FakeBroker") -> None:
+async def test_pending_traces_are_sent_when_producer_or_client_close(world: "World", broker: "FakeBroker") -> None:
     async with open_client(world.config()) as client:
         producer = Producer(client, "pg", TRACED)
         await producer.send(Message(topic="orders", body=b"x"))
@@ -273,7 +275,7 @@ async def test_what_waits_is_told_when_producer_or_client_close(world: "World", 
     assert [fields[3] for fields, _ in traces(broker)] == ["pg", "other"]
 
 
-async def test_names_are_told_as_the_application_says_them(world: "World", broker: "FakeBroker") -> None:
+async def test_traces_contain_names_without_the_namespace(world: "World", broker: "FakeBroker") -> None:
     world.route("NS%orders", 1)
     async with open_client(world.config(namespace="NS")) as client:
         await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"x"))

@@ -107,7 +107,7 @@ async def test_two_additions_at_once_are_done_one_after_the_other(cluster: Clust
     assert [*cluster.supervisor.nodes] == ["namesrv-1", "broker-a", "broker-a-s", "broker-a-s2", "broker-a-s3"]
 
 
-async def test_what_cannot_be_changed_changes_nothing(cluster: Cluster, place: pathlib.Path) -> None:
+async def test_a_rejected_change_leaves_the_cluster_file_unchanged(cluster: Cluster, place: pathlib.Path) -> None:
     before = (place / "cluster.json").read_text()
     with pytest.raises(UnknownTargetError, match="did you mean broker-a"):
         await cluster.add_slave("broker-aa")

@@ -81,7 +81,7 @@ def status(rmqlab: Run, name: str) -> dict[str, Any]:
     raise AssertionError(document)
 
 
-def test_up_prints_one_object_that_says_who_is_where(shared: dict[str, Any], home: pathlib.Path) -> None:
+def test_up_prints_one_object_with_the_address_of_every_node(shared: dict[str, Any], home: pathlib.Path) -> None:
     assert set(shared) == {"name", "namesrv_addr", "nodes"}
     namesrv, master, slave = shared["nodes"]
     assert shared["namesrv_addr"] == namesrv["address"]
@@ -98,7 +98,7 @@ def test_up_prints_one_object_that_says_who_is_where(shared: dict[str, Any], hom
     assert len({node["pid"] for node in shared["nodes"]}) == 3
 
 
-def test_status_tells_offsets_lag_and_routes(shared: dict[str, Any], rmqlab: Run) -> None:
+def test_status_prints_offsets_lag_and_routes(shared: dict[str, Any], rmqlab: Run) -> None:
     document = status(rmqlab, "shared")
     assert [node["state"] for node in document["nodes"]] == ["ready"] * 3
     assert document["nodes"][1]["commit_log"]["min"] == 0
@@ -111,7 +111,7 @@ def test_status_tells_offsets_lag_and_routes(shared: dict[str, Any], rmqlab: Run
 
 
 @pytest.mark.usefixtures("shared")
-def test_a_master_is_killed_its_route_goes_and_comes_back(rmqlab: Run) -> None:
+def test_the_route_of_a_killed_master_is_dropped_and_restored(rmqlab: Run) -> None:
     assert rmqlab("kill", "-n", "shared", "broker-a:master").stdout == "broker-a is killed\n"
     assert rmqlab("wait", "-n", "shared", "route-gone", "broker-a:master").returncode == 0
     assert rmqlab("wait", "-n", "shared", "killed", "broker-a", "--timeout", "1").returncode == 0
@@ -125,7 +125,7 @@ def test_a_master_is_killed_its_route_goes_and_comes_back(rmqlab: Run) -> None:
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
+def test_produced_messages_are_consumed_and_replicated(rmqlab: Run) -> None:
     assert rmqlab("wait", "-n", "shared", "slave-in-sync", "broker-a").returncode == 0
     sends = ("-t", "orders", "--count", "30", "--rate-per-second", "0", "--timeout", "100")
     made = rmqlab("produce", "-n", "shared", *sends, "--json")
@@ -198,7 +198,7 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         (["explode"], 2, "explode"),
     ],
 )
-def test_what_makes_no_sense_is_told_in_one_line(rmqlab: Run, arguments: list[str], status: int, text: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(rmqlab: Run, arguments: list[str], status: int, text: str) -> None:
     done = rmqlab(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert text in done.stderr
@@ -245,13 +245,13 @@ def test_settings_stay_until_they_are_taken_back(rmqlab: Run, home: pathlib.Path
     assert up("--unset", "traceOn") == {"region_id": "here"}
 
 
-def test_a_setting_without_effect_is_told_before_the_start(rmqlab: Run) -> None:
+def test_a_setting_without_effect_is_reported_before_the_start(rmqlab: Run) -> None:
     done = rmqlab("up", "-n", "vain", "--slaves", "0", "--set", "serverSelectorThreads=7", "--detach")
     assert (done.returncode, done.stderr) == (0, "rmqlab: no effect here: server_selector_threads\n")
     assert rmqlab("down", "-n", "vain", "--purge").returncode == 0
 
 
-def test_a_home_that_cannot_be_is_told_in_one_line(rmqlab: Run, tmp_path: pathlib.Path) -> None:
+def test_an_invalid_home_is_reported_in_one_line(rmqlab: Run, tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("no directory")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
@@ -273,7 +273,7 @@ def test_an_invalid_network_is_reported_in_one_line(rmqlab: Run) -> None:
             )
 
 
-def test_the_version_is_told(rmqlab: Run) -> None:
+def test_the_version_is_printed(rmqlab: Run) -> None:
     assert re.fullmatch(r"rmqlab \d+\.\d+\.\d+\n", rmqlab("--version").stdout)
 
 
@@ -316,7 +316,7 @@ def test_events_are_filtered_by_kind_and_node(rmqlab: Run, shared: dict[str, Any
     assert {(one["kind"], one["node"]) for one in map(json.loads, lines.splitlines())} == {("node_ready", "broker-a")}
 
 
-def test_a_taken_port_is_told_with_its_holder_and_nothing_starts(rmqlab: Run) -> None:
+def test_a_taken_port_is_reported_with_its_holder_and_nothing_starts(rmqlab: Run) -> None:
     assert rmqlab("up", "-n", "taken", "--slaves", "0", "--detach").returncode == 0
     host = status(rmqlab, "taken")["nodes"][1]["address"].partition(":")[0]
     assert rmqlab("down", "-n", "taken").returncode == 0
@@ -331,7 +331,7 @@ def test_a_taken_port_is_told_with_its_holder_and_nothing_starts(rmqlab: Run) ->
     assert "no cluster taken" in rmqlab("status", "-n", "taken").stderr
 
 
-def test_a_detached_supervisor_killed_with_9_leaves_nothing_and_hinders_nobody(rmqlab: Run) -> None:
+def test_a_detached_supervisor_killed_with_9_leaves_nothing_behind(rmqlab: Run) -> None:
     assert rmqlab("up", "-n", "victim", "--detach").returncode == 0
     document = status(rmqlab, "victim")
     rmqlab("pause", "-n", "victim", "broker-a")

@@ -60,7 +60,7 @@ def holds(condition: str, status: Document) -> bool:
     return parse_condition(condition.split(), NODES).holds(status)
 
 
-def test_replication_is_told_with_the_labels_of_ha_status() -> None:
+def test_replication_is_reported_with_the_labels_of_ha_status() -> None:
     assert document()["replication"] == [
         {
             "group": "broker-a",
@@ -83,14 +83,14 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
     ]
 
 
-def test_what_a_slave_reported_is_found_by_its_id() -> None:
+def test_reports_of_a_slave_are_found_by_its_id() -> None:
     """After a promotion by hand, the old master is the slave with id 1."""
     troubles = [{"broker_id": 2, "slave": "x", "text": "its disk fails"}, {"broker_id": 1, "text": "its disk is full"}]
     (row,) = document({"broker-a": {"ha": {"connections": [], "slave_troubles": troubles}}})["replication"]
     assert row["trouble"] == "its disk is full"
 
 
-def test_what_no_node_tells_is_unknown_and_never_a_number() -> None:
+def test_values_missing_from_snapshots_are_unknown_and_never_a_number() -> None:
     (row,) = document({"broker-a": None, "namesrv-1": {}})["replication"]
     assert row["connected"] is None
     assert row["lag"] is None
@@ -221,13 +221,13 @@ def test_a_topic_is_known_if_every_named_node_has_it() -> None:
         ("metadata-synced", "metadata-synced needs one target"),
     ],
 )
-def test_a_condition_on_metadata_that_makes_no_sense_is_told(condition: str, text: str) -> None:
+def test_an_invalid_metadata_condition_is_rejected(condition: str, text: str) -> None:
     with pytest.raises(UnknownConditionError, match=text):
         parse_condition(condition.split(), NODES)
 
 
 @pytest.mark.parametrize("condition", ["", "redy", "route-gone", "ready broker-a broker-a-s"])
-def test_a_condition_that_makes_no_sense_is_told(condition: str) -> None:
+def test_an_invalid_condition_is_rejected(condition: str) -> None:
     with pytest.raises(UnknownConditionError):
         parse_condition(condition.split(), NODES)
 
@@ -235,7 +235,7 @@ def test_a_condition_that_makes_no_sense_is_told(condition: str) -> None:
 @pytest.mark.parametrize(
     "condition", ["slave-caught-up", "slave-connected", "slave-in-sync", "route-has", "route-gone"]
 )
-def test_a_condition_that_its_target_can_never_meet_is_told(condition: str) -> None:
+def test_a_condition_impossible_for_its_target_is_rejected(condition: str) -> None:
     """Instead of being waited for in vain."""
     with pytest.raises(UnknownConditionError, match=f"namesrv-1 is a nameserver: {condition} needs a broker"):
         parse_condition([condition, "namesrv-1"], NODES)
@@ -248,7 +248,7 @@ def test_a_condition_that_its_target_can_never_meet_is_told(condition: str) -> N
         parse_condition([condition, "broker-a"], nodes)
 
 
-def test_a_condition_of_an_unknown_target_is_told() -> None:
+def test_a_condition_with_an_unknown_target_is_rejected() -> None:
     with pytest.raises(UnknownTargetError, match="broker-a-s"):
         parse_condition(["ready", "broker-x"], NODES)
 
@@ -273,14 +273,14 @@ STRANGE_FACTS: list[Facts] = [
 
 
 @pytest.mark.parametrize("facts", STRANGE_FACTS)
-def test_whatever_a_node_tells_the_status_is_a_document_that_fits_into_an_answer(facts: Facts) -> None:
+def test_the_status_fits_into_a_reply_for_any_snapshot(facts: Facts) -> None:
     status = document({node.name: facts for node in NODES})
     assert len(COMMANDS.encode(CommandResult(status))) < MAX_MESSAGE
     for condition in ("route-has broker-a", "route-gone broker-a", "slave-caught-up broker-a", "ready"):
         assert holds(condition, status) in {True, False}
 
 
-def test_a_nameserver_with_more_routes_than_it_tells_is_not_believed_to_have_forgotten_one() -> None:
+def test_truncated_routes_do_not_prove_that_a_route_is_missing() -> None:
     whole = routes(**{"1": SLAVE})
     cut = {"routes": {**whole["routes"], "...": 18_000}}
     assert holds("route-gone broker-a", document({"namesrv-1": whole, "namesrv-2": whole}))
@@ -370,7 +370,7 @@ def test_lists_of_peers_that_differ_are_shown() -> None:
         ("topic-known broker-a orders", {}, "broker-a has no topic orders"),
     ],
 )
-def test_what_contradicts_a_condition_is_named(condition: str, facts: dict[str, Facts], text: str) -> None:
+def test_values_that_contradict_a_condition_are_named(condition: str, facts: dict[str, Facts], text: str) -> None:
     judged = parse_condition(condition.split(), NODES)
     status = document(facts)
     assert judged.explain(status) == text

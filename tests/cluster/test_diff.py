@@ -114,7 +114,7 @@ def test_logs_with_nothing_in_common_are_unknown_with_status_2(rmqlab: Run, tmp_
     assert json.loads(done.stdout)["verdict"] == "unknown"
 
 
-def test_what_cannot_be_compared_is_said_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
+def test_incomparable_runs_are_reported_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     for target, text in [
         (f"{tmp_path}/here", "is not a store"),

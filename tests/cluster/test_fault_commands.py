@@ -111,7 +111,7 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
         ("heal f999", "no fault 'f999' in force; in force: none"),
     ],
 )
-def test_what_makes_no_sense_is_said_and_changes_nothing(rmqlab: Run, command: str, message: str) -> None:
+def test_invalid_fault_commands_are_reported_and_change_nothing(rmqlab: Run, command: str, message: str) -> None:
     done = rmqlab(*command.split())
     assert done.returncode == 2
     assert message in done.stderr
@@ -169,7 +169,7 @@ def test_a_disk_that_does_not_sync_and_one_that_is_full(rmqlab: Run) -> None:
     assert "refused" not in outcomes(sent)
 
 
-def test_a_false_report_stands_for_a_copy_that_nobody_has(rmqlab: Run) -> None:
+def test_a_forged_report_acknowledges_unreplicated_messages(rmqlab: Run) -> None:
     """store-and-ha section 4.9: SYNC_MASTER returns SEND_OK though its slave is dead."""
     assert rmqlab("kill", "broker-a-s").returncode == 0
     lonely = rmqlab(*PRODUCE, "-c", "2", "-r", "0", "--json")
@@ -210,7 +210,7 @@ async def stored_at(namesrv_addr: str, topic: str) -> list[int]:
     return sorted(stamps)
 
 
-def test_messages_are_stored_at_the_time_of_the_brokers_clock_and_events_told_in_the_clusters(rmqlab: Run) -> None:
+def test_messages_use_the_broker_clock_and_events_the_cluster_clock(rmqlab: Run) -> None:
     document = json.loads(rmqlab("status", "--json").stdout)
     rmqlab("fault", "clock", "broker-a", "--kind", "step", "--millis", "-3600000")
     sent = rmqlab(*PRODUCE, "-t", "early", "-c", "1", "--json")

@@ -110,7 +110,7 @@ async def test_a_frozen_one_keeps_its_sockets_and_its_peers_believe_in_it(cluste
 
 
 @on_simulated_cluster
-async def test_one_in_a_blackhole_lives_on_and_knows_as_little_of_its_peers_as_they_of_it(cluster: Cluster) -> None:
+async def test_an_isolated_master_keeps_running_and_loses_its_peers(cluster: Cluster) -> None:
     since, began = len(list(cluster.events)), now(cluster)
     fault = await cluster.isolate("broker-a:master")
     assert await cluster.snapshot("broker-a:master", LONG) is not None

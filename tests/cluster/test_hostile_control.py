@@ -82,7 +82,7 @@ async def test_garbage_at_the_control_socket_ends_that_connection_only(
         (RulesSet(77), False),
     ],
 )
-async def test_a_message_that_cannot_be_handled_is_recorded_and_the_next_one_is_handled(
+async def test_an_unhandled_message_is_recorded_and_the_next_one_is_handled(
     supervisor: Supervisor, nursery: trio.Nursery, message: Event | Ready | Snapshot, *, is_error: bool
 ) -> None:
     ours, theirs = memory_stream_pair()
@@ -164,7 +164,7 @@ STRANGE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("arguments", STRANGE)
 @pytest.mark.parametrize("verb", [*sorted(HANDLERS.keys() - {"down"}), "x" * 100_000])
-async def test_whatever_the_arguments_are_there_is_an_answer_and_the_supervisor_goes_on(
+async def test_any_arguments_get_a_reply_and_the_supervisor_continues(
     supervisor: Supervisor, autojump_clock: MockClock, verb: str, arguments: dict[str, Any]
 ) -> None:
     del autojump_clock

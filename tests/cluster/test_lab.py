@@ -86,7 +86,7 @@ async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
     assert by_slave.index("closing") < by_slave.index("node_stopped")
 
 
-async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place: pathlib.Path) -> None:
+async def test_a_power_loss_removes_unsynced_bytes_and_a_wipe_removes_all(place: pathlib.Path) -> None:
     config = small_config(place / "broker-a" / "store")
     async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
         store = MessageStore.open(config, now_millis=ManualClock())
@@ -173,7 +173,7 @@ async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> N
         await cluster.wait_until("killed broker-a")
 
 
-async def test_addresses_are_the_same_at_the_next_start_and_time_goes_on(place: pathlib.Path) -> None:
+async def test_a_restart_keeps_addresses_and_continues_the_cluster_time(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, rate=1000)
     async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
         address, node = cluster.namesrv_addr, await cluster.snapshot("broker-a", LONG)
@@ -210,7 +210,7 @@ async def test_a_taken_port_starts_nothing(place: pathlib.Path) -> None:
                 pass
 
 
-async def test_the_error_of_the_block_comes_out_as_it_is(place: pathlib.Path) -> None:
+async def test_an_error_in_the_cluster_block_is_raised_unchanged(place: pathlib.Path) -> None:
     with pytest.raises(UnknownTargetError, match="broker-a:slave"):
         async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
             await cluster.kill("broker-z")
@@ -247,7 +247,7 @@ async def test_a_node_that_does_not_stop_is_killed_and_that_is_a_failure(
     assert "stop_overdue" in {event.kind for event in cluster.events}
 
 
-async def test_killing_all_ends_a_stop_that_takes_too_long(place: pathlib.Path) -> None:
+async def test_killing_all_ends_a_stop_that_hangs(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, broker_settings={"never_ends": True})
     async with open_cluster(spec, directory=place, modules=FAKES) as cluster, trio.open_nursery() as nursery:
 
@@ -268,7 +268,7 @@ async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
     assert len({node["address"] for node in status["nodes"]}) == 3
 
 
-async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: pathlib.Path) -> None:
+async def test_a_workload_uses_the_cluster_time_and_emits_its_events(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0, rate=100), directory=place, modules=FAKES) as cluster:
         workload = await cluster.run_workload("fakenode", {"topic": "orders"})
         facts = await cluster.snapshot("fakenode-1", LONG)

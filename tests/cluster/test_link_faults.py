@@ -145,7 +145,7 @@ async def test_bytes_that_change_on_the_way_are_stored_by_the_slave(cluster: Clu
 
 
 @on_simulated_links
-async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:
+async def test_a_sync_send_waits_for_its_delayed_ack(cluster: Cluster) -> None:
     await send(cluster, 1)
     await cluster.fault(Latency(src="broker-a-s", dst="broker-a", millis=500, only="ha"))
     (sent,) = await send(cluster, 1)
@@ -174,7 +174,7 @@ async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster)
 
 
 @on_simulated_links
-async def test_a_slave_cannot_connect_while_its_master_accepts_none(cluster: Cluster) -> None:
+async def test_a_slave_cannot_connect_while_its_master_rejects_connections(cluster: Cluster) -> None:
     fault = await cluster.fault(FullTable(src="broker-a-s", dst="broker-a", only="ha"))
     await send(cluster, 1)  # the live connection continues
     await assert_equal_logs(cluster)
@@ -185,7 +185,7 @@ async def test_a_slave_cannot_connect_while_its_master_accepts_none(cluster: Clu
     await assert_equal_logs(cluster)
 
 
-async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_their_own(cluster: Cluster) -> None:
+async def test_outside_faults_require_nodes_with_their_own_addresses(cluster: Cluster) -> None:
     fault = Blackhole(src="outside", dst="namesrv-1")
     if cluster.supervisor.spec.single_address:
         with pytest.raises(FaultError, match="peers outside cannot be recognised"):

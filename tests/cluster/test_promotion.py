@@ -58,7 +58,7 @@ async def test_an_old_master_that_is_started_is_a_second_one(place: pathlib.Path
         assert (await cluster.status())["masters"] == {"broker-a": ["broker-a", "broker-a-s"]}
 
 
-async def test_a_role_is_changed_of_all_targets_or_of_none(place: pathlib.Path) -> None:
+async def test_a_role_change_applies_to_all_targets_or_to_no_target(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", groups=2), directory=place, modules=FAKES) as cluster:
         await cluster.pause("broker-b-s")
         with pytest.raises(WrongStateError, match="broker-b-s is paused and cannot stop gracefully"):
@@ -71,7 +71,7 @@ async def test_a_role_is_changed_of_all_targets_or_of_none(place: pathlib.Path) 
             await cluster.promote("broker-x")
 
 
-async def test_a_node_whose_settings_cannot_be_read_keeps_its_role(place: pathlib.Path) -> None:
+async def test_a_node_with_unreadable_settings_keeps_its_role(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
         (place / "broker-a-s" / "config.toml").write_text("broker_role = ")
         with pytest.raises(NodeFailedError, match="broker-a-s is stopped, and keeps its role"):

@@ -77,12 +77,12 @@ def test_a_misspelt_key_of_a_fixture_is_named(
         ({"": "x"}, "unknown key ''"),
     ],
 )
-def test_what_a_settings_file_cannot_say_is_named(settings: dict[str, Any], said: str) -> None:
+def test_settings_unsupported_by_a_settings_file_are_named(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(BadSettingsError, match=said):
         try_settings(settings)
 
 
-def test_what_has_no_effect_is_a_remark() -> None:
+def test_settings_without_effect_cause_a_remark() -> None:
     assert try_settings({"use_tls": True}) == ["no effect here: use_tls"]
 
 
@@ -108,5 +108,5 @@ def test_settings_of_a_group_are_checked_as_those_of_its_member() -> None:
         ("regionId=" + "[" * 100_000, "[" * 100_000),
     ],
 )
-def test_what_is_no_single_value_of_toml_is_text(typed: str, value: object) -> None:
+def test_a_value_that_is_not_valid_toml_is_text(typed: str, value: object) -> None:
     assert cast("object", parse_setting(typed)[1]) == value

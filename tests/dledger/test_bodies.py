@@ -68,7 +68,7 @@ def test_unknown_members_are_ignored_and_missing_ones_have_defaults() -> None:
     assert (vote.code, vote.term, vote.ledger_end_index, vote.ledger_end_term) == (200, -1, -1, -1)
 
 
-def test_computed_members_of_a_push_come_from_its_entries() -> None:
+def test_computed_members_of_a_push_are_derived_from_its_entries() -> None:
     """dledger#10"""
     first, second = (EntryBody.of(Entry(index=index, term=1, pos=0, body=b"x")) for index in (4, 5))
     raw = PushEntryRequest(batch_entry=[first, second]).encode().replace(b'"count":2', b'"count":9')

@@ -190,7 +190,7 @@ def test_a_greater_term_is_entered_without_votes() -> None:
     assert elector.handle_vote(VoteRequest(leader_id="n1", term=9)).vote_result is VoteResult.ACCEPT
 
 
-def test_a_vote_that_cannot_be_saved_is_not_given() -> None:
+def test_a_vote_that_fails_to_save_is_not_granted() -> None:
     """dledger#7"""
     elector = new_elector(3)
 
@@ -286,7 +286,7 @@ def test_a_group_elects_one_leader_and_keeps_it(size: int) -> None:
     assert (group.current_leaders(), group.leaders) == ([leader], terms)
 
 
-def test_a_leader_that_dies_is_replaced_and_follows_when_it_returns() -> None:
+def test_a_killed_leader_is_replaced_and_follows_when_it_returns() -> None:
     group = Electorate(3, random.Random(1))
     group.run(15_000)
     (leader,) = group.current_leaders()

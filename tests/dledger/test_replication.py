@@ -362,7 +362,7 @@ def test_a_commit_is_sent_when_nothing_is_appended(tmp_path: Path) -> None:
     assert of_n1(leader)[0] == (PushType.COMMIT, -1)
 
 
-def test_a_peer_that_does_not_fit_is_compared_anew(tmp_path: Path) -> None:
+def test_an_inconsistent_peer_is_compared_again(tmp_path: Path) -> None:
     """dledger#36: at once after 406 to an APPEND, after 500 ms if a COMPARE fails."""
     leader = appending(tmp_path)
     leader.append([b"b"], "two", 100)

@@ -64,7 +64,7 @@ def test_the_tests_of_the_small_application_pass_in_two_processes_at_once(tmp_pa
             assert "1 passed" in output
 
 
-def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_failed_test_reports_the_events_and_a_misspelt_key_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
     (tmp_path / "test_bad.py").write_text(BAD)
     with start(tmp_path, tmp_path / "scratch") as run:

@@ -70,7 +70,7 @@ def run(name: str, *args: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_what_is_produced_is_consumed_and_pulled_and_counted(namesrv_addr: str) -> None:
+def test_produced_messages_are_consumed_pulled_and_counted(namesrv_addr: str) -> None:
     produced = run("produce", namesrv_addr, "orders")
     assert [line.split()[:3] for line in produced] == [[str(number), "SEND_OK", "broker-a"] for number in range(10)]
     bodies = {f"order {number}" for number in range(10)}
@@ -97,7 +97,7 @@ def test_messages_of_one_customer_stay_in_order(namesrv_addr: str) -> None:
     ]
 
 
-def test_a_delayed_message_comes_later(namesrv_addr: str) -> None:
+def test_a_delayed_message_is_delivered_later(namesrv_addr: str) -> None:
     at_once, later = sorted(run("delayed", namesrv_addr, "reminders"))  # who starts late finds both there
     assert at_once == "level 0 came after 0 s"
     assert re.fullmatch(r"level 1 came after [1-9]\d* s", later)
@@ -111,7 +111,7 @@ def test_a_transaction_is_consumed_or_never_was(namesrv_addr: str) -> None:
     ]
 
 
-def test_a_request_is_answered_or_its_asker_told_that_nobody_did(namesrv_addr: str) -> None:
+def test_a_request_gets_a_reply_or_reports_a_timeout(namesrv_addr: str) -> None:
     assert run("request_reply", namesrv_addr, "prices") == [
         "RB-1 costs 9.99",
         "RB-2 costs 24.50",

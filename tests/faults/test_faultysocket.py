@@ -185,7 +185,7 @@ def test_latency_delays_each_direction_by_its_own(world: World) -> None:
     assert world.peer_gets(2) == b"hi"
 
 
-def test_a_heal_takes_nothing_back_and_then_the_real_socket_does(world: World) -> None:
+def test_a_heal_keeps_delayed_bytes_before_it_restores_the_real_socket(world: World) -> None:
     world.impair(inbound=Impairment(latency=2))
     world.arrive(b"slow")
     world.impair()
@@ -212,7 +212,7 @@ def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) 
     assert (bytes(world.owner.got), world.owner.end != "") == (b"lost?", True)
 
 
-def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the_heal(world: World) -> None:
+def test_bytes_sent_into_a_blackhole_are_retransmitted_after_the_heal(world: World) -> None:
     world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(b"early")
     world.until(2)
@@ -224,7 +224,7 @@ def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the
     assert world.peer_gets(9) == b"earlylate"
 
 
-def test_a_blackhole_takes_what_a_connections_buffers_take_and_no_more(world: World) -> None:
+def test_a_blackhole_accepts_as_many_bytes_as_the_buffers_hold(world: World) -> None:
     world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(bytes(5 * 2**20))
     assert len(world.owner.owed) == 2**20
@@ -322,7 +322,7 @@ def test_slices_arrive_one_by_one(world: World, gap: float) -> None:
     assert sizes == [3, 3, 2]
 
 
-def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
+def test_limited_bandwidth_slows_down_the_sender(world: World) -> None:
     world.impair(inbound=Impairment(bytes_per_second=1000))
     world.arrive(bytes(3000))
     world.until(1)
@@ -331,7 +331,7 @@ def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
     assert len(world.owner.got) == 3000
 
 
-def test_an_owner_that_stops_reading_gets_nothing_until_it_goes_on(world: World) -> None:
+def test_an_owner_that_stops_reading_gets_no_bytes_until_it_resumes(world: World) -> None:
     world.impair(inbound=Impairment(latency=1))
     world.arrive(b"abc")
     world.sock.watch(WRITE, world.owner.on_ready)

@@ -86,7 +86,7 @@ async def test_an_end_under_a_blackhole_is_seen_when_it_is_healed(node: Node) ->
     await until(lambda: not node.server.channels)
 
 
-async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_before_the_heal(node: Node) -> None:
+async def test_a_connection_made_in_a_blackhole_is_accepted_after_the_heal(node: Node) -> None:
     node.play(rule("blackhole", not_in=("127.77.0.",)))
     channel = await node.channel()  # from outside: the system answers, we cannot help it
     with pytest.raises(RequestTimeoutError):
@@ -96,7 +96,7 @@ async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_be
     assert (await channel.request(request(ECHO, body=b"now"), LONG)).body == b"now"
 
 
-async def test_connecting_into_a_blackhole_takes_the_connect_timeout(node: Node) -> None:
+async def test_connecting_into_a_blackhole_fails_after_the_connect_timeout(node: Node) -> None:
     async with open_reactor(node.faults) as reactor:
         client = RemotingClient(reactor, connect_timeout=0.2)
         node.play(rule("blackhole", out=True, hosts=(HERE,)))
@@ -107,7 +107,7 @@ async def test_connecting_into_a_blackhole_takes_the_connect_timeout(node: Node)
             await client.channel(node.address)
 
 
-async def test_connecting_goes_on_when_the_blackhole_ends(node: Node) -> None:
+async def test_connecting_succeeds_after_the_blackhole_ends(node: Node) -> None:
     async with open_reactor(node.faults) as reactor:
         client = RemotingClient(reactor, connect_timeout=LONG)
         node.play(rule("blackhole", out=True, addresses=(node.address,)))
@@ -132,7 +132,7 @@ async def test_refused_are_new_connections_only(node: Node) -> None:
             await client.channel(node.address)
 
 
-async def test_an_outsider_who_is_refused_is_reset(node: Node) -> None:
+async def test_a_refused_connection_from_outside_is_reset(node: Node) -> None:
     node.play(rule("refuse", not_in=("127.77.0.",)))
     with pytest.raises((ConnectError, ConnectionLostError)):
         await node.ask()
@@ -263,7 +263,7 @@ async def test_large_frames_pass_through_every_impairment_unharmed(node: Node, *
     assert await node.ask(body=body) == body
 
 
-async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Node) -> None:
+async def test_a_frame_that_is_cut_is_lost_and_its_connection_closed(node: Node) -> None:
     node.play(rule("cut", after_bytes=10))
     with pytest.raises(ConnectionLostError):
         await node.ask()
@@ -307,7 +307,7 @@ async def test_healed_connections_have_their_own_sockets_again(node: Node) -> No
     assert await node.ask() == b"?"
 
 
-async def test_what_is_left_when_the_process_ends_is_closed() -> None:
+async def test_remaining_sockets_are_closed_when_the_process_ends() -> None:
     """Warnings are errors: a socket left open would be one."""
     faults = node_faults()
     with contextlib.closing(socket.socket()) as peer:

@@ -145,7 +145,7 @@ def test_a_slow_reader_accepts_no_more_than_its_window() -> None:
     assert len(drain(direction, 1)) == pytest.approx(100, abs=2)
 
 
-def test_bandwidth_lets_so_many_bytes_a_second_out_and_takes_no_more_than_a_little_in() -> None:
+def test_bandwidth_limits_both_the_output_and_the_accepted_input() -> None:
     direction = LinkDirection(Impairment(bytes_per_second=1000))
     direction.push(bytes(5000), 0)
     out = [len(drain(direction, second)) for second in range(1, 6)]
@@ -161,7 +161,7 @@ def test_what_waits_idle_gathers_no_bandwidth() -> None:
     assert len(drain(direction, 101)) == pytest.approx(1000, abs=11)
 
 
-def test_slices_come_one_by_one_with_a_gap() -> None:
+def test_segments_are_delivered_one_by_one_with_a_gap() -> None:
     direction = LinkDirection(Impairment(segment=2, gap=0.5))
     direction.push(b"abcde", 0)
     taken = []
@@ -208,7 +208,7 @@ def test_a_blackhole_in_which_nothing_was_lost_leaves_no_trace() -> None:
     assert direction.is_transparent(14.0)
 
 
-def test_what_is_under_way_when_the_blackhole_begins_is_lost_as_well() -> None:
+def test_bytes_in_flight_when_a_blackhole_begins_are_lost() -> None:
     direction = LinkDirection(Impairment(latency=1))
     direction.push(b"a", 0)
     direction.set_impairment(Impairment(is_blocked=True), 0.5)

@@ -133,7 +133,7 @@ def echo(_state: None, _header: None, asked: Request) -> Reply:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux's")
-async def test_it_takes_effect_on_a_socket() -> None:
+async def test_a_new_fault_kind_affects_a_socket() -> None:
     faults = node_faults(TABLE)
     rule = LinkRule(
         id="f1", fault=Garble(src="client", dst="server", byte=ord("?")), is_outbound=False, hosts=("127.0.0.2",)

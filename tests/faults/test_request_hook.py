@@ -69,7 +69,7 @@ def play(faults: NodeFaults, **by_id: RequestFault) -> None:
     faults.set(NodeRules(own=rules).to_plain())
 
 
-async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_told(
+async def test_a_code_gets_the_set_reply_n_times_and_the_last_one_is_reported(
     caller: Caller, dispatcher: Dispatcher[None], faults: NodeFaults
 ) -> None:
     spent: list[str] = []
@@ -82,7 +82,7 @@ async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_tol
     assert spent == ["f1"]
 
 
-async def test_rules_that_change_do_not_make_it_count_anew(
+async def test_changed_rules_do_not_reset_the_count(
     caller: Caller, dispatcher: Dispatcher[None], faults: NodeFaults
 ) -> None:
     busy = AnswerRequest(target="a", code="PULL_MESSAGE", times=2)

@@ -44,7 +44,7 @@ def test_a_switch_is_described_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("fault", GIVEN, ids=lambda fault: type(fault).__name__)
-def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> None:
+def test_a_fault_round_trips_through_its_plain_values(fault: Fault) -> None:
     assert fault_of(fault_values(fault)) == fault
 
 
@@ -100,7 +100,7 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "kind step has no value ppm; it takes millis"),
     ],
 )
-def test_what_makes_no_sense_is_named_with_what_is_expected(values: dict[str, Any], message: str) -> None:
+def test_an_invalid_fault_is_named_with_what_was_expected(values: dict[str, Any], message: str) -> None:
     with pytest.raises(FaultError, match=message):
         fault_of(values)
 

@@ -160,13 +160,13 @@ def without_lines(remark: str | None) -> str:
 
 
 @pytest.mark.parametrize("name", DENIED)
-def test_who_is_denied_is_told_the_same(pair: dict[str, Guarded], name: str) -> None:
+def test_denied_requests_get_the_same_code_and_remark_as_from_java(pair: dict[str, Guarded], name: str) -> None:
     ours, theirs = DENIED[name](pair["ours"]), DENIED[name](pair["real"])
     assert (ours.code, without_lines(ours.remark)) == (theirs.code, without_lines(theirs.remark))
     assert theirs.code != 0
 
 
-def test_who_has_the_right_is_served(pair: dict[str, Guarded]) -> None:
+def test_an_authorized_account_is_served(pair: dict[str, Guarded]) -> None:
     for one in pair.values():
         assert one.ask(310, send_fields("topicB"), b"x", USER).code in (0, 11)
         assert one.ask(320, {**send_fields("topicB"), "m": "false"}, b"x", USER).code in (0, 11)

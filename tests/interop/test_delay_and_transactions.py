@@ -59,7 +59,7 @@ def waits(master: BrokerServer, topic: str) -> list[int]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (2, 5)])
-def test_delayed_messages_come_once_each_and_when_they_are_due(
+def test_delayed_messages_are_delivered_once_each_when_due(
     java: Java, master: BrokerServer, level: int, seconds: int
 ) -> None:
     """broker-requests#21."""

@@ -102,7 +102,7 @@ def test_requests_are_answered_as_by_4_9(part: str, played: Mapping[str, Played]
     assert found == {}
 
 
-def test_what_was_sent_is_stored_as_by_4_9(played: Mapping[str, Played]) -> None:
+def test_sent_messages_are_stored_as_by_4_9(played: Mapping[str, Played]) -> None:
     real, ours = played["real"].log, played["ours"].log
     assert len(real) > 800
     assert real == ours

@@ -39,7 +39,7 @@ def test_java_consumer_gets_every_message_of_a_java_producer_once(java: Java, sh
     assert {times for *_, times, _ in rows} == {"0"}
 
 
-def test_java_consumer_goes_on_where_its_group_stopped(java: Java, shared: Cluster) -> None:
+def test_java_consumer_resumes_at_the_committed_offset_of_its_group(java: Java, shared: Cluster) -> None:
     """The first consumer commits at shutdown.
 
     The second, of the same group, sees only what came later.

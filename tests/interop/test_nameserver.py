@@ -87,7 +87,7 @@ def test_keys_and_settings_are_changed(pair: Pair) -> None:
     assert "CODE: 16" in pair.admin("updateNamesrvConfig", "-k", "kvConfigPath", "-v", "/elsewhere")
 
 
-def test_a_slave_that_stops_unregisters_and_a_master_that_dies_is_gone_at_once(pair: Pair) -> None:
+def test_a_stopped_slave_and_a_killed_master_leave_the_route_at_once(pair: Pair) -> None:
     """remoting#30, #31, #40, #41. Last of this file: it ends the pair."""
     pair.slave.stop()
     assert pair.broker_ids() == [("0", pair.master.address)]

@@ -135,7 +135,7 @@ async def test_only_wanted_tags_arrive(client: Client, shared: Cluster) -> None:
     assert {message.tags for message in got} == {"A", "C"}
 
 
-async def test_a_failed_message_comes_again_from_the_retry_topic(client: Client, shared: Cluster) -> None:
+async def test_a_failed_message_is_redelivered_from_the_retry_topic(client: Client, shared: Cluster) -> None:
     topic, got = await make_topic(client, shared, 1), list[ReceivedMessage]()
 
     async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
@@ -157,7 +157,7 @@ async def test_a_failed_message_comes_again_from_the_retry_topic(client: Client,
     assert (got[1].topic, got[1].body, got[1].message_id) == (topic, b"x" * 5000, sent.message_id)
 
 
-async def test_two_consumers_share_queues_and_one_takes_over(client: Client, shared: Cluster) -> None:
+async def test_two_consumers_share_queues_and_the_remaining_one_gets_all(client: Client, shared: Cluster) -> None:
     topic, group, producer = await make_topic(client, shared), name("cg"), Producer(client, name("pg"))
     async with open_client(ClientConfig(namesrv_addr=shared.namesrv)) as other, trio.open_nursery() as nursery:
         first = await consume(nursery, client, topic, group)

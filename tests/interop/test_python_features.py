@@ -117,7 +117,7 @@ async def test_transactions_end_as_they_should_at_once_or_when_asked(client: Cli
     assert sorted(asked) == [(b"late commit", topic), (b"late rollback", topic)]
 
 
-async def test_a_delayed_message_comes_when_it_is_due(client: Client, topic: str) -> None:
+async def test_a_delayed_message_is_delivered_when_due(client: Client, topic: str) -> None:
     await Producer(client, f"p-{topic}").send(Message(topic=topic, body=b"later", delay_level=1))
     async with consuming(client, topic) as got:
         await until(lambda: got)
@@ -190,7 +190,7 @@ async def test_a_polled_consumer_shares_queues_with_its_group(master: BrokerServ
     assert seen == [b"0", b"1"]
 
 
-async def test_broadcasts_reach_every_member_once_and_go_on_where_they_stopped(
+async def test_broadcasts_reach_every_member_once_and_resume_after_a_restart(
     master: BrokerServer, topic: str, tmp_path: Path
 ) -> None:
     for round_number in range(2):

@@ -44,7 +44,7 @@ def test_broker_and_its_topics_are_in_the_route(mqadmin: Mqadmin, registered: Br
     assert "NewTopic" in mqadmin.run(registered.namesrv, "topicList").split()
 
 
-def test_route_goes_with_the_broker_and_comes_back_with_it(registered: BrokerServer) -> None:
+def test_a_route_is_removed_and_restored_with_its_broker(registered: BrokerServer) -> None:
     """A graceful stop unregisters.
 
     A kill -9 closes the connection, which is enough (remoting#4.13).

@@ -147,9 +147,7 @@ def test_a_stream_carries_messages_from_a_java_producer_to_a_java_consumer(
         assert sorted(words[5] for words in got) == sorted(expected)
 
 
-def test_a_stream_from_a_real_cluster_goes_on_from_the_slave_when_the_master_is_killed(
-    spark: "SparkSession", java: Java, tmp_path: Path
-) -> None:
+def test_a_stream_from_a_real_cluster_resumes_from_the_slave(spark: "SparkSession", java: Java, tmp_path: Path) -> None:
     with real_cluster(java, tmp_path / "cluster") as cluster:
         produce(java, cluster, "SparkKilled")
         wait_until(lambda: rawrequest.knows_topic(cluster.slave.address, "SparkKilled"), "the slave knows the topic")

@@ -86,7 +86,7 @@ def kept(request: pytest.FixtureRequest, java: Java, tmp_path: Path, end: str) -
             yield Kept(reader, queues, ids)
 
 
-def test_every_message_is_read_by_offset_key_and_id_and_counters_go_on(kept: Kept) -> None:
+def test_messages_are_read_by_offset_key_and_id_and_counters_continue(kept: Kept) -> None:
     """store-ha#25, #26: nothing of a killed process is lost, by the page cache."""
     address = kept.reader.address
     for queue, bodies in kept.queues.items():
@@ -108,7 +108,7 @@ def test_every_message_is_read_by_offset_key_and_id_and_counters_go_on(kept: Kep
 
 
 @pytest.mark.long
-def test_it_comes_back_to_its_writers_kind(kept: Kept, java: Java, tmp_path: Path, end: str) -> None:
+def test_a_store_returned_to_the_kind_of_its_writer_opens(kept: Kept, java: Java, tmp_path: Path, end: str) -> None:
     """What the other kind made of the store, and ended in its turn, opens as well."""
     other = "our" if isinstance(kept.reader, RealBroker) else "real"
     if end == "stop":

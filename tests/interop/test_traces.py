@@ -29,7 +29,7 @@ def namesrv(request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest
 
 
 @pytest.mark.parametrize("line", CLIENTS)
-def test_mqadmin_shows_who_sent_a_message_and_who_consumed_it(java: Java, namesrv: str, line: str) -> None:
+def test_mqadmin_shows_producer_and_consumer_of_a_traced_message(java: Java, namesrv: str, line: str) -> None:
     """The first consumption fails, the second does not."""
     group = f"readers-{line.replace('.', '-')}"
     message_id = trio.run(_send_and_consume, namesrv, group)

@@ -39,7 +39,7 @@ def test_any_other_code_is_answered_with_3_and_counted(bench: Any) -> None:
     [(401, None, True), (409, None, True), (479, None, True), (400, None, False), (333, None, False), (0, None, False),
      (317, "true", True), (317, "false", False), (121, "TRUE", True)],
 )  # fmt: skip
-def test_broker_ids_are_quoted_for_new_versions_and_who_asks_for_it(
+def test_broker_ids_are_quoted_for_new_versions_and_on_request(
     bench: Any,
     version: int,
     asks_standard: str | None,
@@ -154,7 +154,7 @@ def test_topic_lists_hold_names_and_nothing_else(
     assert (reply.code, json.loads(reply.body)) == (0, {"topicList": topics})
 
 
-def test_system_topics_come_with_the_address_of_a_broker_if_there_is_one(bench: Any) -> None:
+def test_system_topics_are_returned_with_a_broker_address_if_any(bench: Any) -> None:
     """remoting#20."""
     assert json.loads(bench.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body) == {"topicList": []}
     bench.register()
@@ -217,7 +217,7 @@ def test_a_value_is_stored_before_it_is_answered_read_back_and_deleted(bench: An
     assert bench.call(RequestCode.GET_KVLIST_BY_NAMESPACE, namespace="ns").body == b'{"table":{}}'
 
 
-def test_what_is_not_found_is_22(bench: Any) -> None:
+def test_a_missing_key_gets_code_22(bench: Any) -> None:
     """remoting#38."""
     reply = bench.call(RequestCode.GET_KV_CONFIG, namespace="ns", key="k")
     assert (reply.code, reply.raw_fields is None, reply.ext_fields) == (ResponseCode.QUERY_NOT_FOUND, False, {})
@@ -301,7 +301,7 @@ def test_a_black_listed_setting_is_16_and_nothing_of_the_request_is_applied(benc
 # -- events --------------------------------------------------------------------------------------
 
 
-def test_events_are_told_on_changes_only(bench: Any) -> None:
+def test_events_are_emitted_on_changes_only(bench: Any) -> None:
     for now in (0.0, 30.0):
         bench.now = now
         bench.register(bench.topic("orders"))
@@ -321,7 +321,7 @@ def test_events_are_told_on_changes_only(bench: Any) -> None:
     ]
 
 
-def test_a_silent_broker_is_dropped_its_connection_closed_and_both_told(bench: Any) -> None:
+def test_a_silent_broker_is_dropped_and_its_connection_closed(bench: Any) -> None:
     """remoting#33."""
     wire = bench.wire()
     bench.register(wire=wire)

@@ -37,7 +37,7 @@ def test_a_restart_restores_the_table_emptied_namespaces_too(tmp_path: pathlib.P
     assert load_kv_config(path).namespaces == {"ns": {"k": "vé/"}, "emptied": {}}
 
 
-def test_a_namespace_never_written_is_told_from_an_emptied_one(tmp_path: pathlib.Path) -> None:
+def test_a_missing_namespace_is_distinguished_from_an_empty_one(tmp_path: pathlib.Path) -> None:
     """remoting#38, #28."""
     kv = KvConfig(tmp_path / "kv.json")
     kv.delete("ns", "k")
@@ -82,7 +82,7 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
         load_kv_config(tmp_path / "kv.json")
 
 
-def test_a_file_that_cannot_be_read_is_an_error_although_it_has_a_backup(tmp_path: pathlib.Path) -> None:
+def test_an_unreadable_file_is_an_error_although_it_has_a_backup(tmp_path: pathlib.Path) -> None:
     """Otherwise the older backup would be saved over it."""
     path = tmp_path / "kv.json"
     save_config_file(path, b'{"configTable":{}}')
@@ -105,7 +105,7 @@ def test_the_table_is_printed_on_plain_lines_and_not_without_bound(tmp_path: pat
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_KEYS", 1), ("MAX_NAME_SIZE", 3), ("MAX_FILE_SIZE", 40)])
-def test_a_table_that_is_full_takes_no_more(
+def test_a_full_table_rejects_new_entries(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     """Issue 12.6."""

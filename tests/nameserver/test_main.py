@@ -186,7 +186,7 @@ async def test_a_silent_brokers_busy_connection_is_closed_by_the_scan(
         assert "broker_connection_lost" not in dict(link.events)
 
 
-async def test_the_scan_comes_5_s_after_the_start_and_then_every_10(
+async def test_the_scan_runs_5_s_after_the_start_and_then_every_10(
     bench: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
     """Section 4.8: removal 120 to 130 s after the last registration."""

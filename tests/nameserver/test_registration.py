@@ -73,7 +73,7 @@ def test_a_wrong_checksum_is_code_1_with_empty_ext_fields_and_changes_nothing(be
     assert bench.state.routes.live == {}
 
 
-def test_the_checksum_is_crc_32_with_the_top_bit_cleared_and_0_or_none_skips_it(bench: Any) -> None:
+def test_the_crc_32_has_its_top_bit_cleared_and_may_be_missing_or_zero(bench: Any) -> None:
     """remoting#21."""
     body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper(bench.topic("orders", 4))).encode()
     queues = 4
@@ -131,7 +131,7 @@ def test_a_registration_without_a_broker_id_is_code_1(bench: Any) -> None:
     assert bench.call(RequestCode.REGISTER_BROKER, **fields).code == 1
 
 
-def test_only_a_slave_is_told_its_master_and_only_once_there_is_one(bench: Any) -> None:
+def test_only_a_slave_receives_its_master_once_it_is_registered(bench: Any) -> None:
     """remoting#24, #25."""
     assert bench.register(broker_id=1, host="10.0.0.2").ext_fields == {}
     assert bench.register(host="10.0.0.1").ext_fields == {}
@@ -181,7 +181,7 @@ def test_a_broker_asks_whether_it_has_to_register(bench: Any) -> None:
     assert bench.call(RequestCode.QUERY_DATA_VERSION, b"", **asked).code == 1
 
 
-def test_unregistering_answers_0_whoever_it_is(bench: Any) -> None:
+def test_unregistering_any_broker_returns_0(bench: Any) -> None:
     """remoting#34."""
     bench.register(bench.topic("orders"))
     fields = {"brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "DefaultCluster", "brokerId": 0}

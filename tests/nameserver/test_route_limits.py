@@ -39,7 +39,7 @@ def set_limit(monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
         ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, filter_servers=["a" * 21])),
     ],
 )
-def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
+def test_a_full_table_rejects_new_entries_and_stays_unchanged(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int, fresh: Registration
 ) -> None:
     table = RouteTable()
@@ -53,7 +53,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
     assert table.live[MASTER.address].seen_at == 1.0
 
 
-def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unregistered_broker_frees_space_in_a_full_table(monkeypatch: pytest.MonkeyPatch) -> None:
     set_limit(monkeypatch, "MAX_QUEUE_DATA", 2)
     table = RouteTable()
     for _ in range(3):

@@ -51,7 +51,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab.run("down", "--name", "guarded")
 
 
-def test_who_signs_writes_and_reads(spark: "SparkSession", guarded: Lab, tmp_path: pathlib.Path) -> None:
+def test_a_signed_account_writes_and_reads(spark: "SparkSession", guarded: Lab, tmp_path: pathlib.Path) -> None:
     options = {"nameServer": guarded.namesrv_addr, "topic": "guarded", **ACCOUNT}
     frame = spark.createDataFrame([("second",), ("third",)], "body string")
     frame.write.format("rocketmq").options(**options).mode("append").save()
@@ -66,7 +66,9 @@ def test_who_signs_writes_and_reads(spark: "SparkSession", guarded: Lab, tmp_pat
 @pytest.mark.parametrize(
     "account", [{}, {**ACCOUNT, "secretKey": "secret-of-another"}], ids=["nobody", "a wrong secret"]
 )
-def test_who_may_not_is_told_so(spark: "SparkSession", guarded: Lab, account: dict[str, str]) -> None:
+def test_an_unauthorized_account_gets_an_acl_error(
+    spark: "SparkSession", guarded: Lab, account: dict[str, str]
+) -> None:
     from pyspark.errors import PySparkException
 
     options = {"nameServer": guarded.namesrv_addr, "topic": "guarded", **account}

@@ -125,7 +125,7 @@ def test_a_run_without_workloads_and_stores_is_judged(spark: "SparkSession", tmp
     assert compare(spark, write_run(run, tmp_path)).verdict == "unknown"
 
 
-def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+def test_a_finding_without_its_store_is_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
     lose(run)
     run.unread.add("broker-a-s")

@@ -23,7 +23,7 @@ def test_settings_are_pairs_of_which_the_last_of_a_key_wins() -> None:
 
 
 @pytest.mark.parametrize("pair", ["spark.executor.memory", "executor.memory=4g", "=4g"])
-def test_what_is_no_setting_of_sparks_is_refused(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_spark_setting_is_rejected(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(click.exceptions.Exit) as caught:
         commands._settings([pair])
     assert caught.value.exit_code == 2

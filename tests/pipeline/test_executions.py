@@ -41,7 +41,7 @@ def executions(spark: "SparkSession") -> dict[int, int]:
 
 
 @pytest.mark.parametrize("scale", EACH_SCALE)
-def test_an_audit_takes_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+def test_an_audit_needs_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)
@@ -125,7 +125,7 @@ def test_only_a_small_enough_run_holds_a_side_of_a_join(
     assert join in plan
 
 
-def test_a_round_waits_for_all_who_still_ask() -> None:
+def test_a_round_waits_for_all_pending_requests() -> None:
     batches: list[list[int]] = []
 
     def square(numbers: Sequence[int]) -> list[int]:

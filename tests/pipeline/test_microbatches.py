@@ -12,7 +12,7 @@ FIRST, SECOND, FRESH = QueueName("t", "b", 0), QueueName("t", "b", 1), QueueName
 
 
 @hypothesis.given(offsets, strategies.integers(1, 2000))
-def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, int], limit: int) -> None:
+def test_a_limit_advances_every_queue_within_its_bound(end: dict[QueueName, int], limit: int) -> None:
     start = {queue: offset // 2 for queue, offset in end.items()}
     cut = within_limit(start, end, limit)
     waiting = [queue for queue in end if end[queue] > start[queue]]
@@ -29,7 +29,7 @@ sizes = strategies.dictionaries(queues, strategies.floats(0, 1e6))
 
 
 @hypothesis.given(offsets, sizes, strategies.integers(1, 10**7))
-def test_a_limit_in_bytes_lets_every_queue_go_on(
+def test_a_limit_in_bytes_advances_every_queue(
     end: dict[QueueName, int], sizes: dict[QueueName, float], limit: int
 ) -> None:
     start = {queue: offset // 2 for queue, offset in end.items()}

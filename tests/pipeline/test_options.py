@@ -43,7 +43,7 @@ def test_names_are_bound_in_any_case() -> None:
         ({"nameserver": " "}, "expected a text"),
     ],
 )
-def test_what_is_wrong_is_said_with_what_was_expected(given: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_reported_with_what_was_expected(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         bind_options(_Options, given, source="x")
     assert said in str(caught.value)

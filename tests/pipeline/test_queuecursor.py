@@ -162,7 +162,7 @@ async def test_a_member_that_is_gone_is_passed_over_and_not_asked_again_at_once(
     assert len(brokers["master"].asked) == 1
 
 
-async def test_who_is_read_from_is_as_wished_or_as_suggested(brokers: dict[str, FakeBroker]) -> None:
+async def test_the_broker_read_from_is_the_requested_or_suggested_one(brokers: dict[str, FakeBroker]) -> None:
     for wish, first in (("master", "master"), ("slave", "slave"), ("suggested", "master")):
         brokers |= {"master": FakeBroker(0, 999, 10, suggests=1), "slave": FakeBroker(0, 999, 10, suggests=1)}
         await read_all(cursor(brokers, 0, 900, read_from=wish))
@@ -171,7 +171,7 @@ async def test_who_is_read_from_is_as_wished_or_as_suggested(brokers: dict[str, 
         assert bool(brokers[other].asked) == (wish == "suggested")
 
 
-async def test_what_all_members_have_deleted_is_lost_at_once(
+async def test_messages_deleted_by_all_members_are_lost_at_once(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers |= {"master": FakeBroker(50, 100), "slave": FakeBroker(40, 100)}
@@ -183,7 +183,7 @@ async def test_what_all_members_have_deleted_is_lost_at_once(
     assert autojump_clock.current_time() == 0.0
 
 
-async def test_what_one_member_has_deleted_comes_from_the_other(brokers: dict[str, FakeBroker]) -> None:
+async def test_messages_deleted_by_one_member_are_read_from_the_other(brokers: dict[str, FakeBroker]) -> None:
     brokers |= {"master": FakeBroker(0, 100), "slave": FakeBroker(90, 100)}
     found, chunks = await read_all(cursor(brokers, 0, 100, read_from="slave"))
     assert found == list(range(100))
@@ -214,7 +214,7 @@ async def test_what_a_whole_group_lacks_is_lost_when_all_have_said_so_for_a_whil
     assert 10 <= autojump_clock.current_time() < 15
 
 
-async def test_what_only_a_dead_member_may_have_is_lost_at_the_deadline(
+async def test_messages_only_on_a_dead_member_are_lost_at_the_deadline(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     """Messages that the slave deleted are lost unless the master may have them."""
@@ -268,7 +268,7 @@ async def test_brokers_without_sql_filters_are_an_error_at_once(
     assert autojump_clock.current_time() == 0.0
 
 
-async def test_a_slave_that_does_not_know_the_topic_yet_is_asked_again_while_its_master_is_away(
+async def test_a_slave_without_the_topic_is_retried_while_its_master_is_away(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers["slave"] = FakeBroker(refusal=ResponseCode.TOPIC_NOT_EXIST)
@@ -328,7 +328,7 @@ async def test_messages_that_expire_under_a_filter_are_lost_and_not_passed_over(
     assert (loss.start, loss.end) == (0, 40)
 
 
-async def test_what_expired_under_a_filter_comes_from_the_other_member(brokers: dict[str, FakeBroker]) -> None:
+async def test_expired_filtered_messages_are_read_from_the_other_member(brokers: dict[str, FakeBroker]) -> None:
     brokers |= {"master": FilteringBroker(0, 100, logged=40), "slave": FilteringBroker(0, 100)}
     found, chunks = await read_all(cursor(brokers, 0, 100, message_filter=EVEN))
     assert found == list(range(0, 100, 2))

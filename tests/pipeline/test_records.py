@@ -28,7 +28,7 @@ def test_a_body_that_inflates_without_bound_is_left_as_it_is_stored(kind: int) -
     assert records._decompressed(small[:-3], flags) in (small[:-3], bytes(1000))
 
 
-def test_bodies_that_are_large_together_come_in_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_with_a_large_total_size_are_split_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB of records can have bodies of 4 GB, more than a column and a worker hold."""
     monkeypatch.setattr(records, "MAX_INFLATED_TOGETHER", 2500)
     bodies = [bytes(1000), bytes(1000), b"plain", bytes(1000), bytes(4000), bytes(10)]

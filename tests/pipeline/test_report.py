@@ -51,7 +51,7 @@ def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pat
     return write_report(directory, directory / "report.html")
 
 
-def test_the_page_stands_alone_and_tells_everything(page: pathlib.Path) -> None:
+def test_the_page_is_self_contained_and_complete(page: pathlib.Path) -> None:
     text = page.read_text()
     assert all(f"<h2>{title}</h2>" in text for title in FIGURES)
     assert text.count("<svg") == len(FIGURES)
@@ -102,20 +102,20 @@ def test_a_browser_shows_the_plots_and_its_console_stays_empty(page: pathlib.Pat
     assert picture.stat().st_size > 20_000
 
 
-def test_a_run_that_was_not_audited_is_told_what_to_do(tmp_path: pathlib.Path) -> None:
+def test_an_unaudited_run_is_reported_with_a_remedy(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NoAuditError, match="run `rmqlab audit"):
         write_report(tmp_path, tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"null", b"{}", b'{"tables": 5}', b"[" * 100_000, b'{"\xff": 1}'])
-def test_a_damaged_summary_is_told_what_to_do(tmp_path: pathlib.Path, content: bytes) -> None:
+def test_a_damaged_summary_is_reported_with_a_remedy(tmp_path: pathlib.Path, content: bytes) -> None:
     (tmp_path / "audit").mkdir()
     (tmp_path / "audit" / "audit.json").write_bytes(content)
     with pytest.raises(NoAuditError, match=r"audit\.json is damaged: run `rmqlab audit .*` again"):
         write_report(tmp_path, tmp_path / "report.html")
 
 
-def test_tables_of_another_version_are_told_what_to_do(tmp_path: pathlib.Path) -> None:
+def test_tables_of_another_version_are_reported_with_a_remedy(tmp_path: pathlib.Path) -> None:
     (tmp_path / "outages").mkdir()
     columns = {one.name: [None] for table in TABLES if table.name == "outages" for one in table.columns}
     old = {"operation": "way", "broker": "who"}
@@ -136,7 +136,7 @@ def test_axes_have_round_ticks() -> None:
     assert [short(value) for value in (0, 950, 1500, 2e6)] == ["0", "950", "1.5k", "2M"]
 
 
-def test_what_lies_outside_an_axis_stays_at_its_border() -> None:
+def test_values_outside_an_axis_are_clamped_to_its_border() -> None:
     axis = Axis(0, 10, 100, 200)
     assert [axis.at(value) for value in (-5, 0, 5, 10, 99)] == [100, 100, 150, 200, 200]
 

@@ -41,7 +41,7 @@ def test_spark_says_nothing_but_the_answer_on_the_java_of_a_package(golden: path
     assert (done.stdout, done.stderr) == ("2161\n", ""), java
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else object())
     with pytest.raises(NoSparkError, match=r"pyarrow cannot be imported: `pip install 'rmqlab\[spark\]'`"):
         session.check_installed()

@@ -14,7 +14,7 @@ def test_a_group_is_overdue_when_it_was_silent_all_the_time() -> None:
     assert watch.overdue(BOTH, [A, B], 119) == [A, B]
 
 
-def test_an_answer_starts_the_wait_anew_and_a_group_that_was_not_asked_keeps_its_time() -> None:
+def test_a_reply_restarts_the_wait_and_unasked_groups_keep_theirs() -> None:
     watch = SilenceWatch(10)
     watch.overdue(BOTH, [A, B], 0)
     watch.overdue(["broker-a"], [], 5)

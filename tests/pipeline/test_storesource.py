@@ -54,7 +54,7 @@ def test_a_real_store_is_read_row_for_row(
             assert hashlib.sha256(row.body).hexdigest() == sent_message["bodySha256"], sent_message["stored_body"]
 
 
-def test_several_nodes_are_told_apart_and_can_be_chosen(spark: "SparkSession", golden: pathlib.Path) -> None:
+def test_several_nodes_are_distinguished_and_selectable(spark: "SparkSession", golden: pathlib.Path) -> None:
     counts = {row.node: row["count"] for row in load(spark, golden).groupBy("node").count().collect()}
     assert counts == {"master": 2161, "slave": 2161, "master-kill9": 2166}
     assert load(spark, golden, nodes="slave", topics="StoreTopic,StoreTx").count() == 28
@@ -140,7 +140,7 @@ def states(spark: "SparkSession", store: pathlib.Path) -> list[tuple[int, str, i
     return sorted((row.commitLogOffset, row.state, row.storeSize) for row in rows)
 
 
-def test_a_body_that_was_changed_is_told(spark: "SparkSession", write_log: Write) -> None:
+def test_a_changed_body_has_state_bad_crc(spark: "SparkSession", write_log: Write) -> None:
     store = write_log("a", [b"body-%d" % number * 5 for number in range(100)])
     path = store / "commitlog" / f"{0:020d}"
     raw = path.read_bytes()

@@ -93,7 +93,7 @@ def test_lost_messages_are_counted_in_the_grammatical_number(tmp_path: pathlib.P
     assert text_of(write_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == text
 
 
-def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathlib.Path) -> None:
+def test_missing_evidence_is_reported_and_is_the_first_remedy(tmp_path: pathlib.Path) -> None:
     data = run_data(tmp_path, [], {"lost": finding(None, missing="the journal of produce-1 is cut")})
     data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
     sentences = [text_of(one) for one in write_story(data)]

@@ -26,7 +26,7 @@ offsets = strategies.dictionaries(queues, strategies.integers(0, 1000))
 
 
 @hypothesis.given(offsets)
-def test_a_document_tells_the_same_offsets_in_one_order(given: Mapping[QueueName, int]) -> None:
+def test_a_document_lists_the_same_offsets_in_one_order(given: Mapping[QueueName, int]) -> None:
     text = json.dumps(offsets_document(given))
     assert read_document(json.loads(text)) == given
     backwards = dict(reversed(list(given.items())))

@@ -33,7 +33,7 @@ def test_tags_are_written_as_for_a_subscription(text: str, tags: tuple[str, ...]
 
 
 @pytest.mark.parametrize("text", ["a, b", "a | b", "a || *", "||", " ", "a && b", "a b", "'a'", "a ||| b", "a OR b"])
-def test_what_is_no_tag_expression_is_refused(text: str) -> None:
+def test_an_invalid_tag_expression_is_rejected(text: str) -> None:
     with pytest.raises(OptionError, match=r"option tags is .*: expected tags separated by `\|\|`"):
         bound(tags=text)
 
@@ -120,7 +120,7 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
-def test_what_is_wrong_with_an_option_is_said(options: dict[str, str], said: str) -> None:
+def test_an_invalid_topic_option_is_reported(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         bound(**options)
 
@@ -187,7 +187,7 @@ def test_parts_of_client_ids_are_plain_words(name: str, text: str) -> None:
         bound(**{name: text})
 
 
-def test_a_writer_takes_settings_of_clients_but_not_of_pulls() -> None:
+def test_a_writer_accepts_client_settings_and_rejects_pull_settings() -> None:
     bound(topic="t", instanceName="etl", unitName="u1", connectTimeoutMs="250").check_for_write()
     with pytest.raises(OptionError, match="option pullBatchSize is for reading only"):
         bound(topic="t", pullBatchSize="16").check_for_write()

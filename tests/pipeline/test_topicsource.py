@@ -74,7 +74,7 @@ def test_filters_go_to_the_broker(spark: "SparkSession", lab: "Lab", orders: str
     assert bodies(read(spark, lab, orders, tags="c")) == []
 
 
-def test_tags_of_one_hash_are_told_apart(spark: "SparkSession", lab: "Lab") -> None:
+def test_tags_with_equal_hashes_are_distinguished(spark: "SparkSession", lab: "Lab") -> None:
     """Brokers compare hashes, and Java's hash of Aa is that of BB."""
     lab.create_topic("collided", 1)
     lab.send("collided", [b"Aa"] * 3, tags="Aa")
@@ -142,7 +142,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ),
     ],
 )
-def test_what_makes_no_sense_is_said_while_spark_plans(
+def test_invalid_options_are_reported_while_spark_plans(
     spark: "SparkSession", lab: "Lab", orders: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(AnalysisException) as caught:
@@ -159,7 +159,7 @@ def test_what_makes_no_sense_is_said_while_spark_plans(
         ({"topic": "orders", "waitStore": "false"}, "option waitStore is for writing only"),
     ],
 )
-def test_a_stream_that_makes_no_sense_is_refused_before_its_query_begins(
+def test_a_stream_with_invalid_options_is_rejected_before_its_query_starts(
     spark: "SparkSession", lab: "Lab", orders: str, options: dict[str, str], said: str
 ) -> None:
     assert orders == "orders"
@@ -221,7 +221,7 @@ class Stream:
             time.sleep(0.5)
 
 
-def test_a_stream_goes_on_where_it_was_and_repeats_nothing(
+def test_a_stream_resumes_at_its_offsets_without_duplicates(
     spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path
 ) -> None:
     lab.create_topic("steps", 2)
@@ -236,9 +236,7 @@ def test_a_stream_goes_on_where_it_was_and_repeats_nothing(
     assert stream.seen() == texts(0, 80)
 
 
-def test_a_stream_takes_queues_that_come_while_it_runs(
-    spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path
-) -> None:
+def test_a_stream_reads_queues_added_while_it_runs(spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path) -> None:
     lab.create_topic("growing", 1)
     lab.send("growing", numbered(0, 10))
     stream = Stream(spark, lab, tmp_path, "growing")
@@ -330,7 +328,7 @@ def wait_until_known(node: pathlib.Path, topic: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_stream_goes_on_from_the_slave_when_the_master_is_killed(
+def test_a_stream_resumes_from_the_slave_after_the_master_is_killed(
     spark: "SparkSession", own_lab: "Lab", tmp_path: pathlib.Path
 ) -> None:
     own_lab.create_topic("orders", 4)

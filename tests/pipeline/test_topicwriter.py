@@ -107,7 +107,7 @@ def test_overwriting_a_topic_is_refused(spark: "SparkSession", lab: "Lab") -> No
         frame.options(nameServer=lab.namesrv_addr, topic="t").save()
 
 
-def test_large_rows_share_a_request_only_as_far_as_a_broker_takes_it(spark: "SparkSession", lab: "Lab") -> None:
+def test_large_rows_share_a_request_up_to_the_limit_of_a_broker(spark: "SparkSession", lab: "Lab") -> None:
     lab.create_topic("large", 1)
     sizes = [900_000, 3_900_000, 10, 900_000, 900_000]
     frame = spark.createDataFrame([(size, number) for number, size in enumerate(sizes)], "size int, number int")

@@ -18,13 +18,13 @@ def instants(*known: Span) -> set[int]:
 
 
 @given(spans, st.lists(spans, max_size=6))
-def test_what_is_uncovered_is_in_none_of_the_others(span: Span, covers: list[Span]) -> None:
+def test_uncovered_spans_overlap_no_other_span(span: Span, covers: list[Span]) -> None:
     left = list(uncovered(span, covers))
     assert instants(*left) == instants(span) - instants(*covers)
     assert all(one[1] is not None and one[1] < other[0] for one, other in itertools.pairwise(left))
 
 
 @given(spans, spans)
-def test_what_is_shared_is_in_both(one: Span, other: Span) -> None:
+def test_shared_spans_are_in_both(one: Span, other: Span) -> None:
     both = shared(one, other)
     assert instants(*([both] if both else [])) == instants(one) & instants(other)

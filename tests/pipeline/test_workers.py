@@ -119,9 +119,7 @@ def test_a_path_is_examined_from_a_worker(tmp_path: pathlib.Path, monkeypatch: p
     assert workerprobe.path_faults(str(mark)) == {str(mark): "cannot write to"}
 
 
-def test_packages_that_are_missing_or_broken_are_told_apart(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_and_broken_packages_are_distinguished(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_here.py").write_text("import nowhere_at_all")
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     assert workerprobe.import_faults(("json", "missing_here", "broken_here")) == {

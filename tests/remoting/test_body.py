@@ -67,7 +67,7 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 @pytest.mark.parametrize("kind", ROUND_TRIPS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_every_value_comes_back_from_all_forms(kind: type[Body], data: st.DataObject) -> None:
+def test_every_value_round_trips_through_all_forms(kind: type[Body], data: st.DataObject) -> None:
     """broker-requests#54"""
     body = data.draw(bodies(kind))
     assert kind.decode(body.encode()) == body
@@ -110,7 +110,7 @@ def test_a_map_by_queue_is_written_with_the_queue_as_key_and_no_blank() -> None:
     assert ResetOffsetBody.decode(wire.replace(b":", b" : ").replace(b",", b"\n, ")) == body
 
 
-def test_members_of_none_are_left_out() -> None:
+def test_members_with_value_none_are_omitted() -> None:
     assert TopicList(topic_list=["a"]).encode() == b'{"topicList":["a"]}'
     assert TopicList(broker_addr="x:1").encode() == b'{"brokerAddr":"x:1","topicList":[]}'
 

@@ -32,7 +32,7 @@ texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)
     st.none() | texts,
     st.integers(0, 400),
 )
-def test_a_head_that_is_laid_out_says_what_one_made_anew_says(
+def test_a_prepared_reply_head_equals_a_newly_encoded_one(
     serialize_type: int, code: int, constants: dict[str, str], values: list[str], remark: str | None, body_size: int
 ) -> None:
     names = [f"value {number} at 100%" for number in range(len(values))]
@@ -84,7 +84,7 @@ def test_any_version_goes_out_in_binary(version: int) -> None:
     assert (command.version - version) % 2**16 == 0
 
 
-def test_a_laid_out_head_takes_any_code() -> None:
+def test_a_prepared_reply_head_accepts_any_code() -> None:
     asked = request(10, {}, serialize_type=ROCKETMQ)
     assert decoded(ReplyHead({}, ["a"]).encode(asked, 70_000, [b"1"])).code == 70_000 - 65_536
 
@@ -173,7 +173,7 @@ def test_any_header_is_read_or_refused(header: bytes) -> None:
         (b"SSH-2.0-OpenSSH_9.2", "SSH"),
     ],
 )
-def test_a_stranger_is_named(arrives: bytes, named: str) -> None:
+def test_a_foreign_protocol_is_named(arrives: bytes, named: str) -> None:
     """issue 12.15"""
     whole, piecemeal = FrameDecoder(), FrameDecoder()
     with pytest.raises(RemoteProtocolError, match=named):
@@ -184,7 +184,7 @@ def test_a_stranger_is_named(arrives: bytes, named: str) -> None:
         piecemeal.feed(arrives[3:4])
 
 
-def test_a_frame_that_is_no_stranger_is_described() -> None:
+def test_an_oversized_frame_is_reported_with_its_length() -> None:
     with pytest.raises(RemoteProtocolError, match="length 2147483647"):
         FrameDecoder().feed(b"\x7f\xff\xff\xff")
 

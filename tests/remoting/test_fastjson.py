@@ -59,7 +59,7 @@ def test_strict_json_means_the_same_in_the_dialect(value: Any) -> None:
 @given(
     st.dictionaries(st.integers(min_value=0).map(str), VALUES) | st.dictionaries(QUEUES, INTEGERS | st.lists(QUEUES))
 )
-def test_maps_by_number_and_by_object_come_back(value: dict[Any, Any]) -> None:
+def test_maps_with_number_and_object_keys_round_trip(value: dict[Any, Any]) -> None:
     assert parse_dialect(written(value).encode("utf-8", "surrogatepass")) == value
 
 
@@ -88,7 +88,7 @@ def test_any_bytes_give_a_value_or_one_kind_of_error(raw: bytes) -> None:
         (b"{0:1,0:2}", {"0": 2}),
     ],
 )
-def test_what_the_dialect_adds_is_read(raw: bytes, value: Any) -> None:
+def test_extensions_of_the_dialect_are_parsed(raw: bytes, value: Any) -> None:
     """remoting-and-nameserver 1.4, broker-requests 0.3, broker-requests#5"""
     assert parse_fastjson(raw) == value
 
@@ -97,7 +97,7 @@ NEITHER = r"""{|{0|{0:|{0:1|{0:1,|{0 1}|[1 2]|[1,|"open|'open|"\"|{0:1}x|nul|{1a
 
 
 @pytest.mark.parametrize("raw", NEITHER.split("|"))
-def test_what_is_neither_is_refused(raw: str) -> None:
+def test_text_outside_the_dialect_is_rejected(raw: str) -> None:
     with pytest.raises(FastJsonError):
         parse_fastjson(raw.encode())
 
@@ -119,7 +119,7 @@ def test_depth_of_strict_json_is_bounded() -> None:
             parse_fastjson(b'{"$ref":' * depth + b"1" + b"}" * depth)
 
 
-def test_a_reference_stands_for_what_was_written_before() -> None:
+def test_references_to_earlier_values_are_resolved() -> None:
     raw = (
         rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"by\\.name":{"$ref":"$.sets"},0:{"$ref":"$.x[1]"},"x":{1:"%"}}'
     )

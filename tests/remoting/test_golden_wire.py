@@ -255,7 +255,7 @@ def test_every_frame_is_understood_and_written_again(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_set_of_ext_fields_makes_its_typed_header_and_comes_back(name: str) -> None:
+def test_every_set_of_ext_fields_round_trips_through_its_typed_header(name: str) -> None:
     """broker-requests#6, #20, #26"""
     for _, _, exchange in recorded(name):
         if exchange is None or exchange.command.raw_fields is None or exchange.request.code == UNKNOWN_CODE:
@@ -267,7 +267,7 @@ def test_every_set_of_ext_fields_makes_its_typed_header_and_comes_back(name: str
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_body_makes_its_typed_body_and_comes_back(name: str) -> None:
+def test_every_body_round_trips_through_its_typed_body(name: str) -> None:
     """remoting#15, #16, #19, #20, #21, #22, #28; broker-requests#54"""
     for _, _, exchange in recorded(name):
         if exchange is None or not exchange.command.body:

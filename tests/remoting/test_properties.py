@@ -28,7 +28,7 @@ def test_text_is_read_as_java_reads_it(text: str, pairs: dict[str, str]) -> None
 
 
 @given(st.dictionaries(PLAIN, PLAIN))
-def test_what_is_written_is_read_again(pairs: dict[str, str]) -> None:
+def test_written_properties_are_read_again(pairs: dict[str, str]) -> None:
     """remoting#39"""
     assert parse_properties_text(write_properties_text(pairs)) == pairs
 
@@ -42,6 +42,6 @@ ANY = st.text(alphabet=st.one_of(st.sampled_from("\\=:#! \t\f\r\nu0aé"), st.cha
 
 
 @given(st.dictionaries(ANY.filter(bool), ANY))
-def test_what_is_written_to_a_file_is_read_again_whatever_characters_it_has(pairs: dict[str, str]) -> None:
+def test_properties_with_any_characters_round_trip_through_a_file(pairs: dict[str, str]) -> None:
     """issue 12.1: no value becomes another line or another key."""
     assert parse_properties_text(properties_file_text(pairs)) == pairs

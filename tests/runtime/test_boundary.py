@@ -78,7 +78,7 @@ async def test_a_loop_that_fails_runs_again_after_pauses_that_double(
     assert caplog.records[0].levelno == logging.ERROR
 
 
-def test_a_pass_goes_on_after_callbacks_and_deferred_calls_that_raise(
+def test_a_pass_continues_after_callbacks_and_deferred_calls_that_raise(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     done: list[str] = []
@@ -110,7 +110,7 @@ async def test_a_timer_that_raises_does_not_end_the_timers(autojump_clock: MockC
     reactor.close()
 
 
-async def test_a_closing_channel_tells_all_though_the_first_to_hear_of_it_raises(
+async def test_a_closing_channel_calls_all_callbacks_although_the_first_raises(
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     channel = Channel(reactor, pair[0], fail)

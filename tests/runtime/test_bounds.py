@@ -43,7 +43,7 @@ class Unprintable:
         (Colour.RED, "red"),
     ],
 )
-def test_what_is_too_large_is_cut_and_says_so(value: object, kept: object) -> None:
+def test_values_that_are_too_large_are_truncated_and_marked(value: object, kept: object) -> None:
     assert bounded(value, SMALL) == kept
     assert bounded_fields({"field": value}, SMALL) == {"field": kept}
 
@@ -61,7 +61,7 @@ def test_a_value_that_is_cut_keeps_its_key() -> None:
     assert kept["routes"][LEFT_OUT] > 50
 
 
-def test_what_was_cut_is_not_cut_again() -> None:
+def test_truncated_values_are_not_truncated_again() -> None:
     value = {"text": "x" * 6_000_000, "map": dict.fromkeys(range(30_000), 1), "list": [1, 2]}
     once = bounded(value, EVENT)
     assert once["map"][LEFT_OUT] == 25_000

@@ -21,9 +21,7 @@ from tests.runtime.channels import BLOB, ECHO, FAIL, PARK, Peer
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
-async def test_the_reply_comes_in_the_codec_of_the_request(
-    peer: Peer, client: RemotingClient, serialize_type: int
-) -> None:
+async def test_the_reply_uses_the_codec_of_the_request(peer: Peer, client: RemotingClient, serialize_type: int) -> None:
     """remoting#3."""
     reply = await client.request(peer.address, request(ECHO, {"a": "b"}, b"body", serialize_type=serialize_type), 3)
     assert (reply.serialize_type, reply.ext_fields, reply.body) == (serialize_type, {"a": "b"}, b"body")
@@ -47,7 +45,7 @@ async def test_replies_find_their_requests_in_any_order(peer: Peer, client: Remo
     assert got == {"a": b"a", "b": b"b", "c": b"c"}
 
 
-async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClient) -> None:
+async def test_concurrent_requests_share_one_connection(peer: Peer, client: RemotingClient) -> None:
     async with trio.open_nursery() as nursery:
         for _ in range(20):
             nursery.start_soon(client.request, peer.address, request(ECHO), 3)
@@ -129,7 +127,7 @@ async def test_requests_at_once_end_with_their_connection(peer: Peer, client: Re
     assert [reply is None for reply in replies] == [False, True]
 
 
-async def test_those_who_wait_for_a_connection_share_its_failure(
+async def test_all_requests_waiting_for_a_connection_get_its_failure(
     reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise each task would wait for a connect time-out of its own, in turn."""
@@ -169,7 +167,7 @@ async def test_a_peer_that_resets_at_once_is_a_connect_error(
         await client.channel("127.0.0.1:1")
 
 
-async def test_nobody_there_is_a_connect_error(client: RemotingClient, own_host: str) -> None:
+async def test_a_refused_connection_raises_a_connect_error(client: RemotingClient, own_host: str) -> None:
     free = open_listener(own_host, 0)
     address = "{}:{}".format(*free.getsockname())
     free.close()
@@ -239,7 +237,7 @@ async def test_a_taken_port_is_named() -> None:
 
 
 @pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:65536"])
-async def test_what_is_no_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
+async def test_an_invalid_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
     with pytest.raises(ConnectError, match=address):
         await client.request(address, request(ECHO), 3)
 
@@ -257,9 +255,7 @@ async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None
     client.close()
 
 
-async def test_a_response_that_its_asker_cannot_read_ends_the_connection_and_nothing_else(
-    peer: Peer, client: RemotingClient
-) -> None:
+async def test_an_unreadable_response_closes_only_its_connection(peer: Peer, client: RemotingClient) -> None:
     def choke(_response: Command | None) -> None:
         raise ValueError("unreadable")
 
@@ -275,7 +271,7 @@ def _host_port(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-async def test_opaques_begin_anew_before_they_outgrow_their_32_bits(peer: Peer, client: RemotingClient) -> None:
+async def test_opaques_wrap_around_before_they_exceed_32_bits(peer: Peer, client: RemotingClient) -> None:
     channel = await client.channel(peer.address)
     channel._opaque = 0x7FFFFFFE
     for _ in range(3):
@@ -284,7 +280,7 @@ async def test_opaques_begin_anew_before_they_outgrow_their_32_bits(peer: Peer, 
 
 
 @pytest.mark.parametrize("arrives", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
-async def test_a_stranger_is_closed_and_logged_once_per_host(
+async def test_a_foreign_protocol_is_closed_and_logged_once_per_host(
     peer: Peer, client: RemotingClient, caplog: pytest.LogCaptureFixture, arrives: bytes
 ) -> None:
     """issue 12.15"""

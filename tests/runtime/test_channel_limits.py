@@ -199,7 +199,7 @@ async def test_unfinished_frames_of_all_peers_are_limited(
         assert reactor.buffered == 0
 
 
-async def test_a_congested_channel_tells_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:
+async def test_a_congested_channel_calls_back_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:
     drained: list[bool] = []
     with _dial(peer.address, encode_command(request(BLOB)) * 4) as sock:
         while not any(channel.is_congested for channel in peer.server.channels):

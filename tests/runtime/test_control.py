@@ -49,7 +49,7 @@ async def test_link_says_hello_then_ready_and_stamps_events_with_the_clusters_ti
     ]
 
 
-async def test_a_snapshot_that_fails_is_reported_and_the_channel_goes_on() -> None:
+async def test_a_failed_snapshot_is_reported_and_the_channel_stays_open() -> None:
     ours, theirs = memory_stream_pair()
     link, got = ControlLink(), list[Message]()
     async with trio.open_nursery() as nursery:
@@ -78,7 +78,7 @@ async def test_attending_ends_with_the_supervisor() -> None:
     await link.wait_written()
 
 
-def test_a_supervisor_that_does_not_keep_up_loses_the_oldest_events_and_is_told_how_many() -> None:
+def test_a_slow_supervisor_loses_the_oldest_events_and_receives_their_count() -> None:
     link = ControlLink(limit=3)
     for number in range(10):
         link.emit("send", number=number)
@@ -137,7 +137,7 @@ def test_an_event_of_6_mb_is_cut_and_is_read_back_from_the_journal(tmp_path: pat
         assert len(fields["address"]) < 5000
 
 
-async def test_a_snapshot_of_18_mb_is_cut_and_the_link_goes_on() -> None:
+async def test_a_snapshot_of_18_mb_is_truncated_and_the_link_stays_open() -> None:
     link = ControlLink("broker-a")
     link.on_snapshot.append(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
     link._answer(SnapshotRequest(1))
@@ -168,7 +168,7 @@ async def test_a_garbled_message_of_the_supervisor_ends_the_link_as_its_end_does
     assert link.errors.counts == {"control message": 1}
 
 
-async def test_rules_that_cannot_be_set_are_answered() -> None:
+async def test_invalid_rules_get_an_error_reply() -> None:
     link = ControlLink("broker-a", faults=NodeFaults())
     seen: list[PlainRules] = []
 

@@ -30,7 +30,7 @@ def write(path: pathlib.Path, *entries: JournalEntry) -> None:
     writer.close()
 
 
-def test_what_is_written_reads_back_and_is_the_owners_alone(tmp_path: pathlib.Path) -> None:
+def test_written_entries_are_readable_and_private_to_the_owner(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "broker-a.msgpack"
     writer = JournalWriter(path)
     writer.append(entry(1))
@@ -94,7 +94,7 @@ def test_a_disk_that_stays_full_costs_entries_but_not_memory(
     assert kept == [entry(number) for number in range(len(kept))]
 
 
-def test_what_msgpack_does_not_know_is_written_as_text(tmp_path: pathlib.Path) -> None:
+def test_types_unsupported_by_msgpack_are_written_as_text(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "a.msgpack", JournalEntry(1, "a", "ready", {"path": pathlib.Path("/x"), "by_id": {3: None}}))
     (read,) = read_journal(tmp_path / "a.msgpack")
     assert read.fields == {"path": "/x", "by_id": {3: None}}
@@ -120,7 +120,9 @@ def test_a_directory_is_read_as_one_journal(tmp_path: pathlib.Path) -> None:
     assert read_journals(tmp_path) == [entry(1, "a"), entry(2, "a"), entry(3, "b"), entry(4, "a"), entry(4, "")]
 
 
-def test_a_tail_gives_what_comes_however_it_is_cut(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tail_returns_new_entries_across_any_chunk_boundaries(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(journaltail, "READ_BYTES", 7)
     tail = JournalTail(tmp_path)
     assert tail.read_new() == []

@@ -93,7 +93,7 @@ def test_a_held_back_traceback_is_not_kept(lines: io.StringIO) -> None:
     assert [window.like.exc_info for window in limit._windows.values()] == [None]
 
 
-def test_a_log_takes_twice_its_size_at_most_and_is_the_owners_alone(tmp_path: Path) -> None:
+def test_a_log_uses_at_most_twice_its_size_and_is_private_to_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
     handler = LogFile(path, takes_output=False, file_bytes=10_000)
     handler.setFormatter(PlainFormatter(FORMAT))
@@ -127,7 +127,7 @@ print("and a traceback", file=sys.stderr)
 """
 
 
-def test_what_a_process_prints_follows_its_log_into_the_next_file(tmp_path: Path) -> None:
+def test_the_output_of_a_process_follows_its_log_rotation(tmp_path: Path) -> None:
     path = tmp_path / "node.log"
     subprocess.run([sys.executable, "-c", PROCESS, path], check=True)
     text = path.read_text()

@@ -45,7 +45,7 @@ def test_messages_arrive_whole_however_the_bytes_are_cut(step: int) -> None:
         {"name": "x", "pid": 1},
     ],
 )
-def test_what_is_no_message_is_refused(value: object) -> None:
+def test_an_invalid_message_is_rejected(value: object) -> None:
     with pytest.raises(ControlError):
         decode_all(msgpack.packb(value))
 
@@ -101,6 +101,6 @@ def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
         decode_all(data)
 
 
-def test_what_cannot_be_encoded_is_refused() -> None:
+def test_an_unencodable_value_is_rejected() -> None:
     with pytest.raises(ControlError, match="Ready"):
         CONTROL.encode(Ready({"x": "\ud800"}))

@@ -18,7 +18,7 @@ from rmqlab.runtime.printable import printable, printable_lines, printable_value
         ("\U000e0041", "\\U000e0041"),
     ],
 )
-def test_what_could_steer_a_terminal_is_escaped(text: str, shown: str) -> None:
+def test_terminal_control_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert printable_values({text: [text, {"n": (text, 1, None)}]}) == {shown: [shown, {"n": [shown, 1, None]}]}
 

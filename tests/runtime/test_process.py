@@ -83,7 +83,7 @@ def test_a_defect_shows_its_traceback() -> None:
     assert "KeyError: 'defect'" in stderr
 
 
-def test_a_missing_supervisor_is_told(tmp_path: pathlib.Path) -> None:
+def test_a_missing_supervisor_is_reported(tmp_path: pathlib.Path) -> None:
     with start("fine", tmp_path / "none") as process:
         _, stderr = process.communicate()
     assert process.returncode == 1
@@ -115,7 +115,7 @@ def test_the_supervisor_can_ask_and_its_end_is_the_processs_end(listener: socket
     assert process.returncode == 0
 
 
-def test_a_second_signal_ends_a_process_that_does_not_come_to_an_end(listener: socket.socket) -> None:
+def test_a_second_signal_ends_a_process_that_hangs_while_stopping(listener: socket.socket) -> None:
     with start("slow", listener.getsockname()) as process:
         connection, _ = listener.accept()
         with connection:

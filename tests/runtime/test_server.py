@@ -48,7 +48,7 @@ async def test_pipelined_requests_are_all_answered() -> None:
         assert all(reply.ext_fields == {"queueId": str(reply.opaque)} for reply in replies)
 
 
-async def test_a_frame_may_come_byte_by_byte() -> None:
+async def test_a_frame_may_arrive_byte_by_byte() -> None:
     async with serving() as running:
         peer = await running.connect()
         for byte in json_frame({"code": 34}):
@@ -259,7 +259,7 @@ def _raise_no_descriptor(*_args: object) -> NoReturn:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_a_pass_tells_when_it_began() -> None:
+def test_a_pass_records_its_start_time() -> None:
     """The requests in a pass are as old as its begin, also late ones of a fault.
 
     Those are in a pass of their own.

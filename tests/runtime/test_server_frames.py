@@ -63,7 +63,7 @@ async def test_the_largest_frame_is_served() -> None:
         pytest.param(b"\x16\x03\x01\x02\x00", id="a TLS handshake (remoting#12)"),
     ],
 )
-async def test_what_cannot_be_a_frame_closes_the_connection_without_a_reply(hostile: bytes) -> None:
+async def test_an_invalid_frame_closes_the_connection_without_a_reply(hostile: bytes) -> None:
     async with serving() as running:
         peer = await running.connect()
         await peer.stream.send_all(hostile)
@@ -83,7 +83,7 @@ async def test_what_cannot_be_a_frame_closes_the_connection_without_a_reply(host
         ),
     ],
 )
-def test_what_cannot_be_a_frame_is_told_with_what_was_expected(hostile: bytes, said: str) -> None:
+def test_an_invalid_frame_is_reported_with_what_was_expected(hostile: bytes, said: str) -> None:
     with pytest.raises(RemoteProtocolError, match=said):
         FrameDecoder().feed(hostile)
 
@@ -129,7 +129,7 @@ async def test_a_reply_has_the_requests_opaque_flag_one_and_nothing_that_is_null
         }
 
 
-async def test_an_empty_header_class_gives_empty_ext_fields_and_none_gives_none() -> None:
+async def test_an_empty_header_class_adds_empty_ext_fields_and_no_class_adds_none() -> None:
     """remoting#4."""
     async with serving() as running:
         peer = await running.connect()

@@ -29,7 +29,7 @@ class Settings:
         ("state", "away", "state = 'away': expected here or gone"),
     ],
 )
-def test_what_does_not_fit_is_told_with_key_value_and_what_was_expected(key: str, value: object, said: str) -> None:
+def test_an_invalid_setting_is_reported_with_key_value_and_expectation(key: str, value: object, said: str) -> None:
     with pytest.raises(ValueError, match="expected") as raised:
         Settings(**{key: value})  # type: ignore[arg-type]  # that is what is tested
     assert str(raised.value) == said
@@ -45,7 +45,7 @@ def test_text_that_does_not_fit_in_a_line_has_a_fault(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a b", "é", "\U0001f600", "\u00a0", "\u200b", "C:\\x", "a" * 4096])
-def test_text_of_one_line_has_none(text: str) -> None:
+def test_text_of_one_line_has_no_line_fault(text: str) -> None:
     assert line_fault(text) is None
 
 
@@ -55,7 +55,7 @@ def test_a_long_value_is_cut_off_where_it_is_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["h", "h:", ":1", "h:0", "h:65536", "h:²", "h:+1", "a..b:1", "a b:1", "x" * 64 + ":1"])
-def test_what_no_socket_connects_to_is_no_address(text: str) -> None:
+def test_unconnectable_addresses_are_invalid(text: str) -> None:
     @attrs.frozen
     class Peer:
         peers: str = attrs.field(validator=addresses())
@@ -65,6 +65,6 @@ def test_what_no_socket_connects_to_is_no_address(text: str) -> None:
         Peer(text)
 
 
-def test_a_host_is_what_the_resolver_takes() -> None:
+def test_a_host_is_a_name_that_the_resolver_accepts() -> None:
     assert all(map(is_host, ("127.0.0.1", "::1", "fe80::1%eth0", "broker-a.example", "bücher.example")))
     assert not any(map(is_host, ("", "a b", "a..b", "x" * 64)))

@@ -95,7 +95,7 @@ def test_the_process_does_not_clean_up() -> None:
     os.close(writer)
 
 
-def test_results_come_as_they_are_ready_and_a_few_at_a_time() -> None:
+def test_results_are_returned_when_ready_with_limited_concurrency() -> None:
     results = dict(run_in_children([lambda number=number: number**2 for number in range(7)], 3))  # type: ignore[misc]
     assert results == {number: number**2 for number in range(7)}
 

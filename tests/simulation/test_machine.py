@@ -111,7 +111,7 @@ def test_a_paused_node_continues_when_it_is_resumed() -> None:
     assert life.seconds == 4
 
 
-def test_what_a_paused_node_is_told_waits() -> None:
+def test_messages_to_a_paused_node_wait() -> None:
     life = Life()
     pass_time(life.machine, 1.0)
     life.machine.pause(life.node)
@@ -124,7 +124,7 @@ def test_what_a_paused_node_is_told_waits() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 2.5])
-def test_a_killed_node_does_not_clean_up_and_hears_nothing(seconds: float) -> None:
+def test_a_killed_node_neither_cleans_up_nor_receives_messages(seconds: float) -> None:
     """At its start, and while it runs."""
     life = Life()
     if seconds:

@@ -164,7 +164,7 @@ def test_the_window_limits_what_the_peer_has_not_received(ends: SimulatedEnds) -
     assert ends.send(1, b"the other direction is free") == 27
 
 
-def test_a_stopped_process_still_gets_what_its_window_takes() -> None:
+def test_a_stopped_process_still_receives_the_bytes_of_its_window() -> None:
     """Its kernel acknowledges: only its own window stops the peer."""
     machine = Machine("1")
     ends = SimulatedEnds(machine, Fabric(machine))

@@ -90,7 +90,7 @@ def test_unregistered_sockets_are_forgotten(ends: SimulatedEnds, selector: selec
     assert ready(selector) == [("once more", WRITE)]
 
 
-def test_ready_sockets_come_in_the_order_in_which_they_became_ready(ends: SimulatedEnds) -> None:
+def test_ready_sockets_are_returned_in_the_order_of_readiness(ends: SimulatedEnds) -> None:
     selector = SimulatedNetwork(ends.fabric, ends.nodes[1]).open_selector()
     pairs = [SimulatedEnds(ends.machine, ends.fabric) for _ in range(4)]
     for number, pair in enumerate(pairs):

@@ -198,7 +198,7 @@ def test_a_slave_that_began_later_is_equal_over_what_both_have(open_store: Open)
     assert (found.verdict, found.common_from, found.common_to) == (Verdict.EQUAL, start, master.max_commit_log_offset)
 
 
-def test_logs_without_a_byte_in_common_cannot_be_told(open_store: Open) -> None:
+def test_logs_without_common_bytes_are_not_comparable(open_store: Open) -> None:
     early, late = open_store("early"), open_store("late")
     filled(early, 10)
     filled(late, 300)

@@ -56,7 +56,7 @@ def test_a_broken_file_without_a_backup_is_an_empty_table(tmp_path: pathlib.Path
     assert load_config_file(path, json.loads) is None
 
 
-def test_a_table_that_cannot_be_saved_is_logged_and_lives_on(
+def test_a_table_that_fails_to_save_is_logged_and_kept(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "config").write_text("a file where the directory should be")

@@ -70,7 +70,7 @@ def test_a_queue_ends_before_its_first_invalid_entry(entries: list[tuple[int, in
     assert valid_count(memoryview(raw)) == wanted
 
 
-def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:
+def test_existing_entries_are_skipped(queue: ConsumeQueue) -> None:
     """By the record's end, and by the entry's number."""
     fill(queue, 10)
     queue.append(9, 900, 100, 77)
@@ -93,7 +93,7 @@ def test_of_joined_entries_those_without_a_place_are_skipped(queue: ConsumeQueue
     assert [queue.entry(number) for number in range(4)] == [(200, 100, 0), (300, 100, 0), (400, 100, 0), None]
 
 
-def test_an_entry_after_a_gap_comes_at_the_end(queue: ConsumeQueue) -> None:
+def test_an_entry_after_a_gap_is_appended_at_the_end(queue: ConsumeQueue) -> None:
     fill(queue, 10)
     queue.append(20, 2000, 100, 20)
     assert (queue.max_offset, queue.entry(10)) == (11, (2000, 100, 20))

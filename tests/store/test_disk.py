@@ -10,7 +10,7 @@ from rmqlab.store.disk import Disk
 from rmqlab.store.lock import AbortFile
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+def test_paths_that_are_not_files_are_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name, text in (("pipe", "not a regular file"), ("folder", "Is a directory")):

@@ -61,7 +61,7 @@ def finds_everything(one: MessageStore) -> bool:
     return all(one.query("orders", f"7F000001{number:024X}", 9, 0, END_OF_TIME).buffers for number in range(COUNT))
 
 
-def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, slave: MessageStore) -> None:
+def test_a_bulk_is_indexed_last_with_the_same_result(master: MessageStore, slave: MessageStore) -> None:
     dispatcher, end = slave.dispatcher, master.max_commit_log_offset
     steps: list[tuple[int, int]] = []
     while slave.dispatch(100_000):
@@ -72,7 +72,7 @@ def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, sl
     assert index_bytes(slave) == index_bytes(master)
 
 
-def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
+def test_after_a_crash_a_long_log_is_indexed_in_idle_time(
     master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Section 3.5, steps 4 and 8: lost entries are indexed again.
@@ -116,7 +116,7 @@ def test_a_trickle_goes_into_queues_and_index_together(master: MessageStore, ope
     assert finds_everything(slave)
 
 
-def test_what_the_index_lacks_counts_as_behind(master: MessageStore, slave: MessageStore) -> None:
+def test_unindexed_messages_count_as_behind(master: MessageStore, slave: MessageStore) -> None:
     enter_queues_only(slave)
     assert slave.dispatched_offset == master.max_commit_log_offset
     assert slave.dispatch_behind_bytes == master.max_commit_log_offset

@@ -37,7 +37,7 @@ def test_all_that_was_cut_is_read_over_the_ends_of_files(tmp_path: pathlib.Path)
     assert damages(tmp_path) == []
 
 
-def test_a_store_without_cuts_has_none(tmp_path: pathlib.Path) -> None:
+def test_a_store_without_truncations_has_no_diverged_messages(tmp_path: pathlib.Path) -> None:
     assert list(read_diverged(tmp_path)) == []
 
 

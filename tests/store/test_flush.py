@@ -61,7 +61,7 @@ def test_a_flush_covers_what_was_put_before_the_job_was_made(open_store: Open) -
     assert store.flush_job() is None
 
 
-def test_what_was_flushed_is_on_record_for_a_power_loss(open_store: Open) -> None:
+def test_flushed_offsets_are_recorded_for_a_power_loss(open_store: Open) -> None:
     store = open_store()
     end = store.put(new_message()).end_offset
     marks = store.config.store_path_root_dir / "config" / "rmqlab.flushed"
@@ -198,7 +198,7 @@ def test_the_flushed_position_outlives_a_kill(open_store: Open, tmp_path: Path) 
     assert open_store("killed").flushed_offset == end
 
 
-def test_a_power_loss_takes_exactly_what_was_not_synced(open_store: Open, tmp_path: Path) -> None:
+def test_a_power_loss_removes_exactly_the_unsynced_bytes(open_store: Open, tmp_path: Path) -> None:
     store = open_store()
     for number in range(100):
         store.put(new_message(b"x" * 1000, queue_id=number % 2, keys=f"k{number}"))

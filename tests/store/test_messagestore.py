@@ -66,7 +66,7 @@ def test_lock_holds_its_name_and_keeps_a_second_process_out(open_store: Open) ->
     open_store()
 
 
-def test_abort_is_there_while_running_and_gone_after_a_clean_stop(open_store: Open) -> None:
+def test_the_abort_file_exists_while_running_and_is_removed_by_a_clean_stop(open_store: Open) -> None:
     """store-ha#5."""
     store = open_store()
     abort = store.config.store_path_root_dir / "abort"
@@ -128,7 +128,7 @@ def test_only_readable_and_whole_ranges_are_answered(open_store: Open) -> None:
     assert store.message_at(1) is None
 
 
-def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> None:
+def test_unknown_queues_are_empty_and_reads_do_not_create_them(open_store: Open) -> None:
     """Section 3.2: 4.9 returns 0, never -1."""
     store = open_store()
     assert (store.min_queue_offset("t", 0), store.max_queue_offset("t", 0)) == (0, 0)
@@ -138,7 +138,7 @@ def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> Non
     assert list(store.topics_queues()) == []
 
 
-def test_a_deleted_topic_begins_anew_and_others_stay(open_store: Open) -> None:
+def test_a_deleted_topic_restarts_empty_and_others_stay(open_store: Open) -> None:
     store = open_store()
     for topic in ("gone", "kept"):
         store.put(new_message(topic=topic))
@@ -215,7 +215,7 @@ def test_a_start_that_fails_leaves_nothing_open(open_store: Open, spared: str) -
     assert open_store().max_commit_log_offset == end
 
 
-def test_queues_go_on_after_a_restart_and_the_files_before_it_are_closed(open_store: Open) -> None:
+def test_queues_continue_after_a_restart_and_older_files_are_closed(open_store: Open) -> None:
     """store-ha#26."""
     store = open_store()
     for _ in range(3):

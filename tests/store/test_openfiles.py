@@ -153,7 +153,7 @@ def test_an_error_that_is_no_lack_of_descriptors_closes_nothing() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.EACCES])
-def test_a_queue_that_cannot_be_made_waits_and_stops_no_other(
+def test_a_queue_that_cannot_be_created_waits_and_blocks_no_other(
     open_store: Open, refusals: Refusals, number: int
 ) -> None:
     store = open_store()
@@ -174,7 +174,7 @@ def test_a_queue_that_cannot_be_made_waits_and_stops_no_other(
     assert store.put(new_message(topic="bad")).queue_offset == 71
 
 
-def test_a_slaves_bulk_and_a_batch_go_on_beside_a_queue_that_waits(open_store: Open, refusals: Refusals) -> None:
+def test_a_bulk_and_a_batch_proceed_while_another_queue_waits(open_store: Open, refusals: Refusals) -> None:
     master, slave = open_store("master"), open_store("slave", is_slave=True)
     for _ in range(100):
         put_each(master, 2)

@@ -64,7 +64,7 @@ def test_an_empty_queue_says_so(open_store: Open, asked: int, on_slave: int) -> 
         assert got.next_begin_offset == (on_slave if is_slave else 0)
 
 
-def test_neighbours_in_the_log_come_as_one_buffer(open_store: Open) -> None:
+def test_neighbours_in_the_log_are_returned_as_one_buffer(open_store: Open) -> None:
     store = filled(open_store(), 5)
     filled(store, 1, queue_id=1)
     filled(store, 5)
@@ -162,7 +162,7 @@ def test_messages_whose_log_file_is_gone_are_passed(open_store: Open) -> None:
     assert (got.status, first.queue_offset) == (GetStatus.FOUND, 65)
 
 
-def test_an_entry_that_cannot_be_read_leads_to_the_next_queue_file(open_store: Open) -> None:
+def test_an_unreadable_entry_returns_the_offset_of_the_next_queue_file(open_store: Open) -> None:
     """Table 6.3, OFFSET_FOUND_NULL."""
     store = filled(open_store(), 120)
     store.queues.open("orders", 0).files.files.pop(1).delete()

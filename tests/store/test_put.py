@@ -159,7 +159,7 @@ def test_a_batch_goes_to_the_next_file_as_a_whole_or_is_refused(open_store: Open
         ({"properties": {"k": "é" * 17000}}, PutStatus.PROPERTIES_SIZE_EXCEEDED),
     ],
 )
-def test_what_is_too_large_is_refused_and_nothing_stored(
+def test_messages_that_are_too_large_are_rejected_and_not_stored(
     open_store: Open, changes: dict[str, Any], status: PutStatus
 ) -> None:
     """store-ha#15, in the part that the store decides."""
@@ -230,7 +230,7 @@ class Observer:
         self.events.append(event)
 
 
-def test_every_put_tells_the_observer_the_new_end_of_its_queue(open_store: Open) -> None:
+def test_every_put_reports_the_new_queue_end_to_the_observer(open_store: Open) -> None:
     """store-ha#28: a message is there for consumers when put returns."""
     observer = Observer()
     store = open_store(observer=observer)
@@ -322,7 +322,7 @@ class ScarceDisk(Disk):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EACCES])
-def test_a_log_file_that_cannot_be_made_refuses_puts_until_it_can(open_store: Open, number: int) -> None:
+def test_a_failed_log_file_creation_rejects_puts_until_it_succeeds(open_store: Open, number: int) -> None:
     """issue 12.5: such an error ended the broker."""
     disk = ScarceDisk()
     store = open_store(disk=disk)

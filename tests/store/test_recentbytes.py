@@ -81,7 +81,7 @@ def test_truncated_bytes_are_forgotten(open_store: Open) -> None:
     assert kept(store, at) is None
 
 
-def test_a_store_that_begins_anew_has_forgotten_all(open_store: Open) -> None:
+def test_a_reset_store_has_no_recent_bytes(open_store: Open) -> None:
     store = open_store()
     put_batch(store, b"first")
     reset_store(store)
@@ -91,7 +91,7 @@ def test_a_store_that_begins_anew_has_forgotten_all(open_store: Open) -> None:
 
 
 @given(st.lists(st.integers(1, MOST + 10), max_size=8), st.integers(0, 2 * MOST), st.integers(0, MOST))
-def test_what_is_kept_is_bounded(sizes: list[int], back: int, limit: int) -> None:
+def test_the_number_of_kept_bytes_is_bounded(sizes: list[int], back: int, limit: int) -> None:
     recent, log = RecentBytes(), b""
     for number, size in enumerate(sizes):
         piece = bytes([number + 1]) * size

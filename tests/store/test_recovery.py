@@ -181,7 +181,7 @@ def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_
     store.close()
 
 
-def test_it_tells_how_far_it_has_come(open_store: Open, tmp_path: Path) -> None:
+def test_recovery_reports_its_progress(open_store: Open, tmp_path: Path) -> None:
     store = open_store()
     for _ in range(300):
         store.put(new_message(b"x" * 300))
@@ -228,7 +228,7 @@ def test_a_blank_counts_only_if_a_file_follows(open_store: Open) -> None:
 # ---- whole stores ----
 
 
-def test_a_clean_restart_finds_everything_and_counters_go_on(open_store: Open) -> None:
+def test_a_clean_restart_finds_all_messages_and_continues_counters(open_store: Open) -> None:
     store = open_store()
     for number in range(500):
         store.put(new_message(b"x" * 300, queue_id=number % 3, keys=f"k{number}"))
@@ -290,7 +290,7 @@ def test_an_all_zero_file_after_the_last_is_normal(open_store: Open) -> None:
     assert not spare.exists()
 
 
-def test_what_a_power_loss_left_behind_a_gap_of_a_queue_never_comes_back(open_store: Open, tmp_path: Path) -> None:
+def test_queue_entries_behind_a_power_loss_gap_are_never_restored(open_store: Open, tmp_path: Path) -> None:
     """After a clean stop a queue's end is bisected, so no entries may follow it."""
     store = open_store()
     for _ in range(40):

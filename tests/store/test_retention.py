@@ -68,9 +68,7 @@ def test_settings_decide_when_and_what(changes: dict[str, Any], arguments: dict[
     assert expired_count([OLD, YOUNG], config, **{"now": 100 * HOUR, "used_percent": 10} | arguments) == expected
 
 
-def test_a_deleted_log_file_takes_its_queue_and_index_files_and_moves_the_minimum(
-    open_store: Open, clock: ManualClock
-) -> None:
+def test_deleting_a_log_file_deletes_its_queue_and_index_files(open_store: Open, clock: ManualClock) -> None:
     """Sections 3.2 and 3.7: what reaches into the kept log stays.
 
     Queue minimum is its first kept message.
@@ -140,7 +138,7 @@ def test_queue_files_that_a_stop_left_behind_go_at_the_next_start(open_store: Op
 
 
 @pytest.mark.parametrize("quota", [0, 20_000, 300_000])
-def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_there_is_room(
+def test_a_store_opens_on_a_full_disk_and_resumes_when_space_is_freed(
     open_store: Open, tmp_path: Path, quota: int
 ) -> None:
     """After a crash that lost queues and index: the log is entered later.
@@ -179,7 +177,7 @@ def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) ->
     assert store.max_queue_offset("orders", 0) == 1
 
 
-def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open) -> None:
+def test_above_90_percent_puts_are_rejected_and_everything_else_works(open_store: Open) -> None:
     """store-ha#31: pulls and the slave's append do not care."""
     disk = FaultyDisk([ClaimedUsage(90)])
     store, slave = open_store(disk=disk), open_store("slave", is_slave=True, disk=disk)
@@ -213,7 +211,7 @@ class KeepingDisk(Disk):
 
 
 @pytest.mark.parametrize("kept", ["commitlog", "consumequeue", "index"])
-def test_a_file_that_cannot_be_deleted_is_tried_again_and_said_once(
+def test_a_failed_deletion_is_retried_and_logged_once(
     open_store: Open, clock: ManualClock, caplog: pytest.LogCaptureFixture, kept: str
 ) -> None:
     """issue 12.7: an unlink that failed ended the broker. RocketMQ ends the round."""

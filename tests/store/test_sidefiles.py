@@ -91,7 +91,7 @@ def test_an_index_of_other_sizes_proves_nothing(tmp_path: Path) -> None:
     assert list(foreign_indexes(root)) == []
 
 
-def test_tables_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_unreadable_tables_are_named(tmp_path: Path) -> None:
     root = make_store(tmp_path / "a", "A")
     save_topics(root, 4)
     (root / "config" / "delayOffset.json").write_bytes(b'{"offsetTable"')

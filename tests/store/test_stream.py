@@ -152,7 +152,7 @@ def test_a_slave_restart_cuts_to_whole_records(open_store: Open) -> None:
     assert (again.max_commit_log_offset, again.dispatched_offset) == (end, end)
 
 
-def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, clock: ManualClock) -> None:
+def test_a_truncated_slave_accepts_another_history_from_there(open_store: Open, clock: ManualClock) -> None:
     """For the switch that mends a slave ahead of its master (section 4.9).
 
     Log, queues and index follow the new history.
@@ -182,7 +182,7 @@ def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, cl
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
-def test_what_was_cut_does_not_come_back_with_a_restart(open_store: Open, how: str) -> None:
+def test_truncated_records_are_not_recovered_by_a_restart(open_store: Open, how: str) -> None:
     """The records behind the cut were whole; recovery would find them again."""
     slave = open_store("slave", is_slave=True)
     replicate(busy_master(open_store("master"), 60), slave)
@@ -195,7 +195,7 @@ def test_what_was_cut_does_not_come_back_with_a_restart(open_store: Open, how: s
     assert (again.max_commit_log_offset, again.max_queue_offset("orders", 0)) == (end, 10)
 
 
-def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: Open) -> None:
+def test_a_reset_slave_accepts_a_log_with_another_first_offset(open_store: Open) -> None:
     """For the switch for expired slaves (section 4.8): log, queues, index, counters."""
     master, slave = busy_master(open_store("master")), open_store("slave", is_slave=True)
     replicate(master, slave)
@@ -218,7 +218,7 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
 
 
 @pytest.mark.parametrize("max_index_num", [400, 31])
-def test_a_truncation_takes_the_index_entries_with_it(open_store: Open, max_index_num: int) -> None:
+def test_a_truncation_removes_the_index_entries(open_store: Open, max_index_num: int) -> None:
     """issue 12.13: they pointed to the records that were stored there next.
 
     Kept records are found, also after a restart.

@@ -90,7 +90,7 @@ def test_what_a_failed_sync_covered_is_written_once_more_before_it_counts(
 
 
 @pytest.mark.parametrize("place", [0, 3])
-def test_what_the_disk_lost_never_counts_as_synced(open_store: Open, place: int) -> None:
+def test_pages_lost_by_the_disk_never_count_as_synced(open_store: Open, place: int) -> None:
     """A page that was dropped after the error reads as before the write: as zeros."""
     disk = FaultyDisk()
     store = open_store(disk=disk)
@@ -251,7 +251,7 @@ def test_the_checkpoint_claims_nothing_that_was_truncated(open_store: Open, is_a
     assert (written.physic_msg_timestamp, written.logics_msg_timestamp) == (last, last)
 
 
-def test_a_power_loss_after_such_a_race_takes_what_was_not_synced(open_store: Open, tmp_path: Path) -> None:
+def test_a_power_loss_after_such_a_race_removes_unsynced_bytes(open_store: Open, tmp_path: Path) -> None:
     store, other = open_store(is_slave=True), open_store("other")
     feed(store, open_store("master"), 60)
     job = log_job(store)
@@ -310,7 +310,7 @@ def test_the_copy_of_what_is_cut_is_on_the_disk_before_the_original_is_erased(op
 
 
 @pytest.mark.parametrize("refuses", ["0000", "diverged"])
-def test_a_copy_that_cannot_be_made_durable_is_an_error_and_leaves_the_log(open_store: Open, refuses: str) -> None:
+def test_a_copy_that_fails_to_sync_is_an_error_and_leaves_the_log(open_store: Open, refuses: str) -> None:
     store = open_store(disk=(disk := OrderlyDisk()), is_slave=True)
     feed(store, open_store("master"), 60)
     disk.refuses = refuses

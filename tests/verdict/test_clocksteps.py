@@ -28,5 +28,5 @@ def test_a_larger_difference_to_others_remains() -> None:
     assert values(disagreement("a", 60.0), a=20_000) == {"clock_disagreement a": 60.0}
 
 
-def test_small_steps_are_none() -> None:
+def test_small_clock_steps_count_as_zero() -> None:
     assert values(disagreement("a", 0.0), a=TOLERANCE, b=TOLERANCE) == {"clock_disagreement a": 0.0}

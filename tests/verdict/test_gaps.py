@@ -45,7 +45,7 @@ RUNNING = supervised("node_spawned", "node_ready")
     ],
     ids=["whole", "torn by kill -9", "cut by kill -9", "still running", "killed before it began", "old version"],
 )
-def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events: list[JournalEntry]) -> None:
+def test_a_complete_run_has_no_gaps(surveys: list[JournalSurvey], events: list[JournalEntry]) -> None:
     assert find_gaps(surveys, events) == ()
 
 

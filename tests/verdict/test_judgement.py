@@ -73,7 +73,7 @@ def test_killed_workloads_are_no_killed_nodes() -> None:
     assert read_conditions([*entries, event("node_crashed", "produce-1")], None).killed_workloads == ("produce-1",)
 
 
-def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
+def test_messages_without_a_producer_make_the_verdict_unknown() -> None:
     judgement = judged(KNOWN, lost=0, sent=5, stored_unsent=3)
     assert judgement.verdict is Verdict.UNKNOWN
     (why,) = judgement.decision.why
@@ -89,7 +89,9 @@ def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
         (Conditions(role="ASYNC_MASTER", killed_workloads=("produce-1",)), "produce-1 was killed"),
     ],
 )
-def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: Conditions, text: str) -> None:
+def test_messages_without_a_producer_that_the_journal_explains_cause_a_warning(
+    conditions: Conditions, text: str
+) -> None:
     judgement = judged(conditions, lost=0, stored_unsent=3)
     assert judgement.verdict is Verdict.HOLDS
     assert text in judgement.decision.warnings[0]

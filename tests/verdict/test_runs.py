@@ -43,7 +43,7 @@ def test_a_run_is_found_by_its_directory_its_cluster_and_its_scenario(home: path
         ("./nowhere/at/all", "there is no directory nowhere/at/all"),
     ],
 )
-def test_what_is_no_run_is_told_with_what_there_is(home: pathlib.Path, name: str, message: str) -> None:
+def test_an_invalid_run_is_reported_with_the_existing_runs(home: pathlib.Path, name: str, message: str) -> None:
     with pytest.raises(NoRunError) as caught:
         find_run(name.format(home=home), home)
     assert message.format(home=home) in str(caught.value)

@@ -28,7 +28,9 @@ from rmqlab.broker.acl.denial import AclDenied
         ("5::7:6:*", ["5::7:6:1", "5::7:6:ffff"], ["5::7:7:1"]),
     ],
 )
-def test_who_is_on_a_list(expression: str | None, on_it: list[str], not_on_it: list[str]) -> None:
+def test_an_address_list_matches_its_addresses_only(
+    expression: str | None, on_it: list[str], not_on_it: list[str]
+) -> None:
     matches = address_matcher(expression)
     assert [address for address in on_it if not matches(address)] == []
     assert [address for address in not_on_it if matches(address)] == []
@@ -42,6 +44,6 @@ def test_who_is_on_a_list(expression: str | None, on_it: list[str], not_on_it: l
         "²0.1.2.*", f"{'9' * 5000}.1.2.*",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(expression: str) -> None:
+def test_invalid_addresses_are_rejected(expression: str) -> None:
     with pytest.raises(AclDenied):
         address_matcher(expression)

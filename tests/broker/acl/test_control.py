@@ -91,7 +91,7 @@ def pulls(topic: str, group: str) -> Command:
     return signed(RequestCode.PULL_MESSAGE, topic=topic, consumerGroup=group)
 
 
-def test_who_says_nothing_is_denied_unless_white_listed_for_all(open_control: Opener) -> None:
+def test_unsigned_requests_are_denied_unless_globally_white_listed(open_control: Opener) -> None:
     control = open_control()
     for command in (request(RequestCode.GET_BROKER_RUNTIME_INFO), request(RequestCode.PULL_MESSAGE, {"topic": "T"})):
         assert denial(control, command) == "No accessKey is configured"
@@ -108,7 +108,7 @@ def test_an_account_must_be_known_and_sign_with_its_secret(open_control: Opener)
     assert denial(control, signed(asks)) is None
 
 
-def test_what_was_changed_after_signing_is_denied(open_control: Opener) -> None:
+def test_a_request_changed_after_signing_is_denied(open_control: Opener) -> None:
     control = open_control()
     command = sends("topicB")
     assert denial(control, command) is None
@@ -151,7 +151,9 @@ def test_what_was_changed_after_signing_is_denied(open_control: Opener) -> None:
         (signed(99_999), None),
     ],
 )  # fmt: skip
-def test_what_an_account_may_do(open_control: Opener, command: Command, expected: str | None) -> None:
+def test_permissions_of_an_account_decide_on_requests(
+    open_control: Opener, command: Command, expected: str | None
+) -> None:
     assert denial(open_control(), command) == expected
 
 
@@ -179,7 +181,7 @@ def test_an_administrator_with_permissions_of_his_own_has_no_others(open_control
     assert denial(control, signed(RequestCode.SEND_MESSAGE_V2, limited, b="topicB")) is not None
 
 
-def test_what_is_signed_is_all_but_the_signature_and_one_field_more() -> None:
+def test_the_signature_covers_all_fields_except_itself_and_one_more() -> None:
     """4.9.8 leaves `_UNIQUE_KEY_QUERY` out."""
     command = request(RequestCode.QUERY_MESSAGE, {"topic": "T", "key": "K", "_UNIQUE_KEY_QUERY": "true"}, b"body")
     sign(command, OWN)
@@ -211,7 +213,7 @@ async def test_a_changed_file_is_read_again(open_control: Opener, tmp_path: path
     assert denial(control, request(asks), "10.10.103.7:50001") == "No accessKey is configured"
 
 
-async def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
+async def test_added_and_removed_files_are_noticed(open_control: Opener, tmp_path: pathlib.Path) -> None:
     control = open_control()
     extra = tmp_path / "conf" / "acl" / "deep" / "extra.yaml"
     extra.parent.mkdir()
@@ -230,9 +232,7 @@ async def test_files_that_come_and_go_are_noticed(open_control: Opener, tmp_path
      "accounts: [{accessKey: RocketMQ, secretKey: 12345678, topicPerms: [topicA]}]", "globalWhiteRemoteAddresses: [ten]",
      ""],
 )  # fmt: skip
-async def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
-    open_control: Opener, tmp_path: pathlib.Path, broken: str
-) -> None:
+async def test_an_invalid_acl_file_changes_nothing(open_control: Opener, tmp_path: pathlib.Path, broken: str) -> None:
     control = open_control()
     rewrite(plain_file(tmp_path), broken)
     await control.poll()
@@ -240,13 +240,13 @@ async def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
     assert denial(control, request(RequestCode.GET_BROKER_RUNTIME_INFO), "10.10.103.7:1") is None
 
 
-def test_a_file_that_is_no_yaml_is_told_in_one_line_with_the_place(open_control: Opener) -> None:
+def test_invalid_yaml_is_reported_in_one_line_with_its_position(open_control: Opener) -> None:
     with pytest.raises(AclDenied, match=r"plain_acl\.yml: line 2, column 1: expected the node content.*$") as raised:
         open_control("accounts: [\n")
     assert "\n" not in str(raised.value)
 
 
-def test_without_a_file_there_is_an_empty_one_and_nobody_comes_in(tmp_path: pathlib.Path) -> None:
+def test_without_a_file_an_empty_one_is_created_and_all_requests_are_denied(tmp_path: pathlib.Path) -> None:
     control = AccessControl.open(tmp_path, lambda: 1)
     assert plain_file(tmp_path).read_text() == ""
     assert denial(control, signed(RequestCode.GET_BROKER_RUNTIME_INFO)) == "No acl config for RocketMQ"
@@ -346,7 +346,7 @@ async def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_t
     "text",
     ["accounts: [{accessKey: RocketMQ, secretKey: geheim}]", "- {accessKey: RocketMQ, secretKey: geheim}", "geheim"],
 )
-async def test_no_secret_stands_in_what_is_said_of_a_bad_file(
+async def test_errors_about_an_invalid_acl_file_contain_no_secrets(
     open_control: Opener, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str
 ) -> None:
     control = open_control()

@@ -38,7 +38,7 @@ async def test_a_group_elects_a_master_and_stores_what_a_quorum_has(group: Trio)
     assert logs[0].read_bytes() == logs[1].read_bytes() == logs[2].read_bytes()
 
 
-async def test_another_member_takes_over_and_the_old_leader_follows_it(group: Trio) -> None:
+async def test_another_member_becomes_leader_and_the_old_leader_follows_it(group: Trio) -> None:
     """dledger#41, #53: nothing is lost, and queues continue where they ended."""
     await group.start(*ALL)
     old = await group.leader()

@@ -38,7 +38,7 @@ def test_a_former_leader_forgets_the_master_and_registers_oneway(role: Role) -> 
     assert broker.registration.calls == [(None, True)]
 
 
-def test_a_leader_counts_queue_offsets_anew_and_registers_oneway() -> None:
+def test_a_leader_recounts_queue_offsets_and_registers_oneway() -> None:
     """dledger#52, #53"""
     broker = FakeBroker("SLAVE")
     become_master(cast("Any", broker), RoleChange(3, Role.LEADER))

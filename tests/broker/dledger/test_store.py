@@ -159,7 +159,7 @@ def test_a_restart_serves_the_same_messages(open_member: Open, *, is_clean: bool
     assert not list(again.store.queues.stuck)
 
 
-def test_what_is_cut_leaves_log_and_queues(open_member: Open) -> None:
+def test_truncated_entries_are_removed_from_log_and_queues(open_member: Open) -> None:
     """Section 6.2: a committed entry can be replaced. No queue entry is left."""
     member = open_member("member")
     member.lead()
@@ -290,7 +290,7 @@ def test_a_client_of_dledger_may_append_whole_records_only(open_member: Open) ->
     assert member.store.dispatch_behind_bytes == 0
 
 
-def test_readers_of_files_know_what_is_committed(open_member: Open) -> None:
+def test_file_readers_stop_at_the_committed_end(open_member: Open) -> None:
     """What no quorum has is in no queue: the checks do not expect it there."""
     member = open_member("member")
     assert readable_end(member.root) == EVERYTHING

@@ -74,7 +74,7 @@ def test_where_java_fails_nothing_matches(expression: str) -> None:
     assert not compile_filter(f"NOT ({expression})")(MESSAGE)
 
 
-def test_what_is_decided_already_is_not_evaluated() -> None:
+def test_operands_after_a_decided_result_are_not_evaluated() -> None:
     assert compile_filter("a = 5 OR c > 5")(MESSAGE)
     assert not compile_filter("NOT (a = 6 AND c > 5) AND FALSE")(MESSAGE)
     assert compile_filter("NOT (a = 6 AND c > 5)")(MESSAGE)
@@ -91,7 +91,7 @@ def test_what_is_decided_already_is_not_evaluated() -> None:
         "a = 5 AND", "a ! b", "a >= (b = 5)", "()", "NOT m > 5", "NOT m IN ('x')", "NOT 1 = TRUE",
     ],
 )  # fmt: skip
-def test_expressions_that_are_none(expression: str) -> None:
+def test_invalid_expressions_are_rejected(expression: str) -> None:
     with pytest.raises(FilterError):
         compile_filter(expression)
 
@@ -132,7 +132,7 @@ def test_a_long_chain_is_no_deep_one() -> None:
         " OR ".join(["a" + " IS NULL" * 80] * (MAX_OPERANDS // 80)),
     ],
 )
-def test_what_is_too_deep_long_or_large_is_a_short_error(expression: str) -> None:
+def test_an_expression_above_a_limit_is_rejected_with_a_short_error(expression: str) -> None:
     """issue 12.5"""
     with pytest.raises(FilterError) as caught:
         compile_filter(expression)

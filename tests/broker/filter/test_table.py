@@ -49,12 +49,12 @@ def scene(tmp_path: pathlib.Path) -> Scene:
     return Scene(tmp_path / "consumerFilter.json")
 
 
-def test_only_expressions_that_are_none_of_tags_are_kept(scene: Scene) -> None:
+def test_tag_and_empty_expressions_are_not_kept(scene: Scene) -> None:
     scene.table.register("G", [subscription("TagA", 1, kind="TAG"), subscription("", 1, "U")])
     assert scene.table.topics == {}
 
 
-def test_a_newer_expression_takes_the_place_of_an_older(scene: Scene) -> None:
+def test_a_newer_expression_replaces_an_older_one(scene: Scene) -> None:
     scene.register("a > 1", 5)
     scene.register("a > 2", 4)
     assert (scene.known.expression, scene.known.client_version) == ("a > 1", 5)
@@ -135,7 +135,7 @@ def test_the_file_is_that_of_4_9_and_is_read_again(scene: Scene) -> None:
     assert (scene.known.expression, scene.known.dead_time) == ("a > 1", 1_070_000)  # 30 s before the start
 
 
-def test_who_was_born_just_before_a_start_died_at_birth(scene: Scene) -> None:
+def test_a_filter_registered_just_before_a_start_has_equal_born_and_dead_times(scene: Scene) -> None:
     scene.register()
     scene.table.save()
     scene.open()

@@ -33,7 +33,7 @@ def test_equal_logs_cost_one_question() -> None:
     assert search([100] * 1000, 1000) == (100_000, [Span(99_900, 100)])
 
 
-def test_nothing_in_common_is_told() -> None:
+def test_logs_without_common_bytes_have_no_common_end() -> None:
     end, _ = search([100] * 1000, 0)
     assert end is None
 

@@ -270,7 +270,7 @@ async def test_connections_are_bounded_those_that_never_report_included(connect:
     assert master.connection_count == 3
 
 
-async def test_a_slave_that_takes_nothing_is_served_again_when_it_does(connect: Connect, log: MemoryLog) -> None:
+async def test_a_slave_that_stops_reading_is_served_again_after_it_resumes(connect: Connect, log: MemoryLog) -> None:
     """store-ha#46: also where a frame is cut by a full socket."""
     log.data = bytearray(bytes(range(256)) * 65_536)
     slave = await connect()
@@ -284,7 +284,7 @@ async def test_a_slave_that_takes_nothing_is_served_again_when_it_does(connect: 
     assert got[1:] == log.data[1:]
 
 
-async def test_the_snapshot_tells_where_each_slave_stands(
+async def test_the_snapshot_contains_the_offset_of_each_slave(
     connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     del mock_clock  # time stands still: no heartbeat comes between
@@ -319,7 +319,7 @@ def test_so_many_slaves_have_the_log_up_to_there(acks: list[int], slaves: int, o
     assert offset_of_slaves(acks, slaves) == offset
 
 
-async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of_in_a_line(
+async def test_connections_per_address_are_limited_and_a_flood_is_logged_once(
     nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two of hundreds of half-open connections stay; one log line; others are served."""

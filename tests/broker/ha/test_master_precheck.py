@@ -222,7 +222,7 @@ async def test_in_4_9_a_slave_whose_data_expired_never_advances(pair: Pair, mock
     assert pair.ha.connection_count == 1
 
 
-async def test_with_ha_restart_expired_slave_it_starts_anew(pair: Pair) -> None:
+async def test_with_ha_restart_expired_slave_it_resets_its_store(pair: Pair) -> None:
     """With what its master still has: its last file, unless that gives all."""
     pair.ha.settings = HaSettings(ha_bootstrap_from_first_byte=True)
     send(pair.master, 20, "old")

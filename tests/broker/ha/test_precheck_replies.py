@@ -51,7 +51,7 @@ async def test_without_switches_nothing_is_asked(pair: Pair) -> None:
     assert pair.line.asked == []
 
 
-async def test_who_is_asked(pair: Pair) -> None:
+async def test_the_known_master_or_the_ha_host_is_asked(pair: Pair) -> None:
     """What the nameservers say of the master.
 
     The port below, as 4.9 has it, where its address was set by hand.

@@ -70,7 +70,7 @@ def test_cuts_in_the_stream_change_nothing(sizes: list[tuple[int, bool]], gives:
     assert log.data == expected
 
 
-def test_a_stream_that_comes_byte_by_byte_fills_the_same_log() -> None:
+def test_a_stream_received_byte_by_byte_fills_the_same_log() -> None:
     """store-ha#46."""
     data = bytes(range(256)) * 3
     log, wire = MemoryLog(), framed(data, 100)
@@ -91,7 +91,7 @@ def test_only_whole_frames_count() -> None:
     assert log.data == b"wholehalf of it"
 
 
-def test_the_frames_of_a_long_run_come_many_in_a_call() -> None:
+def test_one_receive_call_handles_many_frames() -> None:
     data = bytes(20 * 32_768)
     log, sock = MemoryLog(FileSize(2**20)), Wire(framed(data, 32_768))
     receiver_of(log).receive(sock, 0.0)
@@ -146,7 +146,7 @@ def test_a_stream_that_began_inside_a_file_contradicts_itself_next() -> None:
 
 
 @pytest.mark.parametrize("offset", [4, 6, 0])
-def test_a_contradiction_ends_the_stream_before_the_body_comes(offset: int) -> None:
+def test_an_invalid_frame_offset_ends_the_stream_before_the_body_arrives(offset: int) -> None:
     """store-ha#43."""
     log = MemoryLog()
     receiver = receiver_of(log)
@@ -180,7 +180,7 @@ def test_a_disk_without_room_ends_the_stream_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 5, 20])
-def test_the_end_of_the_stream_is_told(cut: int) -> None:
+def test_the_end_of_the_stream_is_reported(cut: int) -> None:
     log = MemoryLog()
     receiver, sock = receiver_of(log), Wire(frame(0, b"x" * 50)[:cut], ends=True)
     if cut:

@@ -163,7 +163,7 @@ async def test_an_empty_slave_gets_the_last_file_only(run: Run, open_store: Open
     assert log_bytes(copy, start) == log_bytes(source, start)
 
 
-async def test_a_slave_that_returns_goes_on_where_it_stopped(run: Run, open_store: OpenStore) -> None:
+async def test_a_returning_slave_resumes_where_it_stopped(run: Run, open_store: OpenStore) -> None:
     """store-ha#37, #47: it missed more than a file."""
     source, copy = open_store("master"), open_store("slave", is_slave=True)
     put(source, 20)
@@ -219,7 +219,9 @@ async def test_a_slave_can_be_replicated_from(run: Run, open_store: OpenStore) -
     assert log_bytes(second, start) == log_bytes(source, start)
 
 
-async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(run: Run, open_store: OpenStore) -> None:
+async def test_a_slave_with_smaller_files_closes_repeatedly_and_reports_the_reason(
+    run: Run, open_store: OpenStore
+) -> None:
     """store-ha#43, section 4.5: the next header reveals a body that was dropped.
 
     The body did not fit.

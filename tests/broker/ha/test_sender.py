@@ -74,7 +74,7 @@ def test_frames_are_contiguous_bounded_and_within_one_file() -> None:
 
 
 @given(st.lists(st.integers(1, 40), max_size=200), st.integers(1, 30))
-def test_a_socket_that_takes_little_gets_the_same_bytes(takes: list[int], frame_size: int) -> None:
+def test_a_socket_with_a_small_buffer_receives_the_same_bytes(takes: list[int], frame_size: int) -> None:
     """store-ha#46, from master to slave: cuts in headers, in bodies, between passes."""
     whole, cut = Wire(), Wire()
     sender_of(log_of(300, 64), 5, frame_size=frame_size).send(whole, 0.0)
@@ -87,7 +87,7 @@ def test_a_socket_that_takes_little_gets_the_same_bytes(takes: list[int], frame_
     assert cut.got == whole.got
 
 
-def test_a_frame_of_which_nothing_left_is_made_anew_with_what_the_log_has_gained() -> None:
+def test_an_unsent_frame_is_rebuilt_with_the_newly_appended_bytes() -> None:
     log, wire = log_of(100), Wire(takes=[])
     sender = sender_of(log, 10)
     assert sender.send(wire, 0.0) is True
@@ -107,7 +107,7 @@ def test_a_frame_that_was_begun_keeps_its_size() -> None:
     assert [len(body) for _, body in frames(wire.got)] == [90, 50]
 
 
-def test_a_heartbeat_that_is_due_comes_before_data_and_never_within_a_frame() -> None:
+def test_a_due_heartbeat_is_sent_before_data_and_never_within_a_frame() -> None:
     """store-ha#39."""
     log, wire = log_of(100), Wire(takes=[20])
     sender = sender_of(log, 10)
@@ -135,7 +135,7 @@ def test_an_idle_heartbeat_names_the_next_offset() -> None:
 
 
 @pytest.mark.parametrize("wanted", [10, 70_000], ids=["expired", "beyond the end"])
-def test_what_the_log_does_not_have_is_answered_by_heartbeats_only(wanted: int) -> None:
+def test_a_request_beyond_the_log_gets_heartbeats_only(wanted: int) -> None:
     """store-ha#57."""
     wire = Wire()
     sender = sender_of(log_of(100, first=65_536), wanted)

@@ -128,7 +128,7 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
     assert trio.current_time() == pytest.approx(10.0)
 
 
-async def test_whole_frames_are_acknowledged_then_told(
+async def test_whole_frames_are_acknowledged_then_reported(
     start: Start, master: Master, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#42: with the offset after the last of them."""
@@ -257,7 +257,7 @@ async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
     assert recorder.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
 
 
-async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_and_comes_back_at_once(
+async def test_a_slave_with_a_short_housekeeping_interval_reconnects_every_3_s(
     start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """As measured at a real slave with haHousekeepingInterval=3000.

@@ -86,7 +86,7 @@ HARD = attrs.evolve(SETTINGS, ha_refuse_false_reports=True, ha_restart_expired_s
 
 
 @pytest.mark.parametrize("first", [101, 81, 39, 2**63 - 1])
-def test_a_first_report_that_cannot_be_true_is_refused_where_that_is_switched_on(first: int) -> None:
+def test_an_impossible_first_report_is_rejected_with_the_switch(first: int) -> None:
     """Beyond the end, beyond what we can have given, before our first byte."""
     stream = MasterStream.accepted(HARD, 0.0)
     with pytest.raises(StreamError):
@@ -131,7 +131,7 @@ def test_an_empty_slave_gets_all_where_that_is_switched_on(log_first: int) -> No
     st.integers(0, 2**40),
     st.booleans(),
 )
-def test_whatever_a_stranger_sends_is_a_report_or_the_end(
+def test_any_input_is_a_report_or_closes_the_connection(
     data: bytes,
     cuts: list[int],
     log_end: int,
@@ -195,19 +195,19 @@ def test_a_header_that_contradicts_the_log_is_refused(offset: int, size: int) ->
         stream.header(struct.pack(">qi", offset, size), log_end=300)
 
 
-def test_an_empty_slave_takes_any_offset() -> None:
+def test_an_empty_slave_accepts_any_offset() -> None:
     """store-ha#43."""
     stream = SlaveStream.connected(SETTINGS, 0, 0.0)
     assert stream.header(struct.pack(">qi", 131_072, 10), log_end=0).offset == 131_072
 
 
 @pytest.mark.parametrize("size", [-1, MAX_FRAME - 11, 2**31 - 1])
-def test_a_frame_larger_than_a_slave_of_4_9_takes_is_refused(size: int) -> None:
+def test_a_frame_larger_than_the_limit_of_4_9_is_rejected(size: int) -> None:
     with pytest.raises(StreamError, match=f"frame of {size} bytes"):
         SlaveStream.connected(SETTINGS, 0, 0.0).header(struct.pack(">qi", 0, size), log_end=0)
 
 
-def test_the_first_report_leaves_5_s_after_connecting_and_tells_the_offset_of_then() -> None:
+def test_the_first_report_is_sent_5_s_after_connecting_with_the_current_offset() -> None:
     """store-ha#39."""
     stream = SlaveStream.connected(SETTINGS, 300, 100.0)
     assert stream.repeated(104.9) is None

@@ -65,7 +65,7 @@ def test_the_code_of_5x_can_be_had(open_broker: Callable[..., TalkingBroker], tm
     assert "Check signature failed for accessKey=RocketMQ" in (reply.remark or "")
 
 
-def test_who_signs_is_served(guarded: TalkingBroker) -> None:
+def test_a_signed_request_is_served(guarded: TalkingBroker) -> None:
     (reply,) = guarded.serve(signed(310, send_fields("topicB"), Credentials("RocketMQ", "12345678")))
     assert reply.code == ResponseCode.SUCCESS
 
@@ -82,7 +82,7 @@ def test_even_a_code_that_is_not_served_is_for_accounts_only(guarded: TalkingBro
     assert not guarded.broker.unserved.keys() - {("127.0.0.1", 99_999)}
 
 
-def test_a_heartbeat_that_cannot_be_read_is_refused(guarded: TalkingBroker) -> None:
+def test_an_unreadable_heartbeat_is_rejected(guarded: TalkingBroker) -> None:
     (reply,) = guarded.serve(signed(RequestCode.HEART_BEAT, {}))
     assert reply.code == ResponseCode.SYSTEM_ERROR
 
@@ -101,7 +101,7 @@ def test_a_white_list_lets_a_tool_in_at_once(guarded: TalkingBroker) -> None:
     assert guarded.ask(RequestCode.GET_BROKER_RUNTIME_INFO, peer=stranger).code == ResponseCode.SUCCESS
 
 
-def test_changes_that_cannot_be_made_name_the_reason(guarded: TalkingBroker) -> None:
+def test_rejected_changes_name_the_reason(guarded: TalkingBroker) -> None:
     for code, fields, failure, text in (
         (50, {"accessKey": "newcomer", "secretKey": "short"}, 209, "length should longer than 6"),
         (51, {"accessKey": "unknown-account"}, 210, "The accesskey[unknown-account] corresponding"),
@@ -125,7 +125,7 @@ def test_white_addresses_are_split_as_by_java(
     assert document["globalWhiteRemoteAddresses"] == kept
 
 
-def test_versions_are_told_by_file(guarded: TalkingBroker, tmp_path: pathlib.Path) -> None:
+def test_acl_versions_are_listed_by_file(guarded: TalkingBroker, tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "guarded" / "conf" / "plain_acl.yml")
     guarded.serve(signed(RequestCode.DELETE_ACL_CONFIG, {"accessKey": "RocketMQ"}))
     (reply,) = guarded.serve(signed(RequestCode.GET_BROKER_CLUSTER_ACL_INFO))

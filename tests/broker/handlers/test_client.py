@@ -99,7 +99,7 @@ def test_a_group_that_may_not_be_made_is_registered_all_the_same(open_broker: Op
     assert "CID_RMQ_SYS_X" in talk.broker.subscriptions.groups
 
 
-def test_whoever_joins_leaves_or_changes_topics_is_told_to_all(talk: TalkingBroker, other: ScriptedPeer) -> None:
+def test_all_consumers_are_notified_of_joins_leaves_and_topic_changes(talk: TalkingBroker, other: ScriptedPeer) -> None:
     """broker-requests#39: a repeated heartbeat notifies no member."""
     talk.heartbeat("G", "T")
     assert notifications(talk.peer) == ["G"]
@@ -193,7 +193,7 @@ def test_a_group_without_members_is_an_error(talk: TalkingBroker) -> None:
     assert members(talk, "G") is None
 
 
-def test_who_is_silent_for_120_seconds_is_found(talk: TalkingBroker, other: ScriptedPeer) -> None:
+def test_a_client_silent_for_120_seconds_is_expired(talk: TalkingBroker, other: ScriptedPeer) -> None:
     """broker-requests#41: the loop that closes their connections asks this each 10 s."""
     talk.heartbeat("G", "T")
     talk.clock.advance(EXPIRY - 1)

@@ -124,7 +124,7 @@ def targets(reply: Command) -> list[int]:
     return [offset for _, offset in sorted((queue.queue_id, offset) for queue, offset in table.items())]
 
 
-def test_consumers_are_told_where_to_go_on(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
+def test_consumers_receive_their_reset_offsets(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
     """broker-requests#58, recording b6: broker offsets stay, isForce is sent as false."""
     began = talk.clock.now_millis()
     for _ in range(3):
@@ -170,7 +170,7 @@ def test_the_form_for_consumers_is_chosen_by_the_tools_language(talk: TalkingBro
     }  # fmt: skip
 
 
-def test_a_group_that_is_offline_cannot_be_reset(talk: TalkingBroker) -> None:
+def test_an_offline_group_cannot_be_reset(talk: TalkingBroker) -> None:
     """broker-requests#58: 206 makes the tool commit the offsets itself."""
     talk.send("T")
     commit_all(talk, 1)
@@ -209,6 +209,6 @@ async def test_one_consumers_status_can_be_asked_for(talk: TalkingBroker, consum
     assert (reply.body, consumer.asked) == (b'{"consumerTable":{},"messageQueueTable":{}}', [])
 
 
-def test_the_status_of_nobody_is_a_system_error(talk: TalkingBroker) -> None:
+def test_the_status_of_a_group_without_consumers_is_a_system_error(talk: TalkingBroker) -> None:
     fields = {"topic": "T", "group": "G"}
     assert talk.ask(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields).code == ResponseCode.SYSTEM_ERROR

@@ -117,7 +117,7 @@ def test_a_default_that_follows_from_a_change_is_judged_as_well(talk: TalkingBro
     assert reply.remark == "read again from its file: broker_ip1 = 'broker-a': expected an IP address"
 
 
-def test_what_nobody_knows_is_not_told_on(talk: TalkingBroker) -> None:
+def test_unknown_settings_are_not_journalled(talk: TalkingBroker) -> None:
     """A journal entry, like a control message, has a limit."""
     body = b"regionId=y\n" + b"x" * 100_000 + b"=1"
     assert talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body).code == ResponseCode.SUCCESS

@@ -29,7 +29,7 @@ def test_free_and_own_locks_are_granted_those_of_others_not(talk: TalkingBroker)
     assert lock(talk, "a", 0, 1, 2) == [0, 1]
 
 
-def test_when_nothing_is_granted_the_list_is_there_and_empty(talk: TalkingBroker) -> None:
+def test_without_granted_locks_the_list_is_empty(talk: TalkingBroker) -> None:
     """broker-requests#46."""
     lock(talk, "a", 0)
     assert talk.ask(RequestCode.LOCK_BATCH_MQ, None, body("b", 0)).body == b'{"lockOKMQSet":[]}'

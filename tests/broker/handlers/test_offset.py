@@ -34,7 +34,7 @@ def test_a_committed_offset_is_given_back(talk: TalkingBroker) -> None:
     assert query(talk).ext_fields == {"offset": "7"}
 
 
-def test_an_offset_that_a_slave_hands_back_moves_none_back(talk: TalkingBroker) -> None:
+def test_an_offset_returned_by_a_slave_never_moves_an_offset_back(talk: TalkingBroker) -> None:
     """Consumers have gone on at the master while the request was on its way."""
     for offset, only_forward, known in [(7, "true", "7"), (5, "true", "7"), (9, "true", "9"), (6, "false", "6")]:
         commit(talk, offset, onlyForward=only_forward)

@@ -54,7 +54,7 @@ def test_object_keys_are_written_without_blanks(lagging: TalkingBroker) -> None:
     assert b" " not in body
 
 
-def test_a_group_that_nobody_knows_has_made_no_progress(lagging: TalkingBroker) -> None:
+def test_an_unknown_group_has_no_progress(lagging: TalkingBroker) -> None:
     """broker-requests#60."""
     reply = lagging.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "Nobody"})
     assert (reply.code, reply.body) == (ResponseCode.SUCCESS, b'{"consumeTps":0.0,"offsetTable":{}}')
@@ -105,7 +105,7 @@ def test_the_sum_of_all_lags_wraps_as_in_java(lagging: TalkingBroker) -> None:
     assert body.total_diff == ends + 2
 
 
-def test_who_consumes_a_topic(lagging: TalkingBroker) -> None:
+def test_groups_that_consume_a_topic_are_listed(lagging: TalkingBroker) -> None:
     """Groups online, and groups with offsets (broker-requests section 6.3)."""
     lagging.heartbeat("online", "T")
 

@@ -92,14 +92,16 @@ def test_the_first_version_has_long_names(talk: TalkingBroker, asker: ScriptedPe
         (None, "reply message properties[REPLY_TO_CLIENT] is null"),
     ],
 )
-def test_a_reply_to_nobody_is_an_error_and_stored(talk: TalkingBroker, client_id: str | None, remark: str) -> None:
+def test_a_reply_to_an_unknown_client_is_an_error_and_stored(
+    talk: TalkingBroker, client_id: str | None, remark: str
+) -> None:
     reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(client_id), b"9.99")
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, remark)
     assert len(reply.ext_fields["msgId"]) == 32
     assert len(stored(talk)) == 1
 
 
-def test_an_asker_that_refuses_or_is_silent_is_an_error(talk: TalkingBroker) -> None:
+def test_a_requester_that_rejects_or_ignores_a_reply_causes_an_error(talk: TalkingBroker) -> None:
     peer = register_asker(talk, ResponseCode.SYSTEM_ERROR)
     for _ in range(2):
         reply = talk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, reply_fields(), b"9.99")

@@ -107,7 +107,7 @@ def test_the_retry_topic_is_made_with_the_queues_of_its_group(talk: TalkingBroke
     assert talk.registration.calls == [(None, True)]
 
 
-def test_a_group_without_retry_queues_drops_what_comes_back(talk: TalkingBroker) -> None:
+def test_a_group_without_retry_queues_drops_messages_sent_back(talk: TalkingBroker) -> None:
     """Section 3.11: the reply has code 0."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
@@ -161,7 +161,7 @@ def test_a_retry_is_counted_in_the_schedule_topic_and_a_dead_letter_nowhere(talk
     assert stats.broker_puts.messages == sent
 
 
-def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
+def test_a_slave_rejects_messages_sent_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
     """broker-requests#64, store-ha#76."""
     offset = tried(talk, 0)
     slave.broker.store.append_raw(0, talk.broker.store.read_log(0, 1 << 20))
@@ -171,7 +171,7 @@ def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -
 
 
 @pytest.mark.parametrize("group", ["a/b", "\u00e9" * 64, "g" * 121, "a\0b"])
-def test_a_group_whose_retry_topic_cannot_be_stored_is_refused_at_once(talk: TalkingBroker, group: str) -> None:
+def test_a_group_with_an_invalid_retry_topic_is_rejected_at_once(talk: TalkingBroker, group: str) -> None:
     """Issue 12.4: the copy would be refused after its delay, when no sender waits."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
@@ -187,9 +187,7 @@ def test_a_dead_letter_of_a_group_whose_retry_topic_is_too_long_is_stored(talk: 
 
 
 @pytest.mark.parametrize(("times", "expected"), [(-5, -4), (2**31 - 2, 2**31 - 1), (2**31 - 1, -(2**31))])
-def test_reconsume_times_that_nobody_can_mean_are_counted_as_in_java(
-    talk: TalkingBroker, times: int, expected: int
-) -> None:
+def test_absurd_reconsume_times_are_counted_as_in_java(talk: TalkingBroker, times: int, expected: int) -> None:
     """A level that wraps around or is below 1 does not delay the copy.
 
     The copy is stored in the retry topic at once.

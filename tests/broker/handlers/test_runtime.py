@@ -41,7 +41,9 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize("is_slave", [False, True])
-def test_what_cluster_list_parses_can_be_parsed(talk: TalkingBroker, slave: TalkingBroker, *, is_slave: bool) -> None:
+def test_values_that_cluster_list_parses_are_parseable(
+    talk: TalkingBroker, slave: TalkingBroker, *, is_slave: bool
+) -> None:
     """broker-requests#55: on a broker that has just started, master or slave."""
     table = info(slave if is_slave else talk)
     for name in RATES:

@@ -32,7 +32,7 @@ def v1(fields: dict[str, str]) -> dict[str, str]:
     "code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
 )
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_what_makes_a_batch_is_the_header_not_the_code(
+def test_the_header_decides_whether_a_send_is_a_batch(
     talk: TalkingBroker, code: RequestCode, *, is_batch: bool
 ) -> None:
     """broker-requests#11, #19."""
@@ -97,7 +97,7 @@ def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_REPLY_MESSAGE_V2])
-def test_a_topic_without_queues_to_write_offers_none_to_choose(talk: TalkingBroker, code: RequestCode) -> None:
+def test_a_send_to_a_topic_without_write_queues_is_a_system_error(talk: TalkingBroker, code: RequestCode) -> None:
     """RocketMQ divides by zero, and responds with code 1."""
     talk.broker.topics.create_plain("T0", 0)
     reply = talk.ask(code, send_fields("T0", -1))
@@ -149,7 +149,7 @@ def test_a_broker_that_may_not_be_written_to_refuses_order_topics_only(open_brok
     assert talk.send("Plain").code == ResponseCode.SUCCESS
 
 
-def test_a_broker_takes_nothing_before_its_time(open_broker: Opener) -> None:
+def test_a_broker_rejects_sends_before_its_start_time(open_broker: Opener) -> None:
     talk = open_broker(start_accept_send_request_time_stamp=1_800_000_000_000 + 1_001_000)
     assert talk.send("T").code == ResponseCode.SYSTEM_ERROR
     talk.clock.advance(2)
@@ -218,7 +218,7 @@ def test_batch_items_follow_one_another_and_share_properties_and_cluster(talk: T
         ({}, ITEMS[:-1], ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_a_batch_that_cannot_be_is_refused(
+def test_an_invalid_batch_is_rejected(
     talk: TalkingBroker, changes: dict[str, str], body: bytes, code: ResponseCode
 ) -> None:
     """store-ha#15, broker-requests section 1.5."""
@@ -263,12 +263,12 @@ def test_numbers_are_read_as_java_reads_them(talk: TalkingBroker, field: str, va
 
 
 @pytest.mark.parametrize(("field", "value"), [("e", "2147483648"), ("e", "0.0"), ("j", " 1"), ("h", "1_0"), ("g", "")])
-def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, value: str) -> None:
+def test_numbers_invalid_in_java_are_rejected(talk: TalkingBroker, field: str, value: str) -> None:
     """remoting#7: headers of the fast codes (310, 11) reject it in every field."""
     assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_the_first_header_of_a_send_does_without_what_nobody_asks_for(talk: TalkingBroker) -> None:
+def test_invalid_numbers_in_unused_fields_of_the_first_send_header_are_ignored(talk: TalkingBroker) -> None:
     """remoting#7: an invalid number there counts as missing."""
     talk.send("T")
     fields = {"topic": "T", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "reconsumeTimes": "x"}
@@ -328,7 +328,7 @@ def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"cut", ITEMS])
-def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
+def test_a_slave_rejects_sends_before_it_checks_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
     """store-ha#31, #33: as a real slave, which the differential test compares."""
     assert slave.send("T", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert slave.send("T", TRAN_MSG="true", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -336,7 +336,7 @@ def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave:
     assert slave.ask(RequestCode.SEND_BATCH_MESSAGE, batch, body).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
-def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:
+def test_a_slave_rejects_sends(slave: TalkingBroker) -> None:
     """broker-requests#64, store-ha#33, #76: it checks, and may create the topic."""
     assert slave.send("a b").code == ResponseCode.SYSTEM_ERROR
     reply = slave.send("T")

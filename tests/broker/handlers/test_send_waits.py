@@ -60,7 +60,7 @@ def test_an_async_master_never_asks_for_a_slave(talk: TalkingBroker, wait: str) 
     assert talk.send("T", WAIT=wait).code == ResponseCode.SUCCESS
 
 
-def test_a_sync_flush_that_takes_too_long_is_told(open_broker: Opener) -> None:
+def test_a_sync_flush_timeout_is_reported(open_broker: Opener) -> None:
     """store-ha#29."""
     talk = open_broker(flush_disk_type="SYNC_FLUSH")
     assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []

@@ -56,7 +56,7 @@ EXPORTED = (  # mqadmin exportConfigs fails where one is missing, exportMetrics 
 
 
 @pytest.mark.parametrize("key", EXPORTED)
-def test_what_tools_cannot_do_without_is_there(talk: TalkingBroker, key: str) -> None:
+def test_settings_that_tools_require_are_shown(talk: TalkingBroker, key: str) -> None:
     assert key in shown(talk)
 
 
@@ -81,7 +81,7 @@ def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
     assert change(talk, "serverWorkerThreads=many\n") == ResponseCode.SYSTEM_ERROR
 
 
-def test_no_setting_both_has_an_effect_and_has_none() -> None:
+def test_no_setting_is_both_effective_and_ignored() -> None:
     used = {field.name for kind in (BrokerConfig, StoreConfig, HaSettings) for field in attrs.fields(kind)}
     assert used & {snake(key) for key in DEFAULTS} == set()
     assert [key for key in DEFAULTS if camel(snake(key)) != key] == []
@@ -164,7 +164,7 @@ def test_bytes_that_are_no_text_are_a_system_error(talk: TalkingBroker) -> None:
     assert talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"\xff=\xfe").code == ResponseCode.SYSTEM_ERROR
 
 
-def test_a_change_that_cannot_be_saved_is_not_made(talk: TalkingBroker) -> None:
+def test_a_change_that_fails_to_save_is_rolled_back(talk: TalkingBroker) -> None:
     path = pathlib.Path(talk.broker.settings.source.source)
     path.with_name(f"{path.name}.tmp").mkdir()
     reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"brokerPermission=4")
@@ -186,7 +186,7 @@ def test_a_new_permission_is_registered_with_a_new_version_of_the_topics(talk: T
     assert talk.broker.topics.data_version != before
 
 
-def test_a_properties_file_keeps_its_form_and_what_nobody_knows(talk: TalkingBroker) -> None:
+def test_a_properties_file_keeps_its_format_and_unknown_settings(talk: TalkingBroker) -> None:
     import pathlib
 
     root = pathlib.Path(talk.broker.settings.source.source).parent

@@ -143,7 +143,7 @@ async def test_a_slave_without_a_connection_must_be_registered(
 
 
 @pytest.mark.parametrize("reply", [None, Command(ResponseCode.SYSTEM_ERROR), Command(ResponseCode.SUCCESS, body=b"{")])
-async def test_a_nameserver_that_knows_nothing_vouches_for_nobody(
+async def test_a_nameserver_without_routes_authorizes_no_slave(
     start_master: StartMaster, reply: Command | None
 ) -> None:
     master = start_master(**SWITCHES)
@@ -171,7 +171,7 @@ async def test_a_report_for_another_group_or_without_its_parts_is_refused(
     assert shown(master) == []
 
 
-async def test_reports_that_come_too_fast_are_refused(start_master: StartMaster) -> None:
+async def test_reports_above_the_rate_limit_are_rejected(start_master: StartMaster) -> None:
     master = start_master(**SWITCHES)
     slave = await master.slave(0)
     assert report_of(master, slave) is ResponseCode.SUCCESS

@@ -126,7 +126,7 @@ def test_while_filters_are_off_pulls_are_refused(talk: TalkingBroker) -> None:
         assert reply.remark == "The broker does not support consumer to filter message by SQL92"
 
 
-def test_a_filter_that_is_missing_or_old_is_told(sql: TalkingBroker) -> None:
+def test_a_missing_or_stale_filter_is_reported(sql: TalkingBroker) -> None:
     sql.send("T")
     join(sql, "a >")
     assert pull(sql)[0].code == ResponseCode.FILTER_DATA_NOT_EXIST

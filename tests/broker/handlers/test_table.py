@@ -24,7 +24,7 @@ UNSERVED = {code for codes in NOT_SERVED.values() for code in codes}
 
 
 @pytest.mark.parametrize("code", list(RequestCode))
-def test_every_request_code_is_served_or_stands_in_the_list(code: RequestCode) -> None:
+def test_every_request_code_is_either_served_or_listed_as_unserved(code: RequestCode) -> None:
     """Design section 4: no silence about any of them."""
     served = (HANDLERS, HANDLERS_OF_OURS, NAMESERVER_HANDLERS, SERVED_BY_CLIENTS)
     assert any(code in table for table in served) != (code in UNSERVED)
@@ -70,7 +70,7 @@ FOR_A_SLAVE = (43, 45)
 
 
 @pytest.mark.parametrize("code", NEVER_REFUSED + FOR_MQADMIN + CHEAP + FOR_A_SLAVE)
-def test_what_clients_tools_and_slaves_cannot_do_without_is_served(code: int) -> None:
+def test_request_codes_of_clients_tools_and_slaves_are_served(code: int) -> None:
     """broker-requests section 8."""
     assert code in HANDLERS
 
@@ -111,7 +111,7 @@ def test_a_oneway_request_is_never_answered(talk: TalkingBroker, code: int) -> N
 
 
 @pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])
-def test_an_answer_comes_in_the_form_of_its_request(talk: TalkingBroker, serialize_type: int) -> None:
+def test_a_reply_uses_the_codec_of_its_request(talk: TalkingBroker, serialize_type: int) -> None:
     """broker-requests#1, #3."""
     command = Command(RequestCode.SEND_MESSAGE_V2, serialize_type=serialize_type, raw_fields=send_fields("T"))
     (reply,) = talk.serve(command)

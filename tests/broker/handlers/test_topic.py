@@ -69,7 +69,7 @@ def test_deleting_an_unknown_topic_succeeds(talk: TalkingBroker) -> None:
     assert talk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "NoSuch"}).code == ResponseCode.SUCCESS
 
 
-def test_a_deleted_topic_starts_anew_and_its_offsets_stay(talk: TalkingBroker) -> None:
+def test_a_deleted_topic_restarts_empty_and_keeps_its_offsets(talk: TalkingBroker) -> None:
     create(talk, "TAdmin")
     talk.send("TAdmin", 0)
     talk.broker.offsets.commit("g", "TAdmin", 0, 1)
@@ -119,7 +119,7 @@ def test_one_topic_is_given_to_tools_of_5x(open_broker: OpenBroker) -> None:
     assert TopicConfig.decode(reply.body) == talk.broker.topics.get("TAdmin")
 
 
-def test_system_topics_are_those_that_come_with_the_broker(talk: TalkingBroker) -> None:
+def test_system_topics_are_the_topics_that_the_broker_creates(talk: TalkingBroker) -> None:
     topics = TopicList.decode(talk.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body).topic_list
     assert {"TBW102", "BenchmarkTest", "DefaultCluster", "broker-a", names.SCHEDULE_TOPIC} <= set(topics)
 

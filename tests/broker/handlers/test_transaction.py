@@ -75,7 +75,7 @@ def test_a_rollback_leaves_an_op_record_and_nothing_else(talk: TalkingBroker) ->
 
 
 @pytest.mark.parametrize("from_check", ["true", "false"])
-def test_what_is_neither_commit_nor_rollback_is_silence(talk: TalkingBroker, from_check: str) -> None:
+def test_other_flags_than_commit_and_rollback_get_no_reply(talk: TalkingBroker, from_check: str) -> None:
     """broker-requests#50: also if the client waits for a reply."""
     half = send_half(talk)
     assert end(talk, half, 0, fromTransactionCheck=from_check) == []
@@ -103,7 +103,7 @@ def test_a_slave_ends_no_transaction(slave: TalkingBroker, decision: int) -> Non
     assert slave.ask(RequestCode.END_TRANSACTION, {"commitOrRollback": "5"}).code == ResponseCode.SYSTEM_ERROR
 
 
-def test_offsets_that_are_no_numbers_are_missed_by_who_needs_them(talk: TalkingBroker) -> None:
+def test_invalid_offsets_fail_only_where_they_are_required(talk: TalkingBroker) -> None:
     """broker-requests section 4.2."""
     fields = {"producerGroup": "P", "tranStateTableOffset": "abc", "commitLogOffset": "0"}
     assert talk.ask(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "8"}).code == ResponseCode.SYSTEM_ERROR
@@ -123,7 +123,7 @@ def test_offsets_that_are_no_numbers_are_missed_by_who_needs_them(talk: TalkingB
     ],
     ids=str,
 )
-def test_what_does_not_fit_the_half_message_is_a_system_error(
+def test_a_mismatch_with_the_half_message_is_a_system_error(
     talk: TalkingBroker, decision: int, changes: dict[str, object]
 ) -> None:
     """Section 4.2."""
@@ -223,7 +223,7 @@ def test_a_message_that_was_given_up_is_brought_back_unasked(talk: TalkingBroker
 
 
 @pytest.mark.parametrize("message_id", ["", "no id", "7F00000100002A9F0000000000FFFFFF", "00" * 16])
-def test_what_is_no_half_message_is_not_brought_back(talk: TalkingBroker, message_id: str) -> None:
+def test_a_message_that_is_no_half_message_is_not_resumed(talk: TalkingBroker, message_id: str) -> None:
     talk.send("orders")
     assert resume(talk, message_id).code == ResponseCode.SYSTEM_ERROR
     assert stored(talk, names.HALF_TOPIC) == []

@@ -106,7 +106,7 @@ def test_a_broker_whose_journal_begins_before_the_cluster_is_behind() -> None:
     assert disagreements(run) == {"broker-a": pytest.approx(19.94, abs=0.02)}
 
 
-def test_a_broker_whose_journal_goes_on_after_the_end_of_the_cluster_is_ahead() -> None:
+def test_a_broker_with_journal_entries_after_the_cluster_end_is_ahead() -> None:
     run = busy_run()
     run.add("broker-a", "log_sampled", max_offset=0)
     run.add("", "cluster_stopping")
@@ -139,7 +139,7 @@ def test_the_clock_that_a_fault_set_back_is_named_and_not_the_producer() -> None
     assert findings["clock_disagreement produce-1"].value == 0
 
 
-def test_differences_within_the_tolerance_are_none() -> None:
+def test_differences_within_the_tolerance_count_as_zero() -> None:
     run = busy_run()
     move(run, "consume-1", -990)
     assert disagreements(run) == {}

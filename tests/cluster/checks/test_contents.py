@@ -33,7 +33,7 @@ def alter(run: MadeUpRun, node: str, crc: int, *places: int) -> None:
         run.logs[node][place] = attrs.evolve(run.logs[node][place], content_crc=crc)
 
 
-def test_a_clean_run_has_none() -> None:
+def test_a_clean_run_has_no_violations() -> None:
     judgement = sent_run().judge()
     assert judgement[METRIC].value == 0
     assert judgement.verdict is not Verdict.VIOLATED

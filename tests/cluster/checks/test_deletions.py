@@ -34,7 +34,7 @@ def run_with(*deletions: Deletion) -> MadeUpRun:
 
 
 @either
-def test_the_queues_of_a_deleted_topic_begin_anew(how: str) -> None:
+def test_the_queues_of_a_deleted_topic_restart_at_0(how: str) -> None:
     run = MadeUpRun()
     for number, offset in ((1, 5), (2, 0)):
         if number == 2 and how == ON_PURPOSE:
@@ -147,7 +147,7 @@ def test_deliveries_of_what_was_sent_after_the_deletion_are_judged() -> None:
     assert judged.message_ids == ("ID000001",)
 
 
-def test_deliveries_of_what_was_sent_before_the_deletion_may_come_later() -> None:
+def test_messages_sent_before_the_deletion_may_be_delivered_later() -> None:
     run = MadeUpRun()
     send_at(run, 1, 5)
     run.add("broker-a", TOPIC[0], **TOPIC[1])
@@ -168,7 +168,7 @@ def test_commits_in_the_new_queue_must_not_go_back() -> None:
     assert judged["rolled_back shop"].value == 2
 
 
-def test_commits_of_the_former_queue_may_come_later_and_then_go_back() -> None:
+def test_late_commits_of_a_deleted_queue_may_be_followed_by_lower_ones() -> None:
     run = run_with(TOPIC)
     run.commit(500)
     send_at(run, 1, 0)

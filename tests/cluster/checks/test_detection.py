@@ -59,7 +59,7 @@ def test_a_broker_that_is_still_named_when_the_run_ends_is_at_least_so_long_unno
     assert finding.value == (run.now - paused) / 1000
 
 
-def test_a_broker_that_was_back_before_anybody_noticed_counts_for_nothing() -> None:
+def test_a_broker_that_returned_before_detection_is_not_counted() -> None:
     run = MadeUpRun()
     run.end("broker-a", "pause", "node_paused")
     run.wait(20)
@@ -83,7 +83,7 @@ def test_the_longest_of_several_absences_counts() -> None:
     assert len(finding.evidence) == 3
 
 
-def test_an_end_that_nobody_ordered_may_be_noticed_before_the_supervisor_sees_it() -> None:
+def test_an_unplanned_end_may_be_detected_before_the_supervisor_sees_it() -> None:
     run = MadeUpRun()
     run.drop("namesrv-1", "broker-a")
     run.add("broker-a", "node_killed")

@@ -54,13 +54,13 @@ def test_a_delayed_message_lies_under_two_topics_and_is_stored_once() -> None:
     assert run.judge()["stored_twice"].value == 0
 
 
-def test_what_was_handed_back_is_a_redelivery() -> None:
+def test_a_message_sent_back_is_a_redelivery() -> None:
     run = clean_run()
     run.deliver(3, offset=0, times=1)
     assert causes(run.judge()) == {"redelivery": 1}
 
 
-def test_what_was_committed_beyond_and_comes_again_is_a_rollback() -> None:
+def test_redelivery_below_a_committed_offset_is_a_rollback() -> None:
     run = clean_run()
     run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
     for number in range(6, 10):
@@ -80,7 +80,7 @@ def test_an_offset_that_a_slave_had_overwritten_is_a_rollback() -> None:
     assert "the metadata sync of broker-a-s moved it from 10 to 7" in findings["duplicates"].evidence[0].text
 
 
-def test_a_consumer_that_is_told_to_begin_at_0_rolls_back() -> None:
+def test_a_consumer_that_is_reset_to_0_rolls_back() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=10, offered=0)
@@ -99,7 +99,7 @@ def test_a_queue_that_changed_hands_before_a_commit_is_a_rebalance() -> None:
     assert causes(run.judge()) == {"rebalance": 2}
 
 
-def test_a_queue_taken_on_anew_by_the_same_consumer_is_a_rebalance() -> None:
+def test_a_queue_reassigned_to_the_same_consumer_is_a_rebalance() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
@@ -131,7 +131,7 @@ def test_a_rollback_explains_no_message_at_the_offset_that_it_left() -> None:
     assert causes(run.judge()) == {"offset_rollback": 1, "unexplained": 1}
 
 
-def test_what_nothing_explains_is_unexplained() -> None:
+def test_a_duplicate_without_a_cause_is_unexplained() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.deliver(9, offset=9)

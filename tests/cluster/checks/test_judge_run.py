@@ -75,7 +75,7 @@ def test_every_finding_is_named_and_measured_as_the_table_says() -> None:
         assert find_metric(finding.metric, METRICS).unit == finding.unit
 
 
-def test_no_name_stands_in_the_table_twice() -> None:
+def test_no_name_is_in_the_table_twice() -> None:
     assert len({metric.title for metric in METRICS}) == len(METRICS)
 
 
@@ -88,12 +88,12 @@ def test_no_name_stands_in_the_table_twice() -> None:
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],
 )
-def test_a_misspelt_metric_is_told_with_what_comes_near(metric: str, text: str) -> None:
+def test_a_misspelt_metric_is_reported_with_similar_names(metric: str, text: str) -> None:
     with pytest.raises(UnknownMetricError, match=text):
         eventful_run().judge()[metric]
 
 
-def test_a_target_that_the_run_knows_nothing_of_is_unknown_and_not_an_error() -> None:
+def test_a_target_absent_from_the_run_is_unknown_and_not_an_error() -> None:
     finding = eventful_run().judge()["detection namesrv-9"]
     assert finding.value is None
     assert finding.missing == "the journal has no event about namesrv-9; there is namesrv-1"
@@ -165,7 +165,7 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     assert "lost.SEND_OK" in check("--metrics").stdout
 
 
-def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -> None:
+def test_the_command_reports_invalid_input_in_one_line(write: Write, tmp_path: Path) -> None:
     directory = write(eventful_run())
     for arguments, status, text in (
         ((directory, "-m", "losst"), 2, "did you mean lost"),
@@ -186,7 +186,7 @@ def test_metrics_as_json() -> None:
     assert [row["metric"] for row in rows] == [metric.title for metric in METRICS]
 
 
-def test_name_stands_for_the_argument(write: Write) -> None:
+def test_the_name_option_replaces_the_argument(write: Write) -> None:
     """Issue 14.3: `--name` names the run, as in other commands.
 
     Two different names are an error.

@@ -22,7 +22,7 @@ def test_a_clean_run_has_lost_nothing() -> None:
     assert findings["stored_unsent"].value == 0
 
 
-def test_an_acknowledged_message_in_no_store_is_lost_under_the_outcome_that_was_told() -> None:
+def test_an_acknowledged_message_in_no_store_is_lost_with_its_outcome() -> None:
     run = MadeUpRun()
     run.send(1)
     run.send(2, at=())
@@ -58,7 +58,7 @@ def test_a_message_on_one_node_alone_is_missing_on_the_other_and_not_lost() -> N
     assert findings["missing broker-a-s"].value == 0
 
 
-def test_what_another_broker_was_told_is_not_missing_here() -> None:
+def test_messages_sent_to_another_broker_are_not_missing_here() -> None:
     run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
     run.send(1)
     run.send(2, broker="broker-b")
@@ -94,7 +94,7 @@ def test_without_sends_or_ids_or_stores_nothing_is_known() -> None:
     assert run.judge()["lost"].missing == "no store was given"
 
 
-def test_a_message_in_doubt_or_refused_is_never_lost_and_told_where_it_is_stored() -> None:
+def test_indeterminate_and_rejected_messages_are_never_lost() -> None:
     run = MadeUpRun()
     run.send(1, "indeterminate", at=["broker-a"])
     run.send(2, "indeterminate")
@@ -117,7 +117,7 @@ def test_a_message_under_a_system_topic_is_not_lost() -> None:
     assert run.judge()["lost"].value == 0
 
 
-def test_what_a_broker_deleted_for_its_age_is_expired_and_not_lost() -> None:
+def test_a_message_deleted_by_retention_is_expired_and_not_lost() -> None:
     run = MadeUpRun()
     for number in range(4):
         run.send(number)
@@ -169,7 +169,7 @@ def test_the_first_message_that_is_left_was_overwritten_and_not_deleted_for_its_
     assert findings["expired"].message_ids == ()
 
 
-def test_what_a_slave_lacks_comes_with_what_removed_it() -> None:
+def test_messages_missing_on_a_slave_are_reported_with_their_removal() -> None:
     run = MadeUpRun()
     run.add("broker-a-s", "file_deleted", file="commitlog/before")
     run.send(0)
@@ -214,7 +214,7 @@ def test_messages_that_are_sent_while_the_cluster_stops_still_count() -> None:
     assert findings["order.delivered shop"].is_known
 
 
-def test_what_nobody_sent_is_told_unless_it_was_there_before_the_run() -> None:
+def test_unsent_messages_are_reported_unless_stored_before_the_run() -> None:
     run = MadeUpRun()
     run.send(1)
     run.store("STRANGER", Queue("orders", "broker-a", 0), ["broker-a"])

@@ -70,7 +70,7 @@ def test_a_late_copy_of_a_message_that_was_acknowledged_elsewhere_is_no_disorder
     assert run.judge()["order.stored"].value == 0
 
 
-def test_a_delayed_message_comes_to_its_queue_when_it_is_due() -> None:
+def test_a_delayed_message_is_moved_to_its_queue_when_due() -> None:
     """The acknowledged queue is the schedule's, with the same number as the final one."""
     run = MadeUpRun()
     run.send(1)
@@ -113,7 +113,7 @@ def test_a_message_given_out_after_a_later_one_is_found() -> None:
     assert finding.evidence[0].text == "orders@broker-a:0: consume-1 received offset 1 after consume-1 had received 2"
 
 
-def test_what_comes_again_is_a_duplicate_and_no_disorder() -> None:
+def test_a_redelivery_is_a_duplicate_and_no_order_violation() -> None:
     run = MadeUpRun()
     for number in (0, 1, 2):
         run.deliver(number, offset=number)

@@ -27,7 +27,7 @@ def change(run: MadeUpRun, kind: str, nth: int = 1, **fields: Any) -> None:
     run.entries[index] = attrs.evolve(entry, fields={**entry.fields, **fields})
 
 
-def test_a_clean_run_has_none() -> None:
+def test_a_clean_run_has_no_violations() -> None:
     assert delivered_run().judge()[METRIC].value == 0
 
 
@@ -76,7 +76,7 @@ def test_a_message_sent_back_may_outlive_its_first_record() -> None:
 
 
 @pytest.mark.parametrize("kind", ["power_lost", "log_truncated", "file_deleted", "store_wiped"])
-def test_a_delayed_message_may_be_stored_anew_by_a_broker_that_lost_it(kind: str) -> None:
+def test_a_broker_that_lost_a_delayed_message_may_store_it_again(kind: str) -> None:
     run, queue = delivered_run(), Queue("orders", "broker-a", 0)
     held = run.store("ID000009", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"))
     common = {"message_id": "ID000009", "topic": "orders", "outcome": "SEND_OK", "broker": "broker-a", "queue": 0}

@@ -74,7 +74,7 @@ def test_an_isolation_of_the_master_is_that_of_the_master_of_the_time() -> None:
     assert [one.node for one in run.history().absences if one.how == "isolated"] == [S]
 
 
-def test_with_two_masters_at_once_it_is_unknown_who_served() -> None:
+def test_with_two_concurrent_masters_the_serving_one_is_unknown() -> None:
     run = promoted_run()
     run.ready(A)
     run.offset_files = {A: {}, S: {}}

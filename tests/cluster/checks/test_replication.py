@@ -16,7 +16,7 @@ def sampled(run: MadeUpRun, master: int | None = None, slave: int | None = None)
             run.add(node, "log_sampled", max_offset=end, acknowledged=0)
 
 
-def test_the_most_and_the_last_lag_are_told() -> None:
+def test_the_maximum_and_the_last_lag_are_reported() -> None:
     run = MadeUpRun()
     sampled(run, 100, 100)
     sampled(run, 900, 200)

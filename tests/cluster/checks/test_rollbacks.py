@@ -38,7 +38,7 @@ def test_a_commit_that_a_broker_saw_going_back_counts_once() -> None:
     assert findings["rolled_back shop"].value == 12
 
 
-def test_a_group_that_begins_anew_from_an_older_offset_is_seen_by_its_commits() -> None:
+def test_a_group_restarted_from_an_older_offset_is_found_by_its_commits() -> None:
     """The master returned with old offsets: no broker's own offsets decreased."""
     run = MadeUpRun()
     run.commit(20)

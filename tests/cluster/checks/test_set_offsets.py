@@ -23,7 +23,7 @@ def lines(run: MadeUpRun, directory: Path) -> list[str]:
     return [line for line in warnings if "consumerOffset.json" in line]
 
 
-def test_an_offset_that_nobody_committed_is_named_at_master_and_slave(tmp_path: Path) -> None:
+def test_an_uncommitted_offset_is_named_at_master_and_slave(tmp_path: Path) -> None:
     run = made_up_run()
     uncommitted(run)
     found = lines(run, tmp_path)

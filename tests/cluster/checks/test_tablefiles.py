@@ -75,7 +75,7 @@ def test_tables_of_a_node_that_lost_power_prove_nothing(directory: Path) -> None
         assert findings[f"{metric.name} broker-a"].missing == "the node lost power, or its store"
 
 
-def test_a_table_that_cannot_be_read_is_unknown(directory: Path) -> None:
+def test_an_unreadable_table_is_unknown(directory: Path) -> None:
     write_run(made_up_run(), directory)
     for path in (directory / "broker-a" / "store" / "config").glob("*.json"):
         path.write_bytes(b"{")

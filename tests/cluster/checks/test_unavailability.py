@@ -11,7 +11,7 @@ from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.cluster.checks.unavailability import Attempt, find_windows
 
 
-def test_a_clean_run_was_never_unavailable_however_long_nobody_tried() -> None:
+def test_a_clean_run_was_never_unavailable_even_without_sends() -> None:
     run = MadeUpRun()
     run.send(1)
     run.wait(600)
@@ -37,7 +37,7 @@ def test_a_window_runs_from_the_last_success_to_the_next_one() -> None:
     assert "3 attempts failed" in evidence.text
 
 
-def test_another_broker_that_goes_on_does_not_hide_it() -> None:
+def test_another_working_broker_does_not_hide_an_outage() -> None:
     """Recovery is measured per broker, not as "first success anywhere"."""
     run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
     run.send(1)
@@ -187,7 +187,7 @@ def test_a_consumer_that_was_answered_without_messages_has_read() -> None:
     assert run.judge()["read_unavailable broker-a"].value == 0.0
 
 
-def test_a_broker_that_nobody_tried_is_unknown() -> None:
+def test_a_broker_without_sends_is_unknown() -> None:
     run = MadeUpRun()
     findings = run.judge()
     assert findings["write_unavailable broker-a"].missing == "no workload sent anything to broker-a"

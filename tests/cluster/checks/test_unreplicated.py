@@ -13,7 +13,7 @@ def sync_run(role: str = "SYNC_MASTER") -> MadeUpRun:
     return run
 
 
-def test_what_only_the_master_has_is_unreplicated() -> None:
+def test_a_message_on_the_master_only_is_unreplicated() -> None:
     run = sync_run()
     run.send(2, at=["broker-a"])
     run.send(3, "SLAVE_NOT_AVAILABLE", at=["broker-a"])

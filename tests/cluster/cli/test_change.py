@@ -31,7 +31,7 @@ def node_settings(rmqlab: Run) -> object:
     return json.loads(rmqlab("status", "--json").stdout)["node_settings"]
 
 
-def test_nodes_come_and_go(rmqlab: Run) -> None:
+def test_nodes_can_be_added_and_removed(rmqlab: Run) -> None:
     added = rmqlab("add", "slave", "broker-a", "--set", "slaveReadEnable=true")
     assert added.stdout.startswith("broker-a-s is ready at 127."), added.stderr
     assert node_settings(rmqlab)["broker-a-s"] == {"slave_read_enable": True}  # type: ignore[index]  # a JSON document
@@ -73,7 +73,7 @@ def test_a_restart_changes_settings(rmqlab: Run) -> None:
         ("up --detach", 1, "cluster default is already up: `rmqlab down` stops it; `rmqlab add`, `rmqlab remove` and"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(
+def test_an_invalid_change_is_reported_in_one_line_and_changes_nothing(
     rmqlab: Run, arguments: str, status: int, said: str
 ) -> None:
     before = json.loads(rmqlab("status", "--json").stdout)

@@ -43,7 +43,7 @@ def test_a_page_is_made_beside_the_document(tmp_path: Path, played: list[str]) -
 
 
 @pytest.mark.parametrize(("place", "message"), [("none/page.html", "is not a directory"), (".", "expected a path for")])
-def test_a_page_that_cannot_be_written_is_rejected_before_anything_is_played(
+def test_an_unwritable_page_is_rejected_before_the_first_run(
     tmp_path: Path, played: list[str], place: str, message: str
 ) -> None:
     done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(tmp_path / place)])

@@ -42,7 +42,7 @@ def test_without_a_kind_all_kinds_are_listed(run: Path) -> None:
     assert [kind["kind"] for kind in json.loads(plant(run, "--json").stdout)] == list(KINDS)
 
 
-def test_what_cannot_be_done_is_said_in_one_line(run: Path, tmp_path: Path) -> None:
+def test_invalid_plants_are_reported_in_one_line(run: Path, tmp_path: Path) -> None:
     for arguments, status, text in (
         ((run, "zeroed"), 2, "unknown kind zeroed; did you mean zeroed-one"),
         ((run, "zeroed-one", "--at", "namesrv-1"), 1, "namesrv-1 is no place for it"),

@@ -18,7 +18,7 @@ def written(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_what_is_under_way_is_shown_as_it_goes_on_and_taken_away() -> None:
+def test_progress_is_updated_and_then_erased() -> None:
     console, shown = terminal(), threading.Semaphore(0)
     numbers = iter(range(1000))
 
@@ -37,7 +37,7 @@ def test_what_is_under_way_is_shown_as_it_goes_on_and_taken_away() -> None:
     progress.end()
 
 
-def test_what_is_quick_is_not_shown() -> None:
+def test_progress_of_a_quick_task_is_not_shown() -> None:
     console = terminal()
     progress = Progress(console, after_seconds=1000)
     progress.begin(lambda: "nothing to see")

@@ -76,7 +76,7 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
     assert "reported to its master: the disk is full" in words
 
 
-def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_named() -> None:
+def test_a_slave_with_long_offsets_fits_into_80_columns() -> None:
     row = {
         "master": "broker-a",
         "slave": "broker-a-s",
@@ -108,7 +108,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     assert "profile" not in console.export_text()
 
 
-def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> None:
+def test_unserved_requests_and_a_failing_flush_are_shown() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     unserved = {"127.0.0.1 13": 2, "::1 901": 1}
     node = {
@@ -186,13 +186,13 @@ def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> Non
         ),
     ],
 )  # fmt: skip
-def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], shown_line: str) -> None:
+def test_a_single_message_fits_into_one_line_of_80_columns(event: dict[str, object], shown_line: str) -> None:
     shown = render_event({"at": 0, "node": "produce-1", **event}).plain
     assert shown.endswith(f" {shown_line}")
     assert len(shown) <= 80 or event.get("error") or event.get("remark"), "a broker's text is shown in full"
 
 
-def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
+def test_an_error_is_shown_in_full_and_long_lists_are_truncated() -> None:
     event = {"at": 0, "node": "produce-1", "kind": "commit_failed", "error": "e" * 90 + " full", "held": ["queue"] * 90}
     shown = render_event(event).plain
     assert "e full" in shown

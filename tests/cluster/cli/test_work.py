@@ -56,7 +56,7 @@ def test_produce_and_consume_sign_with_the_account_that_they_are_given(rmqlab: R
     assert "route_missing" not in {event["kind"] for event in events}
 
 
-def test_the_counts_of_failures_come_before_the_totals(rmqlab: Run) -> None:
+def test_the_counts_of_failures_are_printed_before_the_totals(rmqlab: Run) -> None:
     unsigned = rmqlab("produce", "-t", "orders", "-c", "5", "-r", "0")
     lines = unsigned.stdout.splitlines()
     counted = [number for number, line in enumerate(lines) if line.endswith(" times)")]
@@ -78,7 +78,7 @@ def test_a_consumer_without_a_route_says_that_it_waits_for_one(rmqlab: Run, home
 
 
 @pytest.mark.parametrize("env", [{}, {**KEYS, "RMQLAB_SECRET_KEY": "secret-of-mallory"}], ids=["unsigned", "wrong"])
-def test_who_signs_wrongly_or_not_at_all_is_refused(rmqlab: Run, env: dict[str, str]) -> None:
+def test_unsigned_and_wrongly_signed_requests_are_rejected(rmqlab: Run, env: dict[str, str]) -> None:
     refused = rmqlab("produce", "-t", "orders", "-c", "40", "-r", "0", **env)
     assert refused.exit_code == 1
     assert "AclException" in refused.stdout
@@ -96,7 +96,7 @@ def test_who_signs_wrongly_or_not_at_all_is_refused(rmqlab: Run, env: dict[str, 
     ],
 )
 @pytest.mark.parametrize("command", ["produce", "consume"])
-def test_keys_that_no_account_can_have_are_told_without_repeating_them(
+def test_invalid_account_keys_are_reported_without_printing_them(
     rmqlab: Run, command: str, arguments: list[str], text: str
 ) -> None:
     done = rmqlab(command, *arguments)

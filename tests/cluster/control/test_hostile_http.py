@@ -41,7 +41,7 @@ async def read_all(stream: trio.abc.ReceiveStream) -> bytes:
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ],
 )
-async def test_what_is_no_http_gets_400_and_the_next_request_is_served(
+async def test_invalid_http_gets_400_and_the_next_request_is_served(
     api: Api, autojump_clock: MockClock, data: bytes
 ) -> None:
     del autojump_clock

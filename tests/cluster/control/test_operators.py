@@ -198,7 +198,9 @@ def test_a_mark_is_in_the_logs_and_events(lab: Lab) -> None:
         ("POST", "/v1/mark", {"text": "x" * 201}, 422, "text: Expected string of length <= 200"),
     ],
 )
-def test_what_cannot_be_done_says_why(lab: Lab, method: str, path: str, body: Any, status: int, text: str) -> None:
+def test_an_impossible_operation_returns_its_reason(
+    lab: Lab, method: str, path: str, body: Any, status: int, text: str
+) -> None:
     found, document = lab.ask(method, path, body)
     assert found == status, document
     assert text in document["error"]["message"]

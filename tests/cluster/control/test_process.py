@@ -199,7 +199,7 @@ def shop(lab: Lab) -> None:
         ("/v1/offsets?group=shop&topic=orders", "offsets show shop --topic orders"),
     ],
 )
-def test_what_operators_read_is_what_their_command_prints(lab: Lab, path: str, words: str) -> None:
+def test_operator_reads_return_the_output_of_their_command(lab: Lab, path: str, words: str) -> None:
     command = rmqlab(*words.split(), "-n", NAME, "--json")
     status, document = lab.ask("GET", path)
     assert (status, _without_rate(document)) == (200, _without_rate(json.loads(command.stdout)))

@@ -280,7 +280,7 @@ async def test_an_operation_without_end_is_502(api: Api, monkeypatch: pytest.Mon
         ("remove", {"target": "namesrv-1"}, 409, None, "namesrv-1 is the last nameserver"),
     ],
 )
-async def test_what_cannot_be_added_or_removed_is_rejected_and_changes_nothing(
+async def test_invalid_additions_and_removals_are_rejected_without_changes(
     api: Api, path: str, body: Any, status: int, field: str | None, message: str
 ) -> None:
     before = api.supervisor.spec, [*api.supervisor.nodes]

@@ -3,7 +3,7 @@
 from rmqlab.cluster.demo.account import count_outcomes
 
 
-def test_every_message_is_counted_under_what_its_sender_was_told() -> None:
+def test_every_message_is_counted_under_its_send_outcome() -> None:
     outcomes = {1: "SEND_OK", 2: "SEND_OK", 3: "SLAVE_NOT_AVAILABLE", 4: "refused"}
     reckoning = count_outcomes(outcomes, on_master=[1, 2, 3], on_slave=[1, 2], deliveries={"g": [1, 2, 3]})
     assert [(row.outcome, row.sent, row.on_master, row.on_slave, row.consumed) for row in reckoning.rows] == [
@@ -43,5 +43,5 @@ def test_a_message_that_one_group_got_twice_is_a_duplicate_and_one_that_two_grou
     assert reckoning.rows[0].duplicated == (1,)
 
 
-def test_what_nobody_sent_is_told() -> None:
+def test_unsent_messages_are_counted_as_unknown() -> None:
     assert count_outcomes({1: "SEND_OK"}, on_master=[1, 9], on_slave=[9], deliveries={}).unknown == 1

@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.timeout(300)
-def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -> None:
+def test_the_demo_narrates_its_events_and_loses_no_message(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "rmqlab.cluster", "demo", "--rate", "12"],
         capture_output=True,

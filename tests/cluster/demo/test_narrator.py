@@ -12,7 +12,7 @@ def lines_of(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[st
     return [line.text for line in narrator.lines(JournalEntry(1000, node, kind, fields))]
 
 
-def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> None:
+def test_sends_are_narrated_when_their_outcome_changes_and_counted_otherwise() -> None:
     narrator = Narrator(ROLES)
     lines: list[str] = []
     for number, outcome in enumerate(["SEND_OK", "SEND_OK", "SEND_OK", "refused"], start=1):
@@ -44,7 +44,7 @@ def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
     assert lines == ["the slave is connected for replication"]
 
 
-def test_a_lost_master_is_told_with_who_is_left() -> None:
+def test_a_lost_master_is_narrated_with_the_remaining_brokers() -> None:
     lines = lines_of(
         Narrator(ROLES),
         "namesrv-1",
@@ -56,7 +56,7 @@ def test_a_lost_master_is_told_with_who_is_left() -> None:
     assert lines == ["the master's connection closed: it is out of the route; of broker-a only the slave is left"]
 
 
-def test_a_move_to_the_slave_is_told_once_though_every_queue_makes_it() -> None:
+def test_a_switch_to_the_slave_is_narrated_once_for_all_queues() -> None:
     narrator = Narrator(ROLES)
     for queue in range(4):
         lines = lines_of(narrator, "consume-1", "pulling_from", queue=queue, broker_id=1, address="127.77.1.21:10911")
@@ -70,5 +70,5 @@ def test_deliveries_are_counted_by_consumer() -> None:
     assert narrator.deliveries == {"consume-1": [3], "consume-2": [3]}
 
 
-def test_what_nobody_needs_to_know_is_not_told() -> None:
+def test_minor_events_are_not_narrated() -> None:
     assert lines_of(Narrator(ROLES), "broker-a", "groups_synced", groups=3) == []

@@ -67,7 +67,7 @@ def test_several_slaves_are_one_end() -> None:
     assert rules(fault, "broker-a-s2").links[0].is_outbound
 
 
-def test_an_isolated_node_hears_nobody_and_nobody_hears_it() -> None:
+def test_an_isolated_node_neither_receives_nor_sends() -> None:
     fault = Isolation(target="broker-a")
     nodes = [*NODES, WORKLOAD]
     own = rules(fault, "broker-a", nodes).links
@@ -82,7 +82,7 @@ def test_an_isolated_node_hears_nobody_and_nobody_hears_it() -> None:
         assert {rule.is_outbound for rule in rules(fault, name, nodes).links} == {True, False}
 
 
-def test_the_outside_is_whoever_is_not_in_the_network() -> None:
+def test_the_outside_is_every_host_not_in_the_network() -> None:
     (rule,) = rules(Blackhole(src="outside", dst="broker-a"), "broker-a").links
     assert rule.concerns("127.0.0.1", "", 10911)
     assert not rule.concerns(SLAVE, "", 10911)
@@ -101,7 +101,7 @@ def test_at_a_single_address_the_one_that_connects_does_both_directions() -> Non
     assert not any(rule.concerns("127.0.0.1", address, SINGLE[1].ha_port or 0) for rule in master)
 
 
-def test_own_faults_are_told_to_their_target_only() -> None:
+def test_node_faults_are_sent_to_their_target_only() -> None:
     active = ActiveFaults()
     for fault in (
         DiskFull(target="broker-a"),
@@ -126,7 +126,7 @@ def test_a_counted_fault_is_over_when_the_last_of_its_nodes_is_done() -> None:
     assert active.mark_spent(fault_id, "broker-a-s2")
 
 
-def test_an_unknown_id_is_told_with_those_in_force() -> None:
+def test_an_unknown_id_is_reported_with_the_active_faults() -> None:
     active = ActiveFaults()
     active.add(Isolation(target="broker-a"), NODES, 0)
     with pytest.raises(FaultError, match="no fault 'f7' in force; in force: f1"):
@@ -143,7 +143,7 @@ def test_an_unknown_id_is_told_with_those_in_force() -> None:
         (ClockStep(target="*", millis=1), "a target for links only"),
     ],
 )
-def test_what_cannot_be_played_is_refused(fault: Fault, message: str) -> None:
+def test_an_impossible_fault_is_rejected(fault: Fault, message: str) -> None:
     with pytest.raises(FaultError, match=message):
         ActiveFaults().add(fault, NODES, 0)
 
@@ -158,7 +158,7 @@ def test_an_unknown_target_is_reported_with_the_known_ones() -> None:
         ActiveFaults().add(Reset(src="broker-b", dst="broker-a"), NODES, 0)
 
 
-def test_a_plane_that_nobody_of_a_link_has_matches_no_connection() -> None:
+def test_a_plane_that_no_node_of_a_link_has_matches_no_connection() -> None:
     (rule,) = rules(Reset(src="produce-1", dst="namesrv-1", only="ha"), "namesrv-1", [*NODES, WORKLOAD]).links
     assert isinstance(rule, LinkRule)
     assert not rule.concerns(WORKLOAD.host, "", 9876)

@@ -20,7 +20,7 @@ async def states(cluster: Cluster) -> set[str]:
 
 
 @pytest.mark.parametrize("action", ["kill", "pause", "isolate", "stop"])
-def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
+def test_an_interrupted_player_leaves_no_faults_behind(tmp_path: pathlib.Path, action: str) -> None:
     async def play(cluster: Cluster) -> None:
         strikes: list[dict[str, Any]] = []
         scope = trio.CancelScope()
@@ -44,7 +44,7 @@ def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action
 
 
 @simulated({"simulated": ClusterSpec(name="x", slaves=0)})
-async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(cluster: Cluster) -> None:
+async def test_an_action_already_done_by_others_is_reported_and_play_continues(cluster: Cluster) -> None:
     await cluster.kill("broker-a")
     strikes: list[dict[str, Any]] = []
 

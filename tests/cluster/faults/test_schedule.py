@@ -36,7 +36,7 @@ def test_each_strike_is_undone_by_what_undoes_it() -> None:
 @hypothesis.given(
     every=st.floats(0.1, 50), heal_after=st.floats(0.1, 200), seed=st.integers(), targets=st.integers(1, 4)
 )
-def test_time_never_goes_back_and_nobody_is_struck_twice_at_once(
+def test_time_never_goes_back_and_no_target_gets_two_faults_at_once(
     every: float, heal_after: float, seed: int, targets: int
 ) -> None:
     faults = RandomFaults(every=every, heal_after=heal_after, seed=seed, count=30)
@@ -55,7 +55,7 @@ def test_its_last_moment_is_known_before(every: float, heal_after: float, count:
     assert max(strike.at for strike in plan_actions(faults, MASTERS)) <= faults.seconds
 
 
-def test_a_schedule_and_what_it_does_are_told_in_words() -> None:
+def test_a_schedule_and_its_actions_are_described_in_words() -> None:
     faults = RandomFaults(of=("power-loss",), on="broker-a", count=1, seed=9)
     assert describe_random(faults) == "1 of power-loss on broker-a, one every 30 s, for 20 s each, seed 9"
     assert [str(strike) for strike in plan_actions(faults, ["broker-a"])] == [
@@ -84,6 +84,6 @@ def test_where_it_may_strike() -> None:
         ({"every": 0.0}, "every = 0: expected more than 0"),
     ],
 )
-def test_what_makes_no_sense_is_named(values: dict[str, object], message: str) -> None:
+def test_invalid_values_are_named(values: dict[str, object], message: str) -> None:
     with pytest.raises(FaultError, match=message):
         RandomFaults(**values)  # type: ignore[arg-type]

@@ -107,7 +107,7 @@ def test_a_claim_that_asynchronous_flushes_do_not_make_is_not_judged() -> None:
         ("kill", "broker-a", False),
     ],
 )
-def test_sends_are_expected_to_be_quick_where_the_master_knows(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
+def test_quick_sends_are_expected_where_the_master_detects_the_fault(kind: str, target: str, is_promised: bool) -> None:  # noqa: FBT001
     faults = (Fault("consumer", "shop", 20, 1.0), Fault(kind, target, 30, 1.0))
 
     (expectation,) = CLAIMS["quick-sends"].expectations_for(Case(seed=1, faults=faults))
@@ -123,7 +123,7 @@ def test_a_slave_is_expected_to_notice_a_silent_master_only_after_a_while() -> N
 
 
 @pytest.mark.parametrize("disk", ["slow-sync", "failing-sync"])
-def test_offsets_may_go_back_if_a_power_loss_takes_what_was_read_before_it_was_synced(disk: str) -> None:
+def test_offsets_may_go_back_if_a_power_loss_removes_read_messages(disk: str) -> None:
     late, loss = Fault(disk, "broker-a", 20, 2), Fault("power-loss", "broker-a", 22, 1.0)
     lost, kept = (Case(seed=1, flush="SYNC_FLUSH", faults=faults) for faults in ((late, loss), (loss,)))
 
@@ -266,7 +266,7 @@ def test_a_slave_that_lacks_the_common_part_need_not_follow() -> None:
     assert not claims_for(Case(seed=1, faults=(full, lost)), ["same-log", "writes-return"])
 
 
-def test_a_nameserver_that_was_started_again_must_know_both_brokers() -> None:
+def test_a_restarted_nameserver_must_have_routes_to_both_brokers() -> None:
     away, consumer = Fault("kill", "namesrv-1", 20, 5), Fault("consumer", "shop", 20, 15)
     case = Case(seed=1, faults=(away, consumer))
 

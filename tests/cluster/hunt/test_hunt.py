@@ -118,7 +118,7 @@ def test_a_case_that_is_killed_leaves_no_file_behind(tmp_path: Path, monkeypatch
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_setting_that_no_broker_knows_is_an_error() -> None:
+def test_an_unknown_broker_setting_is_an_error() -> None:
     case = Case(seed=1, faults=(WIPE,), switches=("no_such_switch",))
 
     with pytest.raises(Exception, match="no_such_switch"):

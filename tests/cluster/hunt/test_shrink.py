@@ -16,7 +16,7 @@ def breaking(is_broken: Callable[[Case], bool]) -> Callable[[Sequence[Case]], It
     return lambda cases: map(is_broken, cases)
 
 
-def test_what_does_not_matter_is_removed() -> None:
+def test_irrelevant_parts_of_a_case_are_removed() -> None:
     case = Case(
         seed=1,
         faults=(
@@ -91,7 +91,7 @@ def test_a_case_that_need_not_be_cut_is_undone() -> None:
     assert (cut.faults[0].at, cut.cut_at) == (FIRST_FAULT, 29.0)
 
 
-def test_no_case_is_played_twice_and_none_after_the_first_that_breaks() -> None:
+def test_no_case_is_played_twice_or_after_the_first_failure() -> None:
     asked: list[Case] = []
 
     def is_broken(one: Case) -> bool:

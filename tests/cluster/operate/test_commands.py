@@ -187,7 +187,7 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("topics list --access-key abc", "the access key has 3 characters"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_one_line(lab: Lab, words: str, text: str) -> None:
+def test_a_failed_command_is_reported_in_one_line(lab: Lab, words: str, text: str) -> None:
     assert text in lab.error(*words.split())
 
 

@@ -77,7 +77,7 @@ async def test_an_operation_at_an_evil_server_ends(name: str, seed: int) -> None
         (b"[" * 500_000, "a server sent an invalid reply: TopicList: objects or lists nested too deep"),
     ],
 )
-async def test_an_invalid_reply_is_said_to_come_from_a_server(body: bytes, text: str) -> None:
+async def test_an_invalid_reply_is_attributed_to_its_server(body: bytes, text: str) -> None:
     assert (await error_of(topics.list_topics, body))[1].startswith(text)
 
 

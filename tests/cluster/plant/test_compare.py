@@ -48,7 +48,7 @@ def test_messages_that_are_not_named_or_not_concerned_are_seen() -> None:
     assert compare(planted(LOST), named, CLEAN).misnamed == ("lost: 1 others named",)
 
 
-def test_messages_in_the_evidence_count_where_the_finding_names_none() -> None:
+def test_messages_of_the_evidence_count_if_the_finding_has_no_ids() -> None:
     piece = Evidence(text="differs", message_ids=("A",))
     finding = Finding(metric="lost", unit="messages", value=1, evidence=(piece,))
     assert compare(planted(LOST), attrs.evolve(CLEAN, findings={"lost": finding}), CLEAN).is_right

@@ -63,7 +63,7 @@ def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
 @pytest.mark.parametrize(
     ("word", "text"), [("kil-master", "did you mean kill-master"), ("x/y.toml", "no scenario file")]
 )
-def test_what_is_not_there_is_told_with_what_is_near(word: str, text: str) -> None:
+def test_an_unknown_scenario_is_reported_with_similar_names(word: str, text: str) -> None:
     with pytest.raises(NoScenarioError, match=text):
         find_scenario(word)
 
@@ -73,6 +73,6 @@ def test_an_issue_is_found_in_each_spelling_of_its_number(word: str) -> None:
     assert find_by_source(word) == find_by_source("rmq#1094")
 
 
-def test_an_issue_that_no_scenario_reproduces_is_told() -> None:
+def test_an_issue_without_a_scenario_is_reported() -> None:
     with pytest.raises(NoScenarioError, match="no scenario reproduces rmq#1"):
         find_by_source("rmq#1")

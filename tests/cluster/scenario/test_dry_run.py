@@ -52,7 +52,7 @@ def complaints(*steps: str) -> list[str]:
         (["pause broker-a-s", "promote broker-a-s"], "broker-a-s is paused: resume or kill it before"),
     ],
 )
-def test_what_cannot_be_is_found(steps: list[str], text: str) -> None:
+def test_impossible_steps_are_found(steps: list[str], text: str) -> None:
     assert complaints(*steps)[0] == text
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_is_found(steps: list[str], text: str) -> None:
         ["wait route-gone broker-a:master", "wait consumed-all late"],
     ],
 )
-def test_what_can_be_passes(steps: list[str]) -> None:
+def test_possible_steps_pass(steps: list[str]) -> None:
     assert complaints(*steps) == []
 
 

@@ -57,7 +57,7 @@ def python(program: str) -> CommandLine:
     return CommandLine((sys.executable, "-c", program))
 
 
-async def test_its_output_and_status_are_kept_and_it_knows_the_cluster(cluster: Any, tmp_path: Path) -> None:
+async def test_a_command_gets_the_cluster_addresses_and_its_output_is_kept(cluster: Any, tmp_path: Path) -> None:
     program = "import os, sys; print(os.environ['NAMESRV_ADDR'], os.environ['RMQLAB_RUN_DIR'], sys.stdin.read())"
     await run_command(cluster, python(program), "check it/all", LONG)
     output = tmp_path / "commands" / "01-check-it-all.log"
@@ -98,7 +98,7 @@ child.wait()
 """
 
 
-async def test_one_that_takes_too_long_is_ended_with_its_group(cluster: Any, tmp_path: Path) -> None:
+async def test_a_command_that_times_out_is_killed_with_its_process_group(cluster: Any, tmp_path: Path) -> None:
     output = tmp_path / "commands" / "01-slow.log"
     with pytest.raises(CommandError, match="still ran after 3 s"):
         await run_command(cluster, python(GRANDCHILD), "slow", 3)

@@ -42,13 +42,11 @@ def verdict(finding: Finding, late: float = 0.0, same: Finding | None = None, **
         (seconds(6, is_at_least=True), {"at_least": "5 s"}, HOLDS),
     ],
 )
-def test_a_bound_holds_is_violated_or_cannot_be_told(
-    finding: Finding, bounds: dict[str, Any], expected: Verdict
-) -> None:
+def test_a_bound_holds_is_violated_or_is_unknown(finding: Finding, bounds: dict[str, Any], expected: Verdict) -> None:
     assert verdict(finding, **bounds) is expected
 
 
-def test_times_have_an_allowance_and_numbers_have_none() -> None:
+def test_times_have_an_allowance_and_counts_do_not() -> None:
     assert verdict(seconds(5.5), late=1.0, at_most="5 s") is HOLDS
     assert verdict(seconds(4.5), late=1.0, at_least="5 s") is HOLDS
     assert verdict(seconds(6.5), late=1.0, at_most="5 s") is VIOLATED
@@ -84,7 +82,7 @@ def test_the_worst_of_many_counts() -> None:
     assert [it.exit_status for it in (HOLDS, VIOLATED, UNKNOWN)] == [0, 1, 2]
 
 
-def test_a_violation_comes_with_its_evidence_and_a_success_without() -> None:
+def test_a_violation_includes_its_evidence_and_a_success_does_not() -> None:
     finding = Finding(metric="lost", unit="messages", value=1, message_ids=("A1",))
     bad = judge_expectation(Expectation(metric="lost", equals=Quantity(0, "messages")), finding, Allowance())
     assert bad.as_json()["message_ids"] == ["A1"]

@@ -165,7 +165,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
+def test_an_invalid_value_is_reported_with_line_key_and_expectation(
     old: str, new: str, line: int, message: str
 ) -> None:
     assert GOOD.count(old) >= 1
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
     assert str(caught.value).startswith(f"x.toml:{line}: {message}"), str(caught.value)
 
 
-def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> None:
+def test_invalid_toml_and_missing_files_are_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ScenarioError, match=r"x\.toml: Invalid value"):
         parse_scenario("name = ", "x.toml")
     with pytest.raises(ScenarioError, match=r"x\.toml: .*(deep|recursion)"):
@@ -200,7 +200,7 @@ def test_a_workload_that_waits_for_a_step_must_have_one() -> None:
         parse_scenario(GOOD.replace('consume = "late"\n', ""))
 
 
-def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before_anything_starts() -> None:
+def test_outside_faults_are_rejected_early_with_a_single_address() -> None:
     text = GOOD.replace("slaves = 1", "slaves = 1\nsingle_address = true").replace(
         '"broker-a-s", kind', '"outside", kind'
     )

@@ -69,7 +69,7 @@ def test_a_delay_is_from_the_label_to_the_first_event() -> None:
         ({"take": "first", "field": "error"}, "no sent has error"),
     ],
 )
-def test_what_cannot_be_known_says_what_is_missing(what: dict[str, Any], missing: str) -> None:
+def test_an_unknown_finding_names_the_missing_evidence(what: dict[str, Any], missing: str) -> None:
     finding = observe(Expectation(event="sent", **what, **BOUND), ENTRIES, labels_of(ENTRIES))
     assert finding.value is None
     assert missing in finding.missing

@@ -78,7 +78,7 @@ def scenario_of(*steps: str, head: str = HEAD) -> str:
         ('set-config = { target = "broker-a", settings = { a = "1\\n2" } }', "line break"),
     ],
 )
-def test_what_cannot_be_done_is_rejected_before_the_run(step: str, text: str) -> None:
+def test_impossible_operations_are_rejected_before_the_run(step: str, text: str) -> None:
     with pytest.raises(ScenarioError, match=text):
         parse_scenario(scenario_of(step))
 

@@ -217,7 +217,7 @@ async def send_pull_and_commit(namesrv_addr: str) -> str:
         (["repro", "rmq#1"], "no scenario reproduces rmq#1"),
     ],
 )
-def test_what_makes_no_sense_exits_with_2_before_anything_starts(
+def test_invalid_arguments_exit_with_2_before_anything_starts(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], text: str
 ) -> None:
     done = in_process(tmp_path, monkeypatch, *arguments)
@@ -226,7 +226,7 @@ def test_what_makes_no_sense_exits_with_2_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_file_that_does_not_fit_is_told_with_its_line(
+def test_an_invalid_scenario_file_is_reported_with_its_line(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "small.toml").write_text(HOLDS.replace("rate = 10", "rats = 10"))

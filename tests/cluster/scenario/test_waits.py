@@ -73,7 +73,7 @@ def test_a_condition_that_is_not_true_says_what_it_saw(text: str, last_seen: str
     assert condition.explain(SEEN, SEEN) == last_seen
 
 
-def test_events_and_ends_are_told_by_whom_they_are_about() -> None:
+def test_events_and_ends_match_by_their_subject() -> None:
     new = [entry("ha_connected", "broker-a")]
     assert holds("event ha_connected", [], new)
     assert holds("event ha_connected broker-a", [], new)

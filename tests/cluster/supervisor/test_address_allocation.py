@@ -95,7 +95,7 @@ def test_from_a_network_that_another_cluster_has_claimed_it_moves_and_says_so(di
 
 
 @needs_loopback_network
-def test_where_no_other_network_is_free_the_reason_is_told(
+def test_the_reason_is_reported_where_no_other_network_is_free(
     directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ClusterSpec()
@@ -153,7 +153,7 @@ def test_addresses_begin_with_what_the_environment_says_and_recorded_ones_stay(
 
 
 @pytest.mark.parametrize("wrong", ["127.255", "127.0", "127.077", "10.1", "127.77.1", "here"])
-def test_what_is_no_loopback_network_is_an_error(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+def test_an_invalid_loopback_network_is_an_error(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     monkeypatch.setenv("RMQLAB_NETWORK", wrong)
     with pytest.raises(SetupError, match=f"'{wrong}': expected 127.1 to 127.254"):
         has_loopback_network()

@@ -116,7 +116,7 @@ async def open_stage(directory: pathlib.Path, way: str) -> AsyncIterator[Stage]:
         server.close()
 
 
-async def test_a_node_is_born_answers_and_ends_with_its_status(stage: Stage) -> None:
+async def test_a_node_is_spawned_replies_and_exits_with_its_status(stage: Stage) -> None:
     pid, stream = await stage.started()
     await stream.send_all(CONTROL.encode(SnapshotRequest(7)))
     answer = (await receive(stream, Snapshot))[-1]

@@ -13,7 +13,7 @@ def event(number: int) -> JournalEntry:
     return JournalEntry(number, "broker-a", "sent", {"number": number})
 
 
-async def test_a_follower_gets_what_was_and_what_comes() -> None:
+async def test_a_follower_gets_past_and_future_events() -> None:
     log = EventLog()
     log.record(event(1))
     async with log.follow(replay=True) as events:
@@ -23,7 +23,7 @@ async def test_a_follower_gets_what_was_and_what_comes() -> None:
     assert list(log) == [event(1), event(2), event(3)]
 
 
-async def test_a_follower_that_falls_behind_reaches_an_end_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_follower_is_ended_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eventlog, "FOLLOWER_EVENTS", 3)
     log = EventLog()
     async with log.follow() as events:
@@ -42,7 +42,7 @@ async def test_waiting_for_an_event_finds_past_ones_and_coming_ones() -> None:
         log.record(event(2))
 
 
-async def test_what_the_supervisor_says_itself_is_written_down_and_what_it_hears_is_not(tmp_path: pathlib.Path) -> None:
+async def test_only_events_of_the_supervisor_itself_are_written_to_its_journal(tmp_path: pathlib.Path) -> None:
     log = EventLog(JournalWriter(tmp_path / "cluster.msgpack"))
     log.record(event(1))
     log.append(event(2))

@@ -46,7 +46,7 @@ def test_a_slave_has_the_next_broker_id_of_its_group() -> None:
     assert [node.name for node in nodes(twice)][:3] == ["namesrv-1", "broker-a", "broker-b"], "slaves start last"
 
 
-def test_a_removed_name_is_not_given_to_another_node_and_comes_back_by_its_name() -> None:
+def test_a_removed_name_is_reused_only_on_request() -> None:
     fewer = without(SPEC, ["broker-b", "broker-b-s"])
     assert node_names(fewer)[1] == ["broker-a", "broker-a-s"]
     assert addition(fewer, PLACEMENT, "group").names == ("broker-c", "broker-c-s")
@@ -77,7 +77,7 @@ def test_an_unknown_name_is_rejected(kind: str, name: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_what_is_there_is_not_added_again() -> None:
+def test_an_existing_node_is_not_added_again() -> None:
     with pytest.raises(WrongStateError, match="`add slave broker-a` adds a slave"):
         addition(SPEC, PLACEMENT, "group", "broker-a")
     with pytest.raises(WrongStateError, match="broker-a-s is already a node of this cluster: expected a group"):

@@ -60,7 +60,7 @@ def files(path: pathlib.Path) -> dict[pathlib.Path, bytes]:
 
 
 @pytest.mark.parametrize("key", ["store_path_root_dir", "store_path_commit_log"])
-def test_a_path_in_a_brokers_settings_leads_nobody_astray(
+def test_paths_outside_the_cluster_are_not_wiped_and_prevent_a_start(
     directory: ClusterDirectory, precious: pathlib.Path, key: str
 ) -> None:
     add_setting(directory, BROKER, key, precious / "commitlog" if key.endswith("log") else precious)

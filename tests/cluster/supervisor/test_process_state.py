@@ -40,5 +40,5 @@ def test_the_state_follows_from_the_facts(process: ProcessState, state: NodeStat
     ("status", "text"),
     [(None, "never started"), (0, "exit status 0"), (3, "exit status 3"), (-9, "SIGKILL"), (-99, "signal 99")],
 )
-def test_an_end_is_told_in_words(status: int | None, text: str) -> None:
+def test_an_exit_status_is_described_in_words(status: int | None, text: str) -> None:
     assert describe_end(status) == text

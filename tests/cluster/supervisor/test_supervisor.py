@@ -21,7 +21,7 @@ from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, Snapshot
 
 
 @pytest.mark.parametrize("moves", ["offset", "queues"])
-async def test_a_broker_that_recovers_is_waited_for_as_long_as_it_comes_on(
+async def test_a_recovering_broker_is_awaited_while_it_makes_progress(
     supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, moves: str
 ) -> None:
     """Through a long log, or through many queues (issue 12.12)."""
@@ -64,7 +64,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
 
 
 @pytest.mark.parametrize("deed", ["kill", "stop", "stop_all"])
-async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
+async def test_messages_of_an_ended_process_are_read_before_its_end_is_reported(
     supervisor: Supervisor,
     autojump_clock: MockClock,
     nursery: trio.Nursery,
@@ -100,7 +100,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
     assert [event.kind for event in supervisor.events][-2:] == ["ha_disconnected", end]
 
 
-async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+async def test_a_broker_whose_recovery_stalls_fails_the_wait(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
     supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
@@ -219,7 +219,7 @@ async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor
         await supervisor.wait_ready("broker-a")
 
 
-async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
+async def test_a_foreign_process_with_the_name_of_an_ended_one_is_rejected(
     supervisor: Supervisor, nursery: trio.Nursery, produce: str
 ) -> None:
     ours, its = memory_stream_pair()

@@ -129,7 +129,7 @@ def test_settings_given_by_the_user_win() -> None:
         (ClusterSpec(broker_settings={"broker_role": "SLAVE"}), "say --role"),
     ],
 )
-def test_what_cannot_go_together_is_refused(spec: ClusterSpec, said: str) -> None:
+def test_incompatible_cluster_settings_are_rejected(spec: ClusterSpec, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         check_spec(spec)
 

@@ -12,7 +12,7 @@ from rmqlab.cluster.workload.consume import describe_delivery
     ("body", "number"),
     [(b"17 x", 17), (b"17", 17), (b"", None), (b"x 17", None), (b"9" * 5000, None), (b"9" * 25, None)],
 )
-def test_a_body_of_any_producer_has_a_number_or_none(body: bytes, number: int | None) -> None:
+def test_a_body_has_its_number_or_no_number(body: bytes, number: int | None) -> None:
     """Journals have numbers of 64 bits, and Python converts at most 4,300 digits."""
     message: Any = SimpleNamespace(
         body=body,

@@ -59,7 +59,7 @@ def test_every_clients_heartbeat_says_the_same(wire: bytes) -> None:
 
 
 @pytest.mark.parametrize("ordinal", [5, "5", "CONSUME_FROM_TIMESTAMP"])
-def test_an_enum_comes_as_name_or_ordinal(ordinal: object) -> None:
+def test_an_enum_is_decoded_from_its_name_or_ordinal(ordinal: object) -> None:
     """broker-requests#37"""
     wire = msgspec.json.encode(
         {"clientID": "c", "consumerDataSet": [{"groupName": "G", "consumeFromWhere": ordinal, "messageModel": 0}]}
@@ -83,7 +83,7 @@ def test_a_producer_alone_sends_no_consumers() -> None:
 
 
 @pytest.mark.parametrize("wire", [b"", b"[]", b'{"clientID":"c","consumerDataSet":[1]}', b'{"consumerDataSet":7}'])
-def test_what_is_no_heartbeat_is_refused(wire: bytes) -> None:
+def test_an_invalid_heartbeat_is_rejected(wire: bytes) -> None:
     """broker-requests 3.1: code 1."""
     with pytest.raises(BodyError):
         HeartbeatData.decode(wire)

@@ -50,7 +50,7 @@ def decode_compressed(raw: bytes) -> RegisterBrokerBody:
 
 
 @given(REGISTRATIONS)
-def test_both_forms_of_today_come_back(body: RegisterBrokerBody) -> None:
+def test_both_current_forms_round_trip(body: RegisterBrokerBody) -> None:
     """remoting#22"""
     assert decode_registration(body.encode(), version=VERSION, compressed=False) == body
     assert decode_compressed(encode_compressed(body)) == body
@@ -93,7 +93,7 @@ def test_members_of_5x_are_ignored() -> None:
     assert read.topic_config_table == {"T": TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=8)}
 
 
-def test_a_compressed_body_may_go_on_with_mappings_of_5x() -> None:
+def test_a_compressed_body_may_end_with_mappings_of_5x() -> None:
     """remoting-and-nameserver 3.5"""
     read = decode_compressed(compressed(b"T 4 5 6 SINGLE_TAG", filters=b'["f:1"]', more=block(b"{}")))
     assert read.filter_server_list == ["f:1"]

@@ -37,6 +37,6 @@ def test_a_go_clients_running_info_is_read() -> None:
     ("wire", "result"),
     [("1", CMResult.CR_LATER), ('"CR_LATER"', CMResult.CR_LATER), ("6", None), ('"CR_NONE"', None)],
 )
-def test_a_result_comes_as_name_or_ordinal(wire: str, result: CMResult | None) -> None:
+def test_a_result_is_decoded_from_its_name_or_ordinal(wire: str, result: CMResult | None) -> None:
     """broker-requests#59"""
     assert ConsumeMessageDirectlyResult.decode(b'{"consumeResult":%b}' % wire.encode()).consume_result is result

@@ -79,7 +79,7 @@ def unquoted(text: str) -> object:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_header_comes_back_from_text_numbers_and_booleans(kind: type[Header], data: st.DataObject) -> None:
+def test_a_header_round_trips_through_text_numbers_and_booleans(kind: type[Header], data: st.DataObject) -> None:
     """remoting#6, broker-requests#4, #6"""
     header = data.draw(headers(kind))
     fields = header_to_fields(header)

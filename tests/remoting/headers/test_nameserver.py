@@ -32,13 +32,13 @@ BROKER = b'{"brokerName":"b","brokerAddr":"a:1","clusterName":"c","haServerAddr"
         QueryDataVersionRequestHeader,
     ],
 )
-def test_a_request_without_fields_asks_for_nothing_that_is_there(kind: type[Header]) -> None:
+def test_a_request_without_fields_decodes_to_the_default_header(kind: type[Header]) -> None:
     """remoting#18, #38; remoting-and-nameserver 1.8"""
     assert header_from_json(kind, b"{}") == kind()
 
 
 @pytest.mark.parametrize("missing", [b"brokerId", b"brokerName", b"brokerAddr", b"clusterName"])
-def test_a_registration_says_who_registers(missing: bytes) -> None:
+def test_a_registration_without_a_required_field_is_rejected(missing: bytes) -> None:
     """remoting-and-nameserver 3.4"""
     with pytest.raises(HeaderError, match=missing.decode()):
         header_from_json(RegisterBrokerRequestHeader, BROKER.replace(missing, b"x"))

@@ -144,7 +144,7 @@ def test_keys_kill_and_start_and_freeze_real_nodes_and_q_stops_the_cluster(scree
 
 
 @pytest.mark.timeout(300)
-def test_who_watches_a_cluster_of_another_process_acts_on_it_and_leaves_it_running(detached: Path) -> None:
+def test_watch_controls_a_detached_cluster_and_leaves_it_running(detached: Path) -> None:
     with on_a_screen(detached, "watch", "-n", "live") as screen:
         screen.wait_for(r"NAMESERVER +ROUTE")
         screen.wait_for(r"broker_registered")  # before anybody watched

@@ -113,7 +113,7 @@ def test_a_slave_that_starts_is_not_cut_off(document: Document) -> None:
     assert shown(document, Selection(), [])[3].endswith("█████░░░ 48 KB, cut off")
 
 
-def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Document) -> None:
+def test_missing_routes_and_silent_nameservers_are_shown(document: Document) -> None:
     del document["routes"]["namesrv-1"]["broker-a"]["0"]
     document["routes"]["namesrv-2"] = None
     lines = shown(document, Selection(), [])
@@ -165,7 +165,7 @@ def test_the_bar_is_logarithmic_and_sizes_take_four_figures() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(width=st.integers(20, 200), height=st.integers(1, 60), count=st.integers(0, 60), clients=st.integers(0, 30))
-def test_every_screen_is_filled_and_none_overflows(
+def test_every_screen_is_filled_without_overflow(
     document: Document, width: int, height: int, count: int, clients: int
 ) -> None:
     workload = document["nodes"][-1]
