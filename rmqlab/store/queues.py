@@ -10,6 +10,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.remoting.names import topic_fault
 from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
@@ -59,7 +60,7 @@ class Queues:
         try:
             return self.disk.names_in(self.directory / topic)
         except NotADirectoryError:
-            if topic.startswith("."):  # a file manager's, such as .DS_Store
+            if topic_fault(topic) is not None:  # no topic's queues are lost: notes.txt, a file manager's .DS_Store
                 return []
             raise
 

@@ -219,6 +219,7 @@ def test_a_file_of_a_file_manager_beside_topics_is_ignored(killed: Path, quick_p
     root = quick_path / "store"
     shutil.copytree(killed, root)
     (root / "consumequeue" / ".DS_Store").write_text("x")
+    (root / "consumequeue" / "notes.txt").write_text("x")
     assert opened_and_read(root) is None
 
 
