@@ -45,7 +45,7 @@ from rmqlab.cluster.supervisor.starting import (
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.targets import join_targets
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, UnknownTargetError
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import (
@@ -207,9 +207,12 @@ class Cluster(NodeActions, ClusterChanges):
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """Return the live facts of one node.
 
-        None if it does not run, is paused, or does not reply in time.
+        None if it does not run, is paused, or does not reply in time. UnknownTargetError for several nodes.
         """
-        (node,) = self.supervisor.find(target)
+        node, *others = self.supervisor.find(target)
+        if others:
+            names = ", ".join(one.name for one in (node, *others))
+            raise UnknownTargetError(f"{target}: expected one node, got {names}")
         return await self.supervisor.processes.snapshot(node.name, seconds)
 
     async def status(self) -> Document:

@@ -50,7 +50,10 @@ _RESERVED = frozenset(
 
 
 class UnknownTargetError(Exception):
-    """No node has this name. The message lists the valid names."""
+    """No node has this name, or several nodes where one is expected.
+
+    The message lists the valid names.
+    """
 
 
 class NodeKind(enum.StrEnum):

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from rmqlab.cluster.lab import Cluster, open_cluster
-from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.supervisor.topology import ClusterSpec, UnknownTargetError
 from rmqlab.faults import (
     Bandwidth,
     Blackhole,
@@ -208,3 +208,9 @@ async def test_a_value_that_is_no_fault_is_named(cluster: Cluster) -> None:
     with pytest.raises(TypeError, match=r"expected a fault, such as .*Latency.*, got 'latency'"):
         await cluster.fault("latency")  # type: ignore[arg-type]
     assert cluster.faults == []
+
+
+@on_simulated_links
+async def test_a_snapshot_is_of_one_node(cluster: Cluster) -> None:
+    with pytest.raises(UnknownTargetError, match="expected one node, got broker-a, broker-a-s"):
+        await cluster.snapshot("broker-a:*")
