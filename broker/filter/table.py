@@ -49,6 +49,9 @@ class ConsumerFilterTable:
         self._bloom = bloom
         self._keep_millis = keep_millis
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._topics_of: dict[str, dict[str, None]] = {}
+        """By group; a dict for a set that keeps its order. A heartbeat may name thousands of groups."""
+        self._count = self._characters = 0
         self._is_changed = True
         loaded = load_config_file(path, FilterTableBody.decode)
         if loaded is not None:
@@ -78,7 +81,7 @@ class ConsumerFilterTable:
         """Mark a group's filters as dead, except those of these topics."""
         for topic, data in self._of_group(group):
             if topic not in named and not data.is_dead:
-                self.topics[topic][group] = data.dying(self._now_millis())
+                self._put(topic, group, data.dying(self._now_millis()))
                 self._is_changed = True
 
     def save(self) -> None:
@@ -97,14 +100,15 @@ class ConsumerFilterTable:
 
         A newer invalid expression marks the old filter as dead.
         """
-        groups = self.topics.setdefault(wanted.topic, {})
-        known = groups.get(group)
+        topic, known = wanted.topic, self.find(wanted.topic, group)
         self._is_changed = (
             self._is_changed or known is None or known.is_dead or known.client_version < wanted.sub_version
         )
         if known is not None and wanted.sub_version <= known.client_version:
             if wanted.sub_version == known.client_version and known.is_dead:
-                groups[group] = known.dying(0)
+                self._put(topic, group, known.dying(0))
+            return
+        if known is None and self._count >= MAX_FILTERS:
             return
         bloom = self._bloom.data(f"{group}#{wanted.topic}")
         fresh = ConsumerFilterData(
@@ -119,36 +123,46 @@ class ConsumerFilterTable:
         if known is not None and (known.expression, known.expression_type, known.bloom_filter_data) == (
             fresh.expression, fresh.expression_type, bloom,
         ):  # fmt: skip
-            groups[group] = msgspec.structs.replace(known.dying(0), client_version=wanted.sub_version)
+            self._put(topic, group, msgspec.structs.replace(known.dying(0), client_version=wanted.sub_version))
             return
         try:
             compiled(wanted.expression_type, wanted.sub_string)
         except FilterError:
-            groups.pop(group, None)
+            if known is not None:
+                self._remove(topic, group)
         else:
-            if self._has_room(known, wanted.sub_string):
-                groups[group] = fresh
+            if self._characters + len(wanted.sub_string) <= MAX_EXPRESSION_BYTES:
+                self._put(topic, group, fresh)
 
-    def _has_room(self, known: ConsumerFilterData | None, expression: str) -> bool:
-        """Return True if there is room for one more, or a longer, expression.
+    def _put(self, topic: str, group: str, data: ConsumerFilterData) -> None:
+        groups = self.topics.setdefault(topic, {})
+        if group in groups:
+            self._characters -= len(groups[group].expression or "")
+        else:
+            self._topics_of.setdefault(group, {})[topic] = None
+            self._count += 1
+        self._characters += len(data.expression or "")
+        groups[group] = data
 
-        Otherwise pulls get FILTER_DATA_NOT_EXIST.
-        """
-        everything = [data for groups in self.topics.values() for data in groups.values()]
-        size = sum(len(data.expression or "") for data in everything) + len(expression)
-        return size <= MAX_EXPRESSION_BYTES and (known is not None or len(everything) < MAX_FILTERS)
+    def _remove(self, topic: str, group: str) -> None:
+        data = self.topics[topic].pop(group)
+        self._count -= 1
+        self._characters -= len(data.expression or "")
+        del self._topics_of[group][topic]
+        if not self._topics_of[group]:
+            del self._topics_of[group]
 
     def _of_group(self, group: str) -> list[tuple[str, ConsumerFilterData]]:
-        return [(topic, groups[group]) for topic, groups in self.topics.items() if group in groups]
+        return [(topic, self.topics[topic][group]) for topic in self._topics_of.get(group, ())]
 
     def _clean(self) -> None:
         dead_since = self._now_millis() - self._keep_millis
         for topic, groups in list(self.topics.items()):
-            kept = {name: data for name, data in groups.items() if not data.is_dead or data.dead_time > dead_since}
-            self._is_changed = self._is_changed or len(kept) < len(groups)
-            if kept:
-                self.topics[topic] = kept
-            else:
+            for group, data in list(groups.items()):
+                if data.is_dead and data.dead_time <= dead_since:
+                    self._remove(topic, group)
+                    self._is_changed = True
+            if not groups:
                 del self.topics[topic]
 
     def _take_over(self, loaded: FilterTableBody) -> None:
@@ -158,10 +172,6 @@ class ConsumerFilterTable:
         if not all(self._bloom.is_valid(data.bloom_filter_data) for data in entries):
             return
         long_ago = self._now_millis() - DEAD_BEFORE_LOAD
-        self.topics = {
-            topic: {
-                name: data if data.dead_time else data.dying(max(long_ago, data.born_time))
-                for name, data in table.group_filter_data.items()
-            }
-            for topic, table in tables.items()
-        }
+        for topic, table in tables.items():
+            for group, data in table.group_filter_data.items():
+                self._put(topic, group, data if data.dead_time else data.dying(max(long_ago, data.born_time)))

@@ -174,3 +174,31 @@ def test_so_many_expressions_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPa
     scene.register()
     scene.register(topic="Other")
     assert (scene.table.find("T", "G") is None, scene.table.find("Other", "G")) == (False, None)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_EXPRESSION_BYTES", 5)])
+def test_room_is_free_again_after_removal_and_expiry(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(f"rmqlab.broker.filter.table.{limit}", value)
+    scene.register()
+    scene.register("a >", 2)
+    scene.register(topic="Other")
+    assert scene.table.find("Other", "G") is not None
+    scene.table.save()
+    scene.open()
+    scene.register(version=3)
+    assert scene.table.find("T", "G") is None, "the loaded filter counts"
+    scene.now += 2 * DAY
+    scene.table.save()
+    scene.register(version=4)
+    assert scene.known.client_version == 4
+
+
+def test_a_full_table_compiles_no_further_expression(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A heartbeat of 30,000 expressions took more than 100 s."""
+    monkeypatch.setattr("rmqlab.broker.filter.table.MAX_FILTERS", 1)
+    scene.register()
+    monkeypatch.setattr("rmqlab.broker.filter.table.compiled", pytest.fail)
+    scene.register(topic="Other")
+    assert scene.table.find("Other", "G") is None
