@@ -265,16 +265,14 @@ def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command
 
 
 def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
-    properties = header.properties or ""
-    read = _known_batch_properties if len(properties) <= _MAX_KNOWN else BatchProperties.of
-    batch_properties = read(properties, broker.config.broker_cluster_name)
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
     _check_store(broker)
     if not request.command.body:
         raise HeaderError("a batch without messages")
-    if header.sys_flag & TRANSACTION_MASK or batch_properties.delay_level > 0:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
+    if len(request.command.body) > broker.store.config.max_message_size:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
+    batch_properties = _plain_batch_properties(broker, header.sys_flag, header.properties or "")
     shared = NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -287,8 +285,6 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         reconsume_times=header.reconsume_times or 0,
         properties=batch_properties.stored,
     )
-    if len(request.command.body) > broker.store.config.max_message_size:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = ReceivedBatch(request.command.body)
     min_copies = copies_demanded_by_batch(broker, batch_properties.parsed, batch)
     began = stopwatch.wall()
@@ -321,6 +317,19 @@ class BatchProperties:
 
 # Producers send the same few properties with each batch; those of a message are in the body.
 _known_batch_properties = functools.lru_cache(256)(BatchProperties.of)
+
+
+def _plain_batch_properties(broker: Broker, sys_flag: int, text: str) -> BatchProperties:
+    """Return the properties of a batch that is neither transactional nor delayed; Refusal for others.
+
+    As in 4.9.8 (CommitLog.asyncPutMessages), a delay level that is not a number matters only after all other checks.
+    """
+    read = _known_batch_properties if len(text) <= _MAX_KNOWN else BatchProperties.of
+    if not sys_flag & TRANSACTION_MASK:
+        properties = read(text, broker.config.broker_cluster_name)
+        if properties.delay_level <= 0:
+            return properties
+    raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
 
 
 def finish_send(

@@ -214,6 +214,9 @@ def test_batch_items_follow_one_another_and_share_properties_and_cluster(talk: T
     [
         ({"f": "4"}, ITEMS, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "DELAY\x011"}, ITEMS, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "DELAY\x01abc"}, ITEMS, ResponseCode.SYSTEM_ERROR),
+        ({"i": "DELAY\x01abc", "f": "4"}, ITEMS, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "DELAY\x01abc"}, bytes(4 * 2**20 + 1), ResponseCode.MESSAGE_ILLEGAL),
         ({}, bytes(4 * 2**20 + 1), ResponseCode.MESSAGE_ILLEGAL),
         ({}, ITEMS[:-1], ResponseCode.SYSTEM_ERROR),
     ],
@@ -332,8 +335,9 @@ def test_a_slave_rejects_sends_before_it_checks_delays_and_batches(slave: Talkin
     """store-ha#31, #33: as a real slave, which the differential test compares."""
     assert slave.send("T", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert slave.send("T", TRAN_MSG="true", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
-    batch = send_fields("T", DELAY="1") | {"m": "true"}
-    assert slave.ask(RequestCode.SEND_BATCH_MESSAGE, batch, body).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    for level in ("1", "abc"):
+        batch = send_fields("T", DELAY=level) | {"m": "true"}
+        assert slave.ask(RequestCode.SEND_BATCH_MESSAGE, batch, body).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def test_a_slave_rejects_sends(slave: TalkingBroker) -> None:
