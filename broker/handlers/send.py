@@ -6,11 +6,9 @@ RocketMQ's order, because the first that fails decides the reply (broker-request
 
 import functools
 import random
-from collections.abc import Mapping
-from typing import Final, Self, cast
+from typing import Final, cast
 
-import attrs
-
+from rmqlab.broker.handlers.batchproperties import BatchProperties
 from rmqlab.broker.handlers.copies import (
     copies_demanded_by_batch,
     demanded_copies,
@@ -61,8 +59,6 @@ NOT_STORED = {
 }
 MAX_PROPERTIES: Final = 2**17
 """Characters of properties that are parsed. At most 32,767 bytes can be stored, but repeated names count once there."""
-_MAX_KNOWN: Final = 256
-"""Longest properties of a batch, in characters, whose parsed form is cached."""
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 """Client version 3.4.9: older clients lack the field (broker-requests section 1.4)."""
 
@@ -272,7 +268,9 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         raise HeaderError("a batch without messages")
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
-    batch_properties = _plain_batch_properties(broker, header.sys_flag, header.properties or "")
+    properties = BatchProperties.of_plain_batch(
+        header.properties or "", header.sys_flag, broker.config.broker_cluster_name
+    )
     shared = NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -283,53 +281,14 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
         born_host=peer_address(request),
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
-        properties=batch_properties.stored,
+        properties=properties.stored,
     )
     batch = ReceivedBatch(request.command.body)
-    min_copies = copies_demanded_by_batch(broker, batch_properties.parsed, batch)
+    min_copies = copies_demanded_by_batch(broker, properties.parsed, batch)
     began = stopwatch.wall()
     result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(stopwatch.wall() - began)
-    return finish_send(
-        broker, request, result, shared.topic, queue_id, waits=batch_properties.waits, min_copies=min_copies
-    )
-
-
-@attrs.frozen
-class BatchProperties:
-    """Properties of a batch's header, which become those of each message."""
-
-    parsed: Mapping[str, str]
-    stored: str
-    """Encoded as in each record, with the name of the cluster."""
-    delay_level: int
-    waits: bool
-    """False if the sender waits for the master's log only."""
-
-    @classmethod
-    def of(cls, text: str, cluster: str) -> Self:
-        """Parse the properties. ValueError if the delay level is not a number."""
-        parsed = parse_properties(text)
-        delay_level, waits = java_number(parsed.get(PROPERTY_DELAY, "0")), waits_for_store(parsed)
-        stored = format_properties(parsed | {PROPERTY_CLUSTER: cluster})
-        return cls(parsed, stored, delay_level, waits)
-
-
-# Producers send the same few properties with each batch; those of a message are in the body.
-_known_batch_properties = functools.lru_cache(256)(BatchProperties.of)
-
-
-def _plain_batch_properties(broker: Broker, sys_flag: int, text: str) -> BatchProperties:
-    """Return the properties of a batch that is neither transactional nor delayed; Refusal for others.
-
-    As in 4.9.8 (CommitLog.asyncPutMessages), a delay level that is not a number matters only after all other checks.
-    """
-    read = _known_batch_properties if len(text) <= _MAX_KNOWN else BatchProperties.of
-    if not sys_flag & TRANSACTION_MASK:
-        properties = read(text, broker.config.broker_cluster_name)
-        if properties.delay_level <= 0:
-            return properties
-    raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
+    return finish_send(broker, request, result, shared.topic, queue_id, waits=properties.waits, min_copies=min_copies)
 
 
 def finish_send(
