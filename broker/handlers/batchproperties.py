@@ -1,4 +1,4 @@
-"""Properties in the header of a batch, which become those of each of its messages (class CommitLog)."""
+"""Properties in the header of a batch, which its messages get (CommitLog)."""
 
 import functools
 from collections.abc import Mapping
