@@ -76,7 +76,7 @@ pages: $(VENV)/.ready       ## documents that are generated from the code: docs/
 	$(BIN)/python -m rmqlab.pipeline.audittablespage >docs/audit-tables.md
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
-	$(BIN)/rmqlab scenarios --run --keep-stores --retry
+	$(BIN)/rmqlab scenarios --run --keep-stores --retry --jobs $(or $(JOBS),2)
 
 clean-runs: $(VENV)/.ready  ## random faults under SEEDS=50 seeds, and no finding that they do not explain
 	$(BIN)/python -m tests.clean_runs --seeds $(or $(SEEDS),50)
