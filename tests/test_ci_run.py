@@ -92,7 +92,10 @@ def test_help_describes_every_target() -> None:
 
 
 def test_recipes_keep_the_bytecode_of_modules() -> None:
-    """Also on a machine that turns it off: each process of the tests would compile all modules."""
+    """A machine may turn it off.
+
+    Each process of the tests would then compile all modules.
+    """
     recipe = 'shown: ; @echo "<$$PYTHONDONTWRITEBYTECODE>"'
     done = subprocess.run(
         ["make", "--eval", recipe, "shown"],
