@@ -4,6 +4,8 @@
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo /usr/bin/python3 || echo python3)
 VENV   := .venv
+# Some machines turn off the bytecode cache. Then each of the thousands of processes that tests start compiles rmqlab.
+unexport PYTHONDONTWRITEBYTECODE
 BIN    := $(VENV)/bin
 # `make test JOBS=2` runs the tests in two processes, those of one file in the same process.
 SUITE  := $(BIN)/python -m tests.run_suite $(if $(JOBS),--jobs $(JOBS))
@@ -74,7 +76,7 @@ pages: $(VENV)/.ready       ## documents that are generated from the code: docs/
 	$(BIN)/python -m rmqlab.pipeline.audittablespage >docs/audit-tables.md
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
-	$(BIN)/rmqlab scenarios --run --keep-stores --retry
+	$(BIN)/rmqlab scenarios --run --keep-stores --retry --jobs $(or $(JOBS),2)
 
 clean-runs: $(VENV)/.ready  ## random faults under SEEDS=50 seeds, and no finding that they do not explain
 	$(BIN)/python -m tests.clean_runs --seeds $(or $(SEEDS),50)

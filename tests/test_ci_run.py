@@ -89,3 +89,20 @@ def test_help_describes_every_target() -> None:
     assert phony is not None
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert re.findall(r"^  make (\S+) +\S", shown, re.MULTILINE) == phony[1].split()
+
+
+def test_recipes_keep_the_bytecode_of_modules() -> None:
+    """A machine may turn it off.
+
+    Each process of the tests would then compile all modules.
+    """
+    recipe = 'shown: ; @echo "<$$PYTHONDONTWRITEBYTECODE>"'
+    done = subprocess.run(
+        ["make", "--eval", recipe, "shown"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "<>\n"

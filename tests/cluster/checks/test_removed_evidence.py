@@ -30,7 +30,7 @@ SPEC = ClusterSpec(
     groups=2,
     role="SYNC_MASTER",
     broker_settings={
-        "mapped_file_size_commit_log": 16 * 1024,  # several files in each log
+        "mapped_file_size_commit_log": 8 * 1024,  # several files in each log
         "mapped_file_size_consume_queue": 20 * 1000,
         "max_hash_slot_num": 500,
         "max_index_num": 2000,
@@ -47,7 +47,7 @@ async def _kill_a_master(cluster: Cluster) -> None:
         await cluster.wait_until(f"slave-in-sync {group}")
     await cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": "orders", "group": "shop"})
     for is_killed in (False, True):
-        sends = {"topic": "orders", "rate_per_second": 20.0, "count": 100}
+        sends = {"topic": "orders", "rate_per_second": 20.0, "count": 50}
         producer = await cluster.run_workload("rmqlab.cluster.workload.produce", sends)
         await producer.wait_ended(seconds=120)
         await cluster.wait_until("slave-caught-up broker-a")
