@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from rmqlab.cluster.cli.failures import JUDGING, disk_failure
+from rmqlab.cluster.cli.failures import JUDGING, discard_output, disk_failure, is_output_closed
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.runtime.errorline import print_error
 from rmqlab.verdict.runs import NoHomeError
@@ -209,7 +209,7 @@ class CommandTable(CommandGroup):
         """
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit):
             raise
         except KeyboardInterrupt:
             if ctx.invoked_subcommand not in JUDGING:
@@ -218,8 +218,12 @@ class CommandTable(CommandGroup):
         except NoHomeError as exc:
             print_error(str(exc))
             raise click.exceptions.Exit(2) from None
-        except Exception as exc:
-            if (failure := disk_failure(exc)) is not None:
+        except BaseException as exc:
+            if is_output_closed(exc):  # quietly: the reader has what it wanted
+                discard_output()
+            elif not isinstance(exc, Exception):
+                raise
+            elif (failure := disk_failure(exc)) is not None:
                 print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
             elif ctx.invoked_subcommand in JUDGING:
                 traceback.print_exc()

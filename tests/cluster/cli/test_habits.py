@@ -213,7 +213,9 @@ def test_no_color_is_obeyed(up: pathlib.Path) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("words", ["status --watch --json", "events --follow", "logs broker-a --follow"])
+@pytest.mark.parametrize(
+    "words", ["status --watch --json", "status --watch", "events --follow", "logs broker-a --follow"]
+)
 def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> None:
     environment = {**os.environ, "RMQLAB_HOME": str(up)}
     command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
@@ -226,3 +228,23 @@ def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> 
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert (process.stderr.read(), process.wait(60)) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("scenarios", 2),
+        ("hunt --list --json", 2),
+        ("run kill-master --simulated", 2),
+        ("events --schema", 1),
+        ("up -n piped --slaves 0", 1),
+    ],
+)
+def test_a_reader_that_ends_early_is_not_taken_for_a_verdict(home: pathlib.Path, words: str, status: int) -> None:
+    command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
+    environment = {**os.environ, "RMQLAB_HOME": str(home)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (status, b"")
