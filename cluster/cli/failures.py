@@ -30,11 +30,11 @@ class OutputClosedError(Exception):
     """
 
 
-def is_output_closed(exc: BaseException) -> bool:
-    """Return True for an OutputClosedError, or a group of those of tasks."""
+def has_only(exc: BaseException, *kinds: type[BaseException]) -> bool:
+    """Return True for an exception of these kinds, or a group of tasks with no other."""
     if isinstance(exc, BaseExceptionGroup):
-        return all(is_output_closed(one) for one in exc.exceptions)
-    return isinstance(exc, (OutputClosedError, BrokenPipeError))
+        return all(has_only(one, *kinds) for one in exc.exceptions)
+    return isinstance(exc, kinds)
 
 
 def discard_output() -> None:

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from rmqlab.cluster import program
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.cli.commands import PURPOSES
+from rmqlab.cluster.cli.commands import PURPOSES, LazyCommand
+from rmqlab.cluster.cli.failures import has_only
 
 
 @pytest.fixture(scope="module")
@@ -248,3 +250,25 @@ def test_a_reader_that_ends_early_is_not_taken_for_a_verdict(home: pathlib.Path,
     with os.fdopen(writer, "wb") as pipe:
         done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "text"), [("compare", 2, "interrupted: no result"), ("demo", 1, "Aborted!")]
+)
+def test_ctrl_c_in_a_task_prints_no_traceback(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str, status: int, text: str
+) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise BaseExceptionGroup("of a nursery", [KeyboardInterrupt()])
+
+    monkeypatch.setattr(LazyCommand, "load", lambda _: interrupted)
+    done = run(home, command)
+    assert (done.exit_code, done.stdout) == (status, "")
+    assert done.stderr.strip().removeprefix("rmqlab: ") == text
+
+
+def test_a_group_counts_as_what_all_of_its_exceptions_are() -> None:
+    interrupts = BaseExceptionGroup("", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
+    assert has_only(interrupts, KeyboardInterrupt)
+    assert not has_only(BaseExceptionGroup("", [KeyboardInterrupt(), ValueError()]), KeyboardInterrupt)
