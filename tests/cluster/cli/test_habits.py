@@ -272,3 +272,20 @@ def test_a_group_counts_as_what_all_of_its_exceptions_are() -> None:
     interrupts = BaseExceptionGroup("", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
     assert has_only(interrupts, KeyboardInterrupt)
     assert not has_only(BaseExceptionGroup("", [KeyboardInterrupt(), ValueError()]), KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("program", ["rmqlab.cluster", "rmqlab.cluster.program"])
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)], ids=str)
+def test_a_cluster_starts_with_closed_streams(tmp_path: pathlib.Path, program: str, closed: tuple[int, ...]) -> None:
+    code = f"import sys; from {program} import main; sys.argv[1:] = 'up --slaves 0 --detach'.split(); main()"
+    command = ["sh", "-c", f'exec "$0" "$@" {" ".join(f"{one}>&-" for one in closed)}', sys.executable, "-c", code]
+    done = subprocess.run(
+        command if program.endswith("program") else [*command[:4], "-m", program, "up", "--slaves", "0", "--detach"],
+        env={**os.environ, "RMQLAB_HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (run(tmp_path, "down").exit_code, done.returncode, done.stderr) == (0, 0, "")
