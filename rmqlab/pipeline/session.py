@@ -109,7 +109,8 @@ def check_installed(needed: Sequence[str] = _NEEDED) -> None:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise NoSparkError(
-            f"{', '.join(missing)} cannot be imported: `pip install '/path/to/rmqlab[spark]'`, or `make .venv/.spark` in a clone"
+            f"{', '.join(missing)} cannot be imported: `pip install '/path/to/rmqlab[spark]'`,"
+            " or `make .venv/.spark` in a clone"
         )
 
 
