@@ -9,6 +9,7 @@ import rmqlab
 from rmqlab.cluster.cli.commands import CommandTable
 from rmqlab.cluster.cli.completion import completion_script
 from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
+from rmqlab.cluster.supervisor.detachedprocess import open_standard_streams
 from rmqlab.cluster.supervisor.directory import SetupError
 from rmqlab.cluster.supervisor.ports import loopback_network
 from rmqlab.runtime.logfile import log_to_stderr
@@ -71,6 +72,7 @@ def app() -> None:
 
 
 def main() -> None:
+    open_standard_streams()
     log_to_stderr(logging.WARNING, "rmqlab: %(name)s: %(message)s")
     app(prog_name="rmqlab")
 

@@ -6,11 +6,12 @@ It starts the detached supervisor before it imports the command line, so that bo
 import gc
 import sys
 
-from rmqlab.cluster.supervisor.detachedprocess import start_early
+from rmqlab.cluster.supervisor.detachedprocess import open_standard_streams, start_early
 
 
 def main() -> None:
     try:
+        open_standard_streams()
         start_early(sys.argv[1:])
         gc.disable()  # the imports would cause dozens of collections, which free nothing
         from rmqlab.cluster import __main__ as command_line  # noqa: PLC0415 -- see above

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from rmqlab.cluster.cli.failures import JUDGING, disk_failure
+from rmqlab.cluster.cli.failures import JUDGING, OutputClosedError, discard_output, disk_failure, has_only
 from rmqlab.cluster.cli.group import CommandGroup
 from rmqlab.runtime.errorline import print_error
 from rmqlab.verdict.runs import NoHomeError
@@ -209,17 +209,21 @@ class CommandTable(CommandGroup):
         """
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        except (click.ClickException, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
-            if ctx.invoked_subcommand not in JUDGING:
-                raise
-            print_error("interrupted: no result")
         except NoHomeError as exc:
             print_error(str(exc))
             raise click.exceptions.Exit(2) from None
-        except Exception as exc:
-            if (failure := disk_failure(exc)) is not None:
+        except BaseException as exc:
+            if has_only(exc, KeyboardInterrupt):
+                if ctx.invoked_subcommand not in JUDGING:
+                    raise KeyboardInterrupt from None  # click prints a line
+                print_error("interrupted: no result")
+            elif has_only(exc, OutputClosedError, BrokenPipeError):  # quietly: the reader has what it wanted
+                discard_output()
+            elif not isinstance(exc, Exception):
+                raise
+            elif (failure := disk_failure(exc)) is not None:
                 print_error(f"{failure.filename or 'the disk'}: {failure.strerror}")
             elif ctx.invoked_subcommand in JUDGING:
                 traceback.print_exc()

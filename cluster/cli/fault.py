@@ -61,7 +61,9 @@ for _family in FAULTS.families.values():
     "--of", default="kill,pause,isolate", help="Which faults, with commas: kill, stop, pause, power-loss, isolate."
 )
 @click.option("--on", default="masters", help="Which nodes: masters, slaves, brokers, nameservers, or a target.")
-@click.option("--heal-after", type=Number(), default=20.0, help="Seconds until a fault is undone.")
+@click.option(
+    "--heal-after", type=Number(), default=20.0, help="Seconds of the cluster's clock until a fault is undone."
+)
 @click.option("--seed", type=int, default=0, help="Random seed: the same one repeats the faults on the same cluster.")
 @click.option("--count", type=click.IntRange(min=0), default=0, help="Number of faults; 0: until Ctrl-C.")
 @name_option

@@ -34,8 +34,12 @@ def shown(progress: hunting.Progress, budget: hunting.HuntBudget, *, as_json: bo
 
 
 def _how_far(progress: hunting.Progress) -> str:
-    text = f"{progress.seeds} schedules, {progress.seeds / progress.seconds:.1f}/s, {_speed(progress)}"
+    text = f"{_schedules(progress)}, {progress.seeds / progress.seconds:.1f}/s, {_speed(progress)}"
     return f"{text}; reducing: {progress.shrinking}" if progress.shrinking else text
+
+
+def _schedules(progress: hunting.Progress) -> str:
+    return f"{progress.seeds} schedule{'s' * (progress.seeds != 1)}"
 
 
 def _speed(progress: hunting.Progress) -> str:
@@ -58,4 +62,4 @@ def summary(progress: hunting.Progress, found: int, what: str) -> str:
     """Return the last line of a hunt, with its counts."""
     broke = f"{found} {what}" if found else "nothing broke"
     unknown = f", {progress.unknown} with a claim that could not be judged" if progress.unknown else ""
-    return f"{broke}; {progress.seeds} schedules in {progress.seconds:.0f} s, {_speed(progress)}{unknown}"
+    return f"{broke}; {_schedules(progress)} in {progress.seconds:.0f} s, {_speed(progress)}{unknown}"

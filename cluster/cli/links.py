@@ -1,6 +1,6 @@
-"""How commands show a slave without a connection to its master."""
+"""How commands show the slaves of each master, and those without a connection."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.text import Text
@@ -25,3 +25,15 @@ def link_note(row: Document, slave: Document) -> Text:
     if row["connected"] is not False:
         return Text()
     return Text("  not connected yet", "yellow") if awaits_connection(row, slave) else Text("  not connected", "red")
+
+
+def by_master(rows: Iterable[Document]) -> Iterator[Document]:
+    """Yield the slaves of each master together.
+
+    A slave that was added to a running cluster is the last of all nodes.
+    """
+    together: dict[tuple[str, str | None], list[Document]] = {}
+    for row in rows:
+        together.setdefault((row["group"], row["master"]), []).append(row)
+    for slaves in together.values():
+        yield from slaves

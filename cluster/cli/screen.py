@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from typing import NoReturn
 
 import attrs
 from rich.cells import cell_len
@@ -9,6 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
+from rmqlab.cluster.cli.failures import OutputClosedError
 from rmqlab.runtime.printable import printable_lines
 
 
@@ -29,6 +31,13 @@ class PlainConsole(Console):
                 yield segment
             else:
                 yield Segment(printable_lines(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise OutputClosedError.
+
+        rich ends with status 1, which is a verdict of some commands.
+        """
+        raise OutputClosedError
 
 
 def _breaks(text: str, width: int) -> list[int]:

@@ -85,6 +85,11 @@ def _watch(name: str, *, as_json: bool) -> None:
     from rmqlab.cluster.cli.screen import live_console  # noqa: PLC0415 -- see above
     from rmqlab.cluster.cli.tables import render_status  # noqa: PLC0415 -- see above
 
+    if not live_console.is_terminal or live_console.is_dumb_terminal:  # cannot draw over what they show
+        for document in _statuses(name):
+            live_console.print(render_status(document))
+            live_console.print()
+        return
     with Live(console=live_console, auto_refresh=False) as live:
         for document in _statuses(name):
             live.update(render_status(document), refresh=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
-from rmqlab.cluster.cli.links import link_note
+from rmqlab.cluster.cli.links import by_master, link_note
 from rmqlab.cluster.cli.screen import HangingLine
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
@@ -254,7 +254,7 @@ def _render_replication(document: Document) -> Text:
     members = {node["name"]: node["dledger"] for node in document["nodes"] if node.get("dledger")}
     text = Text()
     master: str | None = ""
-    for row in document["replication"]:
+    for row in by_master(document["replication"]):
         if row["master"] != master:
             master = row["master"]
             text.append(f"{master or 'no master':12} ", "bold")

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from rmqlab.cluster.cli.completion import complete_cluster, complete_target
+from rmqlab.cluster.cli.failures import OutputClosedError
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.jsontext import json_text
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask
@@ -125,7 +126,10 @@ def print_json(value: Any) -> None:
 
     Other characters are escaped.
     """
-    print(json_text(value), flush=True)
+    try:
+        print(json_text(value), flush=True)
+    except BrokenPipeError:
+        raise OutputClosedError from None
 
 
 def fail(text: str) -> NoReturn:

@@ -132,11 +132,12 @@ class Operator:
             raise ConflictError(f"{', '.join(without)} has no master now, and only masters can be changed")
         return Masters(found, without)
 
-    async def find(self, target: str) -> BrokerAt:
+    async def find(self, target: str, *others: str) -> BrokerAt:
         """Return the broker of a target.
 
         `broker-a` is the master, or the slave of the lowest id if there is none; `broker-a:master`; `broker-a:slave`;
         `broker-a:1` by broker id; `HOST:PORT` of a broker that the nameserver lists; or the name of a lab's node.
+        An error offers the other targets of the operation, too.
         """
         info = await self.admin.cluster_info()
         brokers, nodes = list_brokers(info), self.connection.nodes
@@ -146,7 +147,7 @@ class Operator:
                 return one
         if address in nodes.values():  # no nameserver lists it now, but it may reply
             return BrokerAt(broker=target, broker_id=UNLISTED, address=address)
-        return find_broker(target, brokers)
+        return find_broker(target, brokers, others)
 
 
 @attrs.frozen
@@ -189,7 +190,7 @@ def list_brokers(info: ClusterInfo) -> list[BrokerAt]:
     ]
 
 
-def find_broker(target: str, brokers: Iterable[BrokerAt]) -> BrokerAt:
+def find_broker(target: str, brokers: Iterable[BrokerAt], others: Iterable[str] = ()) -> BrokerAt:
     """Return the broker of a target such as `broker-a:slave`.
 
     OperationError if there is none.
@@ -197,8 +198,10 @@ def find_broker(target: str, brokers: Iterable[BrokerAt]) -> BrokerAt:
     known = list(brokers)
     name, _, role = target.partition(":")
     of_name = [one for one in known if one.broker == name]
+    if not known:
+        raise UnknownNameError(f"unknown broker {target!r}: the nameserver lists no broker")
     if not of_name:
-        raise unknown("broker", target, {one.broker for one in known})
+        raise unknown("broker", target, {*others, *(one.broker for one in known)})
     for one in of_name:
         is_meant = {"": True, "master": one.broker_id == MASTER_ID, "slave": one.broker_id != MASTER_ID}
         if is_meant.get(role, role == str(one.broker_id)):

@@ -82,7 +82,7 @@ async def _read(operator: Operator, target: str) -> list[SettingsAt]:
     if target == NAME_SERVERS:
         settings = await operator.admin.name_server_config()
         return [SettingsAt(server=address, address=address, settings=one) for address, one in settings.items()]
-    broker = await operator.find(target)
+    broker = await operator.find(target, NAME_SERVERS)
     settings_of = await operator.admin.broker_config(broker.address)
     return [SettingsAt(server=str(broker), address=broker.address, settings=settings_of)]
 

@@ -63,7 +63,12 @@ def find_scenario(word: str) -> Path:
     """
     if word.endswith(SUFFIX) or "/" in word:
         if not Path(word).is_file():
-            raise NoScenarioError(f"no scenario file {word}")
+            what = (
+                f"{word} is a directory: expected a scenario file"
+                if Path(word).is_dir()
+                else f"no scenario file {word}"
+            )
+            raise NoScenarioError(what)
         return Path(word)
     names = {
         _name_of(path): path for directory in (catalogue_dir(), large_dir()) for path in directory.glob(f"*{SUFFIX}")

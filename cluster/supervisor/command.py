@@ -149,7 +149,8 @@ def explain_absence(directory: ClusterDirectory) -> str:
     if directory.record_path.exists():
         return f"cluster {name} is not running; start it with: rmqlab up --name {name}"
     known = sorted(path.parent.name for path in directory.path.parent.glob("*/cluster.json"))
-    hint = f"there are: {', '.join(known)}; --name selects one" if known else "start one with: rmqlab up"
+    option = "" if name == "default" else f" --name {name}"
+    hint = f"there are: {', '.join(known)}; --name selects one" if known else f"start one with: rmqlab up{option}"
     if (run := newest_run(directory.path.parent / "runs" / name)) is not None:
         hint = f"the scenario {name} was run: --name {shlex.quote(str(run))}"
     return f"no cluster {name} in {directory.path.parent}; {hint}"

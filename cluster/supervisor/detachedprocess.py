@@ -15,6 +15,8 @@ from typing import NoReturn
 
 from rmqlab.cluster.supervisor.ownmodules import module_command
 
+_STDOUT, _STDERR = 1, 2
+
 
 class DetachedProcess:
     """A supervisor that imports, reads one order, and replies to it once.
@@ -99,6 +101,18 @@ class DetachedProcess:
             except ProcessLookupError:  # a fork that is not yet in its session, so it has no fork server
                 os.kill(self.pid, signal.SIGKILL)
         self.wait()
+
+
+def open_standard_streams() -> None:
+    """Open /dev/null in the place of standard streams that are closed.
+
+    Else a pipe or a file gets the number of one of them, which a new process replaces.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    sys.stdout = sys.stdout or os.fdopen(_STDOUT, "w", closefd=False)  # None in a process that began without
+    sys.stderr = sys.stderr or os.fdopen(_STDERR, "w", closefd=False)
 
 
 def _supervise(order: int, reply: int) -> NoReturn:

@@ -21,8 +21,8 @@ def check_spec(spec: ClusterSpec) -> None:
     if spec.mode == DLEDGER and spec.slaves % 2:
         members = spec.slaves + 1
         raise ValueError(
-            f"a DLedger group of {members} members: expected an odd number, for it survives the loss of no more"
-            f" members than one of {members - 1}"
+            f"a DLedger group of {members} members: expected an odd number: {members} members survive no more"
+            f" failures than {members - 1}"
         )
     copies, wanted = spec.slaves + 1, spec.broker_settings.get("in_sync_replicas")
     if isinstance(wanted, int) and wanted > copies:

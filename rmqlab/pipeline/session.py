@@ -108,7 +108,10 @@ def check_installed(needed: Sequence[str] = _NEEDED) -> None:
     """Raise NoSparkError with the names of missing packages."""
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise NoSparkError(f"{', '.join(missing)} cannot be imported: `pip install 'rmqlab[spark]'`, or `make spark`")
+        raise NoSparkError(
+            f"{', '.join(missing)} cannot be imported: `pip install '/path/to/rmqlab[spark]'`,"
+            " or `make .venv/.spark` in a clone"
+        )
 
 
 def register_sources(spark: "SparkSession") -> None:

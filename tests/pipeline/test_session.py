@@ -43,7 +43,7 @@ def test_spark_says_nothing_but_the_answer_on_the_java_of_a_package(golden: path
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyarrow" else object())
-    with pytest.raises(NoSparkError, match=r"pyarrow cannot be imported: `pip install 'rmqlab\[spark\]'`"):
+    with pytest.raises(NoSparkError, match=r"pyarrow cannot be imported: `pip install '/path/to/rmqlab\[spark\]'`"):
         session.check_installed()
 
 

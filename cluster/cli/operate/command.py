@@ -88,7 +88,7 @@ def _run(connect: Callable[[], Connection], work: Callable[..., Awaitable[R]], v
 
 
 def _connection(name: str, namesrv: str | None, access_key: str, secret_key: str) -> Connection:
-    if namesrv:
+    if namesrv is not None:  # an empty one is an error: the operation would change another cluster
         return Connection(namesrv_addr=namesrv, access_key=access_key, secret_key=secret_key)
     status = ask_quietly(name, "status")
     asked_at = time.monotonic()

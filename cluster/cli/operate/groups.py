@@ -83,12 +83,16 @@ def _changing(act: Callable[..., Awaitable[groups.ChangedGroup]]) -> Callable[..
     """Return the function of a command that changes a group."""
 
     @group_name_argument
-    @click.option("--broker-id", "-i", help="Broker id that members pull from: 0 is the master.")
     @click.option(
-        "--when-slow", "-w", help="Broker id that members pull from when far behind (whichBrokerWhenConsumeSlowly)."
+        "--broker-id", "-i", help="Broker id that members pull from: 0 is the master, and that of a new group."
     )
-    @click.option("--retries", "-r", help="Redeliveries before a message is a dead letter.")
-    @click.option("--retry-queues", help="Queues of the retry topic.")
+    @click.option(
+        "--when-slow",
+        "-w",
+        help="Broker id that members pull from when far behind (whichBrokerWhenConsumeSlowly); 1 in a new group.",
+    )
+    @click.option("--retries", "-r", help="Redeliveries before a message is a dead letter; 16 in a new group.")
+    @click.option("--retry-queues", help="Queues of the retry topic; 1 in a new group.")
     @cluster_option
     @brokers_option
     @click.option("--consume/--no-consume", default=None, help="Members may pull.")

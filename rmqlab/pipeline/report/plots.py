@@ -13,7 +13,7 @@ import attrs
 from rmqlab.pipeline.report.data import RunData
 from rmqlab.verdict.findings import failed_attempts
 from rmqlab.verdict.html.document import Figure
-from rmqlab.verdict.html.svg import Plot, short, since, stacked
+from rmqlab.verdict.html.svg import Plot, short, short_millis, since, stacked
 from rmqlab.verdict.outcomes import OUTCOMES
 
 _LANE = 30
@@ -201,7 +201,7 @@ def latency(data: RunData) -> Figure | None:
         known = worst.get(row["at"], [0.0, 0.0, 0.0])
         worst[row["at"]] = [max(pair) for pair in zip(known, map(float, row["latency"]), strict=True)]
     plot = Plot("latency of sends", data.seconds, 190)
-    axis = plot.y(max(values[2] for values in worst.values()), is_log=True)
+    axis = plot.y(max(values[2] for values in worst.values()), is_log=True, text=short_millis)
     for index, kind in enumerate(("series-0", "series-1", "series-2")):
         plot.line(
             [(at(millis), values[index]) for millis, values in sorted(worst.items())], axis, kind, widest=10 * width
@@ -209,7 +209,7 @@ def latency(data: RunData) -> Figure | None:
     legend = (("series-0", "median"), ("series-1", "99th percentile"), ("series-2", "maximum"))
     return Figure(
         "Latency",
-        "Duration of sends in milliseconds, without refused ones; logarithmic scale.",
+        "Duration of sends, without refused ones; logarithmic scale.",
         _mark_faults(data, plot).text(),
         legend,
     )
@@ -223,11 +223,11 @@ def replication_lag(data: RunData) -> Figure | None:
     slaves = sorted({row["slave"] for row in rows})
     plot = Plot("replication lag", data.seconds, 170)
     high = max(row["behind_bytes"] for row in rows)
-    axis = plot.y(max(high, 1))
+    axis = plot.y(max(high, 1), text=_bytes)
     for index, slave in enumerate(slaves):
         points = sorted((at(row["at"]), row["behind_bytes"]) for row in rows if row["slave"] == slave)
         plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
-    text = f"Bytes by which each slave's log is behind its master's, sampled once a second; at most {short(high)}."
+    text = f"Bytes by which each slave's log is behind its master's, sampled once a second; at most {_bytes(high)}."
     return Figure("Replication lag", text, _mark_faults(data, plot).text(), _series(slaves))
 
 
@@ -264,6 +264,10 @@ def deliveries(data: RunData) -> Figure | None:
     legend = (("series-0", "from masters"), ("series-1", "from slaves"))
     text = "Messages per second that consumers received, by the role of the broker."
     return Figure("Deliveries", text, _mark_faults(data, plot).text(), legend)
+
+
+def _bytes(value: float) -> str:
+    return short(value, "B")
 
 
 def _bin_seconds(data: RunData) -> float:

@@ -14,6 +14,8 @@ WIDTH = 1000
 LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 26
 _LETTER = 7
 """Width of a letter of a note."""
+_LONGEST_LABEL = (LEFT - 8) // _LETTER
+"""Letters of a name that fit left of the frame; longer names are squeezed."""
 _STEPS = (1, 2, 5)
 
 
@@ -52,12 +54,17 @@ def log_ticks(high: float) -> list[float]:
     return [10.0**power for power in range(math.ceil(math.log10(max(high, 10))) + 1)]
 
 
-def short(value: float) -> str:
-    """Format a number for an axis: 1.5k, 20M."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+def short(value: float, unit: str = "") -> str:
+    """Format a number for an axis: 1.5k, 20M; with a unit, 1.5 kB."""
+    for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"
+            return f"{value / size:.3g}{' ' * bool(unit)}{prefix}{unit}"
+    return f"{value:.3g}{' ' * bool(unit)}{unit}"
+
+
+def short_millis(value: float) -> str:
+    """Format milliseconds for an axis: 10 ms, 2 s."""
+    return f"{value:.3g} ms" if value < 1000 else f"{value / 1000:.3g} s"
 
 
 @attrs.define
@@ -77,10 +84,10 @@ class Plot:
     def floor(self) -> float:
         return self.height - BOTTOM
 
-    def y(self, high: float, *, is_log: bool = False) -> Axis:
+    def y(self, high: float, *, is_log: bool = False, text: Callable[[float], str] = short) -> Axis:
         """Draw the grid of a value axis, and return the axis.
 
-        It has 0 (or 1 if logarithmic) at the floor, and `high` at the top.
+        It has 0 (or 1 if logarithmic) at the floor, and `high` at the top. `text` formats its values.
         """
         axis = Axis(1.0 if is_log else 0.0, max(high, 10.0 if is_log else 1e-9), self.floor, TOP, is_log)
         for tick in log_ticks(high) if is_log else ticks(0, high, 4):
@@ -88,7 +95,7 @@ class Plot:
                 at = axis.at(tick)
                 self.marks.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
                 self.marks.append(
-                    f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{short(tick)}</text>'
+                    f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text(tick)}</text>'
                 )
         return axis
 
@@ -146,8 +153,13 @@ class Plot:
         )
 
     def label(self, text: str, y: float, kind: str = "name") -> None:
-        """Draw a name left of the frame."""
-        self.marks.append(f'<text class="{kind}" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end">{escape(text)}</text>')
+        """Draw a name left of the frame. The middle of a very long one is left out."""
+        if len(text) > 2 * _LONGEST_LABEL:
+            text = f"{text[: _LONGEST_LABEL - 1]}…{text[-_LONGEST_LABEL:]}"
+        fit = f' textLength="{LEFT - 12}" lengthAdjust="spacingAndGlyphs"' * (len(text) > _LONGEST_LABEL)
+        self.marks.append(
+            f'<text class="{kind}" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end"{fit}>{escape(text)}</text>'
+        )
 
     def note(self, at: float, y: float, text: str, kind: str = "note", *, until: float | None = None) -> None:
         """Draw a word inside the frame.

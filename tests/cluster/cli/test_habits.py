@@ -9,12 +9,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from rmqlab.cluster import program
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.cli.commands import PURPOSES
+from rmqlab.cluster.cli.commands import PURPOSES, LazyCommand
+from rmqlab.cluster.cli.failures import has_only
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +215,9 @@ def test_no_color_is_obeyed(up: pathlib.Path) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("words", ["status --watch --json", "events --follow", "logs broker-a --follow"])
+@pytest.mark.parametrize(
+    "words", ["status --watch --json", "status --watch", "events --follow", "logs broker-a --follow"]
+)
 def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> None:
     environment = {**os.environ, "RMQLAB_HOME": str(up)}
     command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
@@ -226,3 +230,62 @@ def test_ctrl_c_is_the_way_to_end_what_follows(up: pathlib.Path, words: str) -> 
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert (process.stderr.read(), process.wait(60)) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("scenarios", 2),
+        ("hunt --list --json", 2),
+        ("run kill-master --simulated", 2),
+        ("events --schema", 1),
+        ("up -n piped --slaves 0", 1),
+    ],
+)
+def test_a_reader_that_ends_early_is_not_taken_for_a_verdict(home: pathlib.Path, words: str, status: int) -> None:
+    command = [sys.executable, "-m", "rmqlab.cluster", *words.split()]
+    environment = {**os.environ, "RMQLAB_HOME": str(home)}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (status, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "text"), [("compare", 2, "interrupted: no result"), ("demo", 1, "Aborted!")]
+)
+def test_ctrl_c_in_a_task_prints_no_traceback(
+    home: pathlib.Path, monkeypatch: pytest.MonkeyPatch, command: str, status: int, text: str
+) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise BaseExceptionGroup("of a nursery", [KeyboardInterrupt()])
+
+    monkeypatch.setattr(LazyCommand, "load", lambda _: interrupted)
+    done = run(home, command)
+    assert (done.exit_code, done.stdout) == (status, "")
+    assert done.stderr.strip().removeprefix("rmqlab: ") == text
+
+
+def test_a_group_counts_as_what_all_of_its_exceptions_are() -> None:
+    interrupts = BaseExceptionGroup("", [KeyboardInterrupt(), BaseExceptionGroup("", [KeyboardInterrupt()])])
+    assert has_only(interrupts, KeyboardInterrupt)
+    assert not has_only(BaseExceptionGroup("", [KeyboardInterrupt(), ValueError()]), KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("program", ["rmqlab.cluster", "rmqlab.cluster.program"])
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)], ids=str)
+def test_a_cluster_starts_with_closed_streams(tmp_path: pathlib.Path, program: str, closed: tuple[int, ...]) -> None:
+    code = f"import sys; from {program} import main; sys.argv[1:] = 'up --slaves 0 --detach'.split(); main()"
+    command = ["sh", "-c", f'exec "$0" "$@" {" ".join(f"{one}>&-" for one in closed)}', sys.executable, "-c", code]
+    done = subprocess.run(
+        command if program.endswith("program") else [*command[:4], "-m", program, "up", "--slaves", "0", "--detach"],
+        env={**os.environ, "RMQLAB_HOME": str(tmp_path)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (run(tmp_path, "down").exit_code, done.returncode, done.stderr) == (0, 0, "")

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.live import Live
 
 from rmqlab.cluster.cli.event_lines import render_event, render_schema
+from rmqlab.cluster.cli.links import by_master
 from rmqlab.cluster.cli.screen import live_console
 from rmqlab.cluster.cli.tables import render_nodes, render_status
 from rmqlab.runtime.journal_schema import EVENT_TYPES
@@ -41,6 +42,7 @@ def test_80_columns_show_all_of_every_node() -> None:
 
 def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {
+        "group": "broker-a",
         "master": "broker-a",
         "slave": "broker-a-s",
         "connected": True,
@@ -78,6 +80,7 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
 
 def test_a_slave_with_long_offsets_fits_into_80_columns() -> None:
     row = {
+        "group": "broker-a",
         "master": "broker-a",
         "slave": "broker-a-s",
         "connected": True,
@@ -218,7 +221,14 @@ def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
 )
 def test_a_slave_without_connection_has_a_reason(*, master: str | None, connected: bool | None, message: str) -> None:
     facts = ("slaveAckOffset", "diff", "inSync", "state", "transferredByteInSecond", "transferFromWhere", "trouble")
-    row = {"master": master, "slave": "broker-a-s", "connected": connected, "lag": 0, "verdict": ""}
+    row = {
+        "group": "broker-a",
+        "master": master,
+        "slave": "broker-a-s",
+        "connected": connected,
+        "lag": 0,
+        "verdict": "",
+    }
     nodes = [
         dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES
     ]
@@ -233,7 +243,8 @@ def test_a_slave_without_connection_has_a_reason(*, master: str | None, connecte
 @pytest.mark.parametrize(("has_connected", "note"), [(False, "not connected yet"), (True, "not connected\n")])
 def test_a_slave_that_starts_has_not_connected_yet(*, has_connected: bool, note: str) -> None:
     row = dict.fromkeys(("slaveAckOffset", "diff", "transferredByteInSecond", "inSync", "transferFromWhere", "state"))
-    row |= {"master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 0, "verdict": "", "trouble": None}
+    row |= {"group": "broker-a", "master": "broker-a", "slave": "broker-a-s", "connected": False, "lag": 0}
+    row |= {"verdict": "", "trouble": None}
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
     nodes: list[dict[str, object]] = [dict(zip(keys, node, strict=True)) for node in NODES]
     nodes[2]["ha"] = {"connected": False, "has_connected": has_connected}
@@ -241,3 +252,9 @@ def test_a_slave_that_starts_has_not_connected_yet(*, has_connected: bool, note:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(render_status({**head, "nodes": nodes, "replication": [row]}))
     assert f"lag 0  {note}" in console.export_text()
+
+
+def test_a_slave_that_was_added_later_is_below_its_master() -> None:
+    places = [("broker-a", "broker-a-s"), ("broker-b", "broker-b-s"), ("broker-a", "broker-a-s2")]
+    rows = [{"group": master, "master": master, "slave": slave} for master, slave in places]
+    assert [row["slave"] for row in by_master(rows)] == ["broker-a-s", "broker-a-s2", "broker-b-s"]

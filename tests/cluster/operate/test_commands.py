@@ -171,6 +171,8 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
         ("offsets reset nobody orders --offset 1 --queue 0", "queue '0': expected BROKER:QUEUE"),
         ("wipe-write-perm broker-b", "unknown broker name 'broker-b'; did you mean broker-a?"),
         ("config get broker-b", "unknown broker 'broker-b'; did you mean broker-a?"),
+        ("config get namesrv-1", "unknown broker 'namesrv-1'; did you mean namesrv?"),
+        ("config get 127.0.0.1:9", "unknown broker '127.0.0.1:9'; there are: broker-a, namesrv"),
         ("config get broker-a:7", "no broker 'broker-a:7' is registered; there are: broker-a:0 ("),
         ("config get broker-a brokerRol", "unknown setting of broker-a:0 'brokerRol'; did you mean brokerRole?"),
         ("config set broker-a foo", "setting 'foo': expected KEY=VALUE"),
@@ -189,6 +191,10 @@ def test_the_status_has_every_queue(lab: Lab) -> None:
 )  # fmt: skip
 def test_a_failed_command_is_reported_in_one_line(lab: Lab, words: str, text: str) -> None:
     assert text in lab.error(*words.split())
+
+
+def test_an_empty_nameserver_is_no_cluster_of_the_lab(lab: Lab) -> None:
+    assert "nameserver '': expected HOST:PORT" in lab.error("topics", "list", "--namesrv", "")
 
 
 @pytest.mark.parametrize("words", ["config get broker-a brokerRol", "config set broker-a brokerRol=SLAVE"])
