@@ -9,6 +9,7 @@ import attrs
 
 from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss
 from rmqlab.runtime.validators import shown
+from rmqlab.runtime.valuetypes import is_of_type
 
 if TYPE_CHECKING:
     from cattrs import Converter
@@ -68,7 +69,7 @@ class Family:
         kind = given.get("kind", self.base.default_kind)
         if not kind:
             raise FaultError(f"{self.name}: needs a kind: expected one of {', '.join(self.kinds)}")
-        if kind not in self.kinds:
+        if not isinstance(kind, str) or kind not in self.kinds:
             expected = f"expected one of {', '.join(self.kinds)}{near_miss(str(kind), self.kinds)}"
             raise FaultError(f"{self.name}: kind = {shown(kind)}: {expected}")
         return self.kinds[kind]
@@ -112,9 +113,13 @@ class FaultTable:
 
         FaultError names the invalid value, and the expected one.
         """
+        if not is_of_type(values, Mapping[str, Any]):
+            raise TypeError(
+                f'{shown(values)}: expected the values of a fault, such as {{"type": "isolate", "target": "broker-a"}}'
+            )
         given = {key: value for key, value in values.items() if value is not None}
         name = given.pop("type", None)
-        if name not in self.families:
+        if not isinstance(name, str) or name not in self.families:
             expected = f"expected one of {', '.join(self.families)}{near_miss(str(name), self.families)}"
             raise FaultError(
                 f"a fault needs a type: {expected}" if name is None else f"no fault {shown(name)}: {expected}"
