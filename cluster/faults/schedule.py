@@ -15,11 +15,12 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
-from rmqlab.runtime.validators import at_least
+from rmqlab.runtime.validators import within
 from rmqlab.runtime.valuetypes import typed_fields
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
 """An action on a node, and the action that undoes it."""
+MOST_FAULTS = 100_000
 _GROUPS = ("masters", "slaves", "brokers", "nameservers")
 
 
@@ -61,7 +62,7 @@ class RandomFaults:
     """masters, slaves, brokers, nameservers, or a target."""
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
-    count: int = attrs.field(default=0, validator=at_least(0))
+    count: int = attrs.field(default=0, validator=within(0, MOST_FAULTS))
     """Number of faults; 0 means no limit."""
 
     @property

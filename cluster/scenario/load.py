@@ -14,8 +14,7 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_setti
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.settings import why_no_toml
-from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.runtime.tomltext import parse_toml, toml_fault
 
 MOST_BYTES = 2**20
 """Bytes of a scenario."""
@@ -46,7 +45,8 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     try:
         values = parse_toml(text)
     except (ValueError, RecursionError) as exc:  # also for numbers of thousands of digits, and deep lists
-        raise ScenarioError(f"{name}: {why_no_toml(exc)}") from None
+        line, reason = toml_fault(exc, text)
+        raise ScenarioError(f"{name}:{line}: not TOML: {reason}") from None
     try:
         scenario = bind_scenario(values)
         review(scenario, is_single=not has_loopback_network())
@@ -94,10 +94,10 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
             at = _nth(lines, rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", part, 0)
         else:
             name = f"{name}.{part}" if name else part
-            is_array = index + 1 < len(path) and isinstance(path[index + 1], int)
-            if is_array:
+            if index + 1 < len(path) and isinstance(path[index + 1], int):
+                found = _key_line(lines, part, at) or found  # an array of inline tables
                 continue
-            header = _nth(lines, rf"\s*\[\s*{re.escape(name)}\s*\]", 0, 0)
+            header = _nth(lines, rf"\s*\[\[?\s*{re.escape(name)}\s*\]", 0, 0)
             at = header or _key_line(lines, part, at) or at
         found = at or found
     return found
