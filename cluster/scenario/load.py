@@ -4,10 +4,13 @@ Errors name file, line, key, and the expected value.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from rmqlab.cluster.scenario.actions import SettingsChange
 from rmqlab.cluster.scenario.binding import BindingError, bind_scenario
+from rmqlab.cluster.scenario.binding import Path as KeyPath
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
@@ -56,16 +59,26 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
 
 
 def check_settings(scenario: Scenario, text: str, name: str = "scenario") -> None:
-    """Check settings of a scenario with a broker. ScenarioError if it rejects them.
+    """Check settings of a scenario, and of its steps, with a broker.
+
+    ScenarioError if it rejects them.
 
     `text` and `name` are those of the file.
     """
-    for index, settings in enumerate(sets_to_try(scenario.cluster)):
+    sets: list[tuple[KeyPath, Mapping[str, Any]]] = [
+        (("cluster", "node_settings" if index else "broker_settings"), settings)
+        for index, settings in enumerate(sets_to_try(scenario.cluster))
+    ]
+    sets += [
+        (("step", index, step.action.verb), step.action.argument.settings)
+        for index, step in enumerate(scenario.steps)
+        if step.action and isinstance(step.action.argument, SettingsChange)
+    ]
+    for path, settings in sets:
         try:
             try_settings(settings, scenario.cluster.group_members)
         except BadSettingsError as exc:
-            table = "node_settings" if index else "broker_settings"
-            raise _error_at(("cluster", table), str(exc), text, name) from None
+            raise _error_at(path, str(exc), text, name) from None
 
 
 def _error_at(path: Sequence[str | int], message: str, text: str, name: str) -> ScenarioError:

@@ -279,6 +279,17 @@ def test_a_setting_that_no_broker_accepts_is_reported_with_its_table(table: str,
     assert str(raised.value).startswith(message)
 
 
+def test_settings_of_steps_are_checked_before_the_start() -> None:
+    text = GOOD.replace(CUT, 'change-settings = { target = "broker-a", slaveReadEnable = true }')
+    text = text.replace('heal = "cut"', 'mark = "late"')
+    with pytest.raises(
+        ScenarioError, match=r"^my\.toml:31: step\[3\]\.change-settings: unknown key slaveReadEnable; did"
+    ):
+        check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+    text = text.replace("slaveReadEnable", "slave_read_enable")
+    check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+
+
 def test_settings_that_brokers_accept_pass() -> None:
     text = GOOD.replace("slaves = 1\n", "slaves = 1\nbroker_settings = { slave_read_enable = true }\n")
     check_settings(parse_scenario(text), text)
