@@ -56,11 +56,11 @@ class PushConsumer(Member):
     ) -> None:
         """Each topic has an expression: `*`, tags such as `A || B`, or Sql.
 
-        Events, each with its fields: `rebalanced` (topic, added, removed, held), `pulling_from` (queue, broker_id,
-        address), `pull_failed` (queue, address, error), `committing_to` (broker_name, broker_id, address), `committed`
-        (group, topic, broker, queue, offset, broker_id), `route_believed` (topic, brokers: addresses by name and id),
-        `commit_failed` (broker_name, error), `offset_illegal` (queue, asked, offered), `send_back_failed` (queue,
-        message_id, error).
+        Events, each with its fields: `rebalanced` (topic, added, removed, held), `rebalance_failed` (topic, error),
+        `pulling_from` (queue, broker_id, address), `pull_failed` (queue, address, error), `committing_to` (broker_name,
+        broker_id, address), `committed` (group, topic, broker, queue, offset, broker_id), `route_believed` (topic,
+        brokers: addresses by name and id), `commit_failed` (broker_name, error), `offset_illegal` (queue, asked,
+        offered), `send_back_failed` (queue, message_id, error).
         """
         config = config or ConsumerConfig()
         group = client.named_group(group)
