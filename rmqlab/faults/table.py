@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 Field: TypeAlias = "attrs.Attribute[Any]"
 
 _TYPES: Mapping[Any, tuple[tuple[type, ...], str]] = {
-    str: ((str, int), "a text"),
-    str | None: ((str, int), "a text"),
+    str: ((str,), "a text"),
+    str | None: ((str,), "a text"),
     int: ((int,), "a whole number"),
     int | None: ((int,), "a whole number"),
     float: ((int, float), "a number"),
@@ -91,7 +91,7 @@ class Family:
             if is_required(field) and key not in given:
                 raise FaultError(f"{self.name}: {f'kind {cls.kind} ' if key in own else ''}needs {key}")
             if key in given:
-                _check_type(self.name, key, field.type, given[key])
+                _check_type(self.name, field, given[key])
 
 
 class FaultTable:
@@ -202,8 +202,10 @@ def describe_fault(values: Mapping[str, Any]) -> str:
 _POSITIONAL = {"type", "id", "src", "dst", "both_ways", "target", "kind", "applied_at"}
 
 
-def _check_type(family: str, key: str, expected: Any, value: object) -> None:
-    types, words = _TYPES[expected]
+def _check_type(family: str, field: Field, value: object) -> None:
+    key, (types, words) = field.name, _TYPES[field.type]
+    if field.converter is not None:  # to a text, such as that of a request code
+        types = (*types, int)
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise FaultError(f"{family}: {key} = {shown(value)}: expected {words}")
     if problem := limit_problem(value):  # before a conversion that raises OverflowError
