@@ -33,6 +33,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.valuetypes import checked
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class PushConsumer(Member):
 
     consume_type = ConsumeType.CONSUME_PASSIVELY
 
+    @checked
     def __init__(
         self,
         client: Client,

@@ -39,6 +39,7 @@ _WORDS: Mapping[Any, str] = {
     int: "a whole number",
     float: "a number",
     bool: "true or false",
+    bytes: "bytes",
 }
 
 
@@ -96,6 +97,8 @@ def describe_type(declared: Any) -> str:
 def _plural(declared: Any) -> str:
     if declared is Any:
         return "values"
+    if typing.get_origin(declared) in (typing.Union, types.UnionType):
+        return " or ".join(map(_plural, typing.get_args(declared)))
     if typing.get_origin(declared) is collections.abc.Mapping:
         return "mappings"
     return f"{describe_type(declared).partition(' ')[2]}s"
