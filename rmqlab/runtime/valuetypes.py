@@ -6,11 +6,10 @@ mypy reports a wrong value before a program runs. Many programs, and every noteb
 import collections.abc
 import functools
 import inspect
-import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import attrs
 
@@ -29,7 +28,10 @@ class Range:
     expected: str
 
 
-Seconds: TypeAlias = Annotated[float, Range(lambda value: 0 <= value < math.inf, "a number of seconds, 0 or more")]
+MOST_WAIT: Final = 10**9
+Seconds: TypeAlias = Annotated[
+    float, Range(lambda value: 0 <= value <= MOST_WAIT, "a number of seconds from 0 to 10**9")
+]
 """A duration. Negative and infinite ones, and NaN, are invalid: every wait has a limit."""
 
 _WORDS: Mapping[Any, str] = {

@@ -43,7 +43,7 @@ async def test_a_wrong_type_is_a_type_error_that_names_the_argument(tmp_path: pa
             (lambda: given.fault({"type": "disk"}), "fault = {'type': 'disk'}: expected a Fault"),
             (lambda: given.heal(5), "fault = 5: expected an ActiveFault or a text"),
             (lambda: given.wait_until(None), "condition = None: expected a text or a function"),
-            (lambda: given.wait_until("ready", "1"), "seconds = '1': expected a number of seconds, 0 or more"),
+            (lambda: given.wait_until("ready", "1"), r"seconds = '1': expected a number of seconds from 0 to 10\*\*9"),
             (lambda: given.wait_until("ready", True), "seconds = True: expected a number"),
             (lambda: given.wait_until(asleep), "condition asleep: returned .*: expected true or false"),
             (lambda: given.change_settings("broker-a", {1: 2}), "settings = {1: 2}: expected a mapping of texts"),
@@ -65,12 +65,12 @@ async def asleep(_document: object) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf])
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, 10**10])
 async def test_a_time_that_cannot_be_waited_is_a_value_error(tmp_path: pathlib.Path, seconds: float) -> None:
     async with open_cluster(ClusterSpec(name="x"), directory=tmp_path / "lab", modules=FAKES) as cluster:
-        with pytest.raises(ValueError, match=rf"seconds = {seconds}: expected a number of seconds, 0 or more"):
+        with pytest.raises(ValueError, match=rf"seconds = {seconds}: expected a number of seconds from 0 to 10\*\*9"):
             await cluster.wait_until("ready", seconds)
-        with pytest.raises(ValueError, match=r"seconds = .*: expected a number of seconds, 0 or more"):
+        with pytest.raises(ValueError, match=r"seconds = .*: expected a number of seconds from 0 to 10\*\*9"):
             await cluster.snapshot("broker-a", seconds)
 
 
