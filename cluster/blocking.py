@@ -6,11 +6,13 @@ The cluster runs in a thread.
         cluster.kill("broker-a:master")
         cluster.wait_until("route-gone broker-a:master")
 
-Methods are those of `rmqlab.cluster.lab.Cluster`, with the same errors. Time-outs are real seconds.
+Methods are those of `rmqlab.cluster.lab.Cluster`, with the same errors. Time-outs are real seconds. ClusterClosedError
+outside of the `with` block, except for what reads the journals and settings of a cluster that has stopped.
 """
 
 import concurrent.futures
 import contextlib
+import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
@@ -20,7 +22,9 @@ import trio
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
+from rmqlab.cluster.apimethods import ClusterClosedError, is_in_trio
 from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.conditions import Predicate
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
@@ -31,6 +35,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec, brokers_of_run
 from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.runtime.valuetypes import Seconds, checked_methods
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.runid import recorded_run
 
@@ -39,30 +44,35 @@ R = TypeVar("R")
 PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume"
 
 
+@checked_methods
 class BlockingCluster(NodeActions):
     """A cluster that runs for the duration of a `with` block.
 
-    One thread at a time may call it.
+    One thread at a time may call it. The directory is `~/.rmqlab/<name>` unless given. An object runs one cluster, once.
     """
 
-    def __init__(self, spec: ClusterSpec, directory: ClusterDirectory) -> None:
+    def __init__(self, spec: ClusterSpec, directory: ClusterDirectory | str | os.PathLike[str] | None = None) -> None:
         self.spec = spec
-        self.directory = directory
+        self.directory = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
         self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}")
         self._ready: concurrent.futures.Future[Cluster] = concurrent.futures.Future()
         self._token: trio.lowlevel.TrioToken | None = None
-        self._over: trio.Event | None = None
+        self._is_over = False
+        self._running = trio.CancelScope()
         self._failure: BaseException | None = None
 
     # ---- start and end ----------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         """Start it, and return when every node is ready. Errors as `open_cluster`."""
+        _refuse_trio()
+        if self._thread.ident is not None:
+            raise ClusterClosedError(f"cluster {self.spec.name} was started before: expected a new BlockingCluster")
         self._thread.start()
         try:
             self._ready.result()
-        except BaseException:
-            self._thread.join()
+        except BaseException:  # also Ctrl-C
+            self._end()
             raise
         return self
 
@@ -73,12 +83,16 @@ class BlockingCluster(NodeActions):
 
         Raise the error that ended the cluster early, if one did.
         """
-        if self._token is not None and self._over is not None:
-            with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
-                trio.from_thread.run_sync(self._over.set, trio_token=self._token)
-        self._thread.join()
+        self._end()
         if self._failure is not None and exc is None:
             raise self._failure
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
+                self._token.run_sync_soon(self._running.cancel)
+        self._thread.join()
 
     def _run(self) -> None:
         try:
@@ -90,18 +104,33 @@ class BlockingCluster(NodeActions):
                 self._ready.set_exception(failure)
 
     async def _serve(self) -> None:
-        self._token, self._over = trio.lowlevel.current_trio_token(), trio.Event()
-        async with open_cluster(self.spec, directory=self.directory) as cluster:
-            self._ready.set_result(cluster)
-            await self._over.wait()
+        self._token = trio.lowlevel.current_trio_token()
+        if self._is_over:  # before there was a token to cancel it with
+            return
+        with self._running:
+            async with open_cluster(self.spec, directory=self.directory) as cluster:
+                self._ready.set_result(cluster)
+                await trio.sleep_forever()
 
     @property
     def _cluster(self) -> Cluster:
-        return self._ready.result(timeout=0)
+        self._check_started()
+        return self._ready.result()
+
+    def _check_started(self) -> None:
+        if not self._ready.done() or self._ready.exception() is not None:
+            raise ClusterClosedError(
+                f"cluster {self.spec.name} has not been started: expected a call in its `with` block"
+            )
 
     def _call(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
-        assert self._token is not None, "the cluster has not been started"
-        return trio.from_thread.run(function, *arguments, trio_token=self._token)
+        _refuse_trio()
+        self._check_started()
+        try:
+            return trio.from_thread.run(function, *arguments, trio_token=self._token)
+        except (trio.RunFinishedError, trio.Cancelled):
+            reason = f": {self._failure}" if self._failure else ": expected a call in its `with` block"
+            raise ClusterClosedError(f"cluster {self.spec.name} has stopped{reason}") from None
 
     # ---- reading it -----------------------------------------------------------------------------------
 
@@ -118,14 +147,14 @@ class BlockingCluster(NodeActions):
         """Return what `rmqlab status --json` prints."""
         return self._call(self._cluster.status)
 
-    def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
+    def wait_until(self, condition: str | Predicate, seconds: Seconds = WAIT_SECONDS) -> Document:
         """Wait for a condition (`rmqlab.cluster.conditions`) or a predicate of the status.
 
         Return that status.
         """
         return self._call(self._cluster.wait_until, condition, seconds)
 
-    def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+    def snapshot(self, target: str, seconds: Seconds = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """Return the live facts of one node.
 
         None if it does not run, is paused, or does not reply in time.
@@ -208,7 +237,9 @@ class BlockingCluster(NodeActions):
         """Stop a workload, and wait for its end."""
         self._call(workload.stop)
 
-    def produce(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
+    def produce(
+        self, topic: str, count: int, seconds: Seconds = WAIT_SECONDS, **config: Any
+    ) -> list[Mapping[str, Any]]:
         """Send numbered messages; return the fields of each `sent` event.
 
         Keys are the options of `rmqlab produce`.
@@ -216,7 +247,9 @@ class BlockingCluster(NodeActions):
         given = {"topic": topic, "count": count, "rate_per_second": 0.0, **config}
         return self._work(PRODUCE, given, "sent", seconds)
 
-    def consume(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
+    def consume(
+        self, topic: str, count: int, seconds: Seconds = WAIT_SECONDS, **config: Any
+    ) -> list[Mapping[str, Any]]:
         """Consume `count` messages; return the fields of each `delivered` event.
 
         WaitTimeoutError for fewer.
@@ -232,3 +265,11 @@ class BlockingCluster(NodeActions):
             got = sum(event.kind == kind for event in workload.events())
             raise WaitTimeoutError(f"{exc}, and has {got} of {config['count']} messages {kind}") from None
         return [event.fields for event in workload.events() if event.kind == kind]
+
+
+def _refuse_trio() -> None:
+    """RuntimeError in a task of trio, whose event loop would stand still."""
+    if is_in_trio():
+        raise RuntimeError(
+            "BlockingCluster would block trio's event loop: expected open_cluster, or a call in a thread"
+        )

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
+from rmqlab.cluster.apimethods import api_methods
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 
 
+@api_methods
 class ClusterChanges:
     """Adds and removes nodes of a running cluster.
 
-    Errors: UnknownTargetError, WrongStateError, NodeFailedError, BadSettingsError.
+    Errors: UnknownTargetError, WrongStateError, NodeFailedError, BadSettingsError, and those of `api_methods`.
     """
 
     supervisor: Supervisor

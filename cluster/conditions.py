@@ -14,6 +14,7 @@ metadata-synced TARGET     each running slave of the target's group has the mast
 topic-known TARGET TOPIC   the nodes, brokers or nameservers, have this topic in their tables
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -25,8 +26,11 @@ from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.faults import near_miss
 from rmqlab.remoting.names import topic_fault
+from rmqlab.runtime.validators import shown
 
 Document = Mapping[str, Any]
+Predicate = Callable[[dict[str, Any]], bool]
+"""A condition of a program: returns whether a status fulfils it."""
 TOPIC_KNOWN = "topic-known"
 """The condition that needs a topic beside its target."""
 _MOST_NAMED = 8
@@ -53,6 +57,24 @@ class Condition:
 def describe_timeout(text: str, seconds: float, last_seen: str) -> str:
     """Return the error for a wait that timed out; `last_seen` may be empty."""
     return f"{text!r} is not true after {seconds:g} s" + (f"; last seen: {last_seen}" if last_seen else "")
+
+
+def predicate_condition(holds: Predicate) -> Condition:
+    """Return the condition of a function.
+
+    It raises TypeError for a coroutine function: all of its results would count as true.
+    """
+    name = getattr(holds, "__name__", "condition")
+
+    def judge(document: dict[str, Any]) -> bool:
+        result: object = holds(document)
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError(f"condition {name}: returned {shown(result)}: expected true or false from a plain function")
+        return bool(result)
+
+    return Condition(name, judge)
 
 
 def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:

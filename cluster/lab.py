@@ -8,6 +8,7 @@ Timeouts are in real seconds at any rate of the cluster's clock.
 """
 
 import contextlib
+import importlib.util
 import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -19,8 +20,10 @@ import trio
 
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
+from rmqlab.cluster.apimethods import ClusterClosedError as ClusterClosedError  # noqa: PLC0414 -- its users import it
+from rmqlab.cluster.apimethods import api_methods, is_in_trio
 from rmqlab.cluster.changes import ClusterChanges
-from rmqlab.cluster.conditions import Condition, parse_condition
+from rmqlab.cluster.conditions import Predicate, parse_condition, predicate_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
@@ -57,11 +60,14 @@ from rmqlab.runtime.journal import (
 )
 from rmqlab.runtime.journaltail import JournalTail
 from rmqlab.runtime.process import allow_many_files
+from rmqlab.runtime.validators import shown
+from rmqlab.runtime.valuetypes import Seconds, checked, checked_methods
 
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
+PRODUCE = "rmqlab.cluster.workload.produce"
 WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01  # without it each event of a busy workload would cause a request to all nodes
 _PROBE_SECONDS = 0.05  # between two checks of a condition without an event: live facts change silently
@@ -93,6 +99,7 @@ class WaitTimeoutError(Exception):
     """A condition did not become true in time. The text says what was seen last."""
 
 
+@checked_methods
 @attrs.define(eq=False)
 class Workload:
     """A workload process of a cluster."""
@@ -111,7 +118,7 @@ class Workload:
         known = [event for event in read_journal(place.journal_path(SUPERVISOR)) if event.node == self.name]
         return merge_entries(read_journal(own) if own.exists() else (), known)
 
-    async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
+    async def wait_ended(self, seconds: Seconds = WAIT_SECONDS) -> int:
         """Wait until it ends by itself; return its exit status. WaitTimeoutError."""
         if not await self._supervisor.processes.wait_state(self.name, lambda process: not process.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
@@ -124,12 +131,16 @@ class Workload:
             await self._supervisor.stop(self.name)
 
 
+@api_methods
 @attrs.define(eq=False)
 class Cluster(NodeActions, ClusterChanges):
     """A running cluster.
 
     Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`; `rmqlab.cluster.changes` has
     the methods that add and remove nodes.
+
+    All methods raise TypeError for an argument of a wrong type, and ValueError for a time that is negative, infinite
+    or NaN. Coroutine functions raise ClusterClosedError once the cluster stops.
     """
 
     supervisor: Supervisor
@@ -204,7 +215,7 @@ class Cluster(NodeActions, ClusterChanges):
         """Write a line into all logs, and an event. Return the names of the processes."""
         return await mark_logs(self.supervisor, text)
 
-    async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+    async def snapshot(self, target: str, seconds: Seconds = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """Return the live facts of one node.
 
         None if it does not run, is paused, or does not reply in time. UnknownTargetError for several nodes.
@@ -219,13 +230,13 @@ class Cluster(NodeActions, ClusterChanges):
         """Return what `rmqlab status --json` prints."""
         return await live_status(self.supervisor)
 
-    async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
+    async def wait_until(self, condition: str | Predicate, seconds: Seconds = WAIT_SECONDS) -> Document:
         """Wait for a condition or a predicate of the status; return that status.
 
         `seconds`: real time; 0 looks once. WaitTimeoutError. Conditions: see `rmqlab.cluster.conditions`.
         """
         if callable(condition):
-            judged = Condition(getattr(condition, "__name__", "condition"), condition)
+            judged = predicate_condition(condition)
         else:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
         deadline = trio.current_time() + real_seconds(seconds)
@@ -245,8 +256,11 @@ class Cluster(NodeActions, ClusterChanges):
         """Start a client process of the cluster.
 
         The module has `load_config(path)` and `async main(config, link)`. `config` goes to its settings file, with
-        `namesrv_addr` and the address to connect from, `source_ip`. ValueError for a name that is taken or invalid.
+        `namesrv_addr` and the address to connect from, `source_ip`. ValueError for a name that is taken or invalid, and
+        for a module that does not exist; NodeFailedError if the process ends with an error before it is ready.
         """
+        if not _is_module(module):
+            raise ValueError(f"module = {shown(module)}: expected the name of a Python module, such as {PRODUCE}")
         number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
         name = name or f"{module.rpartition('.')[2]}-{number}"
         node = self.supervisor.add_workload(name, module)
@@ -255,7 +269,15 @@ class Cluster(NodeActions, ClusterChanges):
         return Workload(name, self.supervisor)
 
 
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):  # also empty and relative names
+        return False
+
+
 @asynccontextmanager
+@checked
 async def open_cluster(
     spec: ClusterSpec,
     *,
@@ -270,8 +292,11 @@ async def open_cluster(
 
     BadSettingsError for settings that a broker rejects, NodeFailedError for a node that does not start.
     The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. `seed` fixes
-    the random choices of the processes, not their timing. `host` is the machine on which it runs.
+    the random choices of the processes, not their timing. `host` is the machine on which it runs. RuntimeError outside
+    of trio, such as in asyncio: `rmqlab.cluster.blocking` works there.
     """
+    if not is_in_trio():
+        raise RuntimeError("open_cluster needs trio, as `trio.run` starts it; other programs use BlockingCluster")
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
     allow_many_files()  # a control channel for each node

@@ -4,7 +4,7 @@ Classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm. A res
 listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,6 +13,7 @@ from rmqlab.broker.acl.addresses import Matcher, address_matcher
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.acl import SHORTEST_KEY
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.message import java_hash
 from rmqlab.remoting.names import RETRY_PREFIX
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
@@ -76,13 +77,33 @@ class Account:
             )
         if self.is_admin and not self.perms:
             return
-        for resource, perm in needed.items():
+        denied = [resource for resource, perm in needed.items() if not _allows(self._perm_of(resource), perm)]
+        if denied:
+            resource = next(name for name in _in_map_order(needed) if name in denied)
             is_group = resource.startswith(RETRY_PREFIX)
-            default = self.default_group_perm if is_group else self.default_topic_perm
-            if not _allows(self.perms.get(resource, default), perm):
-                shown = f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
-                line = 611 if resource in self.perms else 606
-                raise AclDenied(f"No default permission for {shown}", "checkPerm", line)
+            shown = f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
+            line = 611 if resource in self.perms else 606
+            raise AclDenied(f"No default permission for {shown}", "checkPerm", line)
+
+    def _perm_of(self, resource: str) -> int:
+        default = self.default_group_perm if resource.startswith(RETRY_PREFIX) else self.default_topic_perm
+        return self.perms.get(resource, default)
+
+
+def _in_map_order(resources: Collection[str]) -> list[str]:
+    """Return resources in the order of a Java HashMap.
+
+    The remark names the first one that is denied.
+    """
+    buckets = 16
+    while len(resources) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        hashed = java_hash(name) & 0xFFFFFFFF
+        return (hashed ^ hashed >> 16) & (buckets - 1)
+
+    return sorted(resources, key=bucket)
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:

@@ -41,7 +41,8 @@ from rmqlab.simulation.child import ChildEndedError
 
 BOTH = "both"
 profile_option = click.option(
-    "--profile", default="4.9", help="4.9, hardened (all switches that depart from it), or both, one after the other."
+    "--profile",
+    help="4.9, hardened (all switches that depart from it), or both, one after the other. [that of the file, else 4.9]",
 )
 simulated_option = click.option(
     "--simulated", is_flag=True, help="On virtual time, in one process: fast, and the same with each seed."
@@ -124,7 +125,7 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
 @json_option
 def run(
     scenario: str,
-    profile: str,
+    profile: str | None,
     rate: float | None,
     seed: int | None,
     promote_after: float | None,
@@ -153,7 +154,7 @@ def run(
     if attach and profile == BOTH:
         misused("--attach: one cluster stays up, so expected one profile")
     options = {
-        "profile": profile,
+        "profile": profile or "",
         "rate": 1.0 if attach else rate,
         "seed": seed,
         "promote_after": promote_after,
@@ -170,7 +171,7 @@ def run(
 @click.option("--seed", type=int, help="Seed of random choices; drawn and printed if omitted.")
 @simulated_option
 @json_option
-def repro(issue: str, profile: str, seed: int | None, *, simulated: bool, as_json: bool) -> None:
+def repro(issue: str, profile: str | None, seed: int | None, *, simulated: bool, as_json: bool) -> None:
     """Run the scenarios that reproduce an issue.
 
     Exit status as `run`: the worst of them.
@@ -181,7 +182,7 @@ def repro(issue: str, profile: str, seed: int | None, *, simulated: bool, as_jso
         misused(str(exc))
     except ScenarioError as exc:
         misused(str(exc))
-    options = {"profile": profile, "seed": seed}
+    options = {"profile": profile or "", "seed": seed}
     statuses = (_run(it.path, it.scenario.name, options, as_json=as_json, is_simulated=simulated) for it in found)
     raise click.exceptions.Exit(_worst(statuses))
 
@@ -207,7 +208,7 @@ def _run(
     """
     profile = options["profile"]
     once = functools.partial(_run_once, path, target, as_json=as_json, stays_up=stays_up, is_simulated=is_simulated)
-    if profile not in (*PROFILES, BOTH):
+    if profile not in ("", *PROFILES, BOTH):
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")
     if profile != BOTH:
         return once(options).verdict.exit_status
@@ -231,7 +232,9 @@ def _run_once(
         text = scenario_text(path)
         scenario = parse_scenario(text, str(path))
         check_commands(scenario, is_allowed=options.get("allows_commands", False), is_simulated=is_simulated)
-        chosen = Options(source=text, target=target, **options)
+        chosen = Options(
+            source=text, target=target, **{**options, "profile": options["profile"] or scenario.own_profile}
+        )
         played = scenario.under_profile(chosen.profile)
         check_settings(played, text, str(path))
     except (ScenarioError, OSError, ValueError) as exc:

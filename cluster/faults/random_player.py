@@ -14,12 +14,14 @@ from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.faults import FaultError
 from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.valuetypes import checked
 
 UNDO_SECONDS = 60.0
 _FAILURES = (WrongStateError, NodeFailedError, FaultError, ForkServerGoneError)
 OnAction = Callable[[dict[str, Any]], Awaitable[None]]
 
 
+@checked
 async def play_random_faults(cluster: Cluster, faults: RandomFaults, on_action: OnAction, label: str = "") -> None:
     """Play until the count is reached or cancellation, then undo the faults in force.
 

@@ -6,7 +6,8 @@ Pure: the same seed and nodes give the same schedule.
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -14,10 +15,12 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
-from rmqlab.runtime.validators import at_least
+from rmqlab.runtime.validators import within
+from rmqlab.runtime.valuetypes import typed_fields
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
 """An action on a node, and the action that undoes it."""
+MOST_FAULTS = 100_000
 _GROUPS = ("masters", "slaves", "brokers", "nameservers")
 
 
@@ -31,16 +34,18 @@ def _are_actions(_instance: object, _field: object, value: tuple[str, ...]) -> N
         raise FaultError(f"random: no action: expected some of {', '.join(known)}")
 
 
-def _action_names(given: Iterable[str]) -> tuple[str, ...]:
+def _action_names(given: Any) -> Any:
+    if not isinstance(given, list | tuple) or not all(isinstance(action, str) for action in given):
+        return given  # rejected by the type of the field
     return tuple(action.strip().replace("-", "_") for action in given)
 
 
 def _is_positive(_instance: object, field: "attrs.Attribute[float]", value: float) -> None:
-    if value <= 0:
+    if not 0 < value < math.inf:
         raise FaultError(f"random: {field.name} = {value:g}: expected more than 0 seconds")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class RandomFaults:
     """One fault on one random node every `every` seconds, for `heal_after` seconds.
 
@@ -57,7 +62,7 @@ class RandomFaults:
     """masters, slaves, brokers, nameservers, or a target."""
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
-    count: int = attrs.field(default=0, validator=at_least(0))
+    count: int = attrs.field(default=0, validator=within(0, MOST_FAULTS))
     """Number of faults; 0 means no limit."""
 
     @property

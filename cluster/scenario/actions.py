@@ -40,6 +40,7 @@ from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
 from rmqlab.cluster.supervisor import scaling
 from rmqlab.cluster.supervisor.leadership import transfer_leadership
+from rmqlab.cluster.supervisor.marks import mark_text
 from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
@@ -119,6 +120,10 @@ def _name(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise TypeError(f"expected a name, got {value!r}")
     return value
+
+
+def _mark_text(value: Any) -> str:
+    return mark_text(_name(value))
 
 
 def _fault(value: Any) -> Fault:
@@ -308,7 +313,7 @@ VERBS: Mapping[str, Verb] = {
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),
     "stop-workload": Verb(_names, _stop_workloads, "workloads"),
-    "mark": Verb(_name, _mark, ""),
+    "mark": Verb(_mark_text, _mark, ""),
     "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
     "transfer-leadership": Verb(_names, _transfer_leadership, "targets", Targets.BROKERS),
     "resend": Verb(_names, _resend, "targets", Targets.BROKERS),

@@ -10,13 +10,14 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.scenario.actions import VERBS, read_argument
-from rmqlab.cluster.scenario.model import Action, Expectation, Scenario, Step, Variant, Workload
+from rmqlab.cluster.scenario.model import TAKES, Action, Expectation, Scenario, Step, Variant, Workload
 from rmqlab.cluster.scenario.quantity import Quantity, parse_seconds
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.settings import Settings, SettingsError
+from rmqlab.runtime.valuetypes import describe_type, is_of_type
 
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}
@@ -156,7 +157,10 @@ def _workload(table: Table) -> Workload:
         fault = (topic_fault if key == "topic" else group_fault)(name) if isinstance(name, str) else None
         if fault is not None:
             raise BindingError((*table.path, key), fault)
+    types = {field.name: field.type for field in attrs.fields(CONFIGS[kind])}
     for key, value in config.items():
+        if not is_of_type(value, types[key]):
+            raise BindingError((*table.path, key), f"{value!r}: expected {describe_type(types[key])}")
         try:
             Settings("", {key: value}, {}).bind(CONFIGS[kind])
         except SettingsError as exc:
@@ -181,6 +185,8 @@ def _step(table: Table) -> Step:
         action = Action(verbs[0], table.read(verbs[0], lambda value: read_argument(verbs[0], value)))
     if action is None and not {"at", "after", "wait"} & table.values.keys():
         raise BindingError(table.path, "the step does nothing: expected at, after, wait or an action" + near("", VERBS))
+    if "within" in table.values and "wait" not in table.values and "run" not in verbs:
+        raise BindingError((*table.path, "within"), "nothing to limit: expected wait or run in the same step")
     return Step(
         at=table.read("at", parse_seconds),
         after=table.read("after", parse_seconds, 0.0),
@@ -191,12 +197,18 @@ def _step(table: Table) -> Step:
     )
 
 
+_BOUNDS = {"at_least", "at_most", "equals", "same_as"}
+
+
 def _expectation(table: Table) -> Expectation:
     table.only(*(field.name for field in attrs.fields(Expectation)))
     if ("metric" in table.values) == ("event" in table.values):
         raise BindingError(table.path, "expected either metric or event")
-    if not {"at_least", "at_most", "equals", "same_as"} & table.values.keys():
+    if not _BOUNDS & table.values.keys():
         raise BindingError(table.path, "expected a bound: at_least, at_most, equals or same_as")
+    for key in ("at_least", "at_most"):
+        if key in table.values and "equals" in table.values:
+            raise BindingError((*table.path, key), "equals is an exact bound: expected no other one beside it")
     try:
         return Expectation(
             name=table.text("name", ""),
@@ -205,7 +217,7 @@ def _expectation(table: Table) -> Expectation:
             where=table.read("where", _mapping, {}),
             after=table.read("after", _text),
             before=table.read("before", _text),
-            take=table.text("take", "count"),
+            take=table.read("take", _one_of(TAKES), "count"),
             field=table.read("field", _text),
             at_least=table.read("at_least", Quantity.parse),
             at_most=table.read("at_most", Quantity.parse),

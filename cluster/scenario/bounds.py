@@ -3,7 +3,7 @@
 Pure.
 """
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.model import Expectation
@@ -16,19 +16,29 @@ from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 
-def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], known: ScenarioTargets) -> None:
-    """Raise BindingError for the first invalid part."""
+def review_expectation(expectation: Expectation, path: Path, labels: Sequence[str], known: ScenarioTargets) -> None:
+    """Raise BindingError for the first invalid part.
+
+    `labels` are in the order of their steps.
+    """
     for key in ("after", "before"):
         label = getattr(expectation, key)
         if label is not None and label not in labels:
             raise BindingError((*path, key), f"no step has the label {label!r}{near(label, labels)}")
+    after, before = expectation.after, expectation.before
+    if after is not None and before is not None and labels.index(before) <= labels.index(after):
+        raise BindingError((*path, "before"), f"{before!r} is not later than after, {after!r}: nothing is between them")
     unit = _unit_of(expectation, path, known)
     if expectation.same_as is not None:
-        _metric((*path, "same_as"), expectation.same_as, known)
+        _review_same(expectation, (*path, "same_as"), unit, known)
     for key in ("at_least", "at_most", "equals"):
         bound = getattr(expectation, key)
+        if isinstance(bound, str) and unit:
+            raise BindingError((*path, key), f'{bound!r}: expected a number of {unit}, such as "0 {unit}"')
         if isinstance(bound, Quantity) and unit not in ("", bound.unit):
-            raise BindingError((*path, key), f"{bound}: expected a number of {unit}")
+            raise BindingError((*path, key), f'{bound}: expected a number of {unit}, such as "{bound.value:g} {unit}"')
+        if isinstance(bound, Quantity) and expectation.metric is not None and bound.value < 0:
+            raise BindingError((*path, key), f"{bound}: expected 0 {unit} or more, as metrics are never negative")
     least, most = expectation.at_least, expectation.at_most
     if least is not None and most is not None and least.value > most.value:
         raise BindingError((*path, "at_most"), f"{most} is less than at_least, {least}: no value could satisfy both")
@@ -46,14 +56,30 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
         raise BindingError(
             (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', EVENT_TYPES)}"
         )
-    fields = (*(() if expectation.field is None else (expectation.field,)), *expectation.where)
-    for name in fields:
+    of_field = [] if expectation.field is None else [("field", expectation.field)]
+    for key, name in [*of_field, *(("where", name) for name in expectation.where)]:
         if name != "node" and name not in kind.fields and not kind.is_open:
-            raise BindingError(path, f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
+            raise BindingError((*path, key), f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
     _review_where(expectation, (*path, "where"), known)
-    if expectation.take not in ("count", "delay") and expectation.field is None:
-        raise BindingError(path, f"take = {expectation.take!r} needs a field of {kind.name}")
+    needs_field = expectation.take not in ("count", "delay")
+    if needs_field and expectation.field is None:
+        known_fields = ", ".join(sorted(kind.fields))
+        raise BindingError(
+            (*path, "take"), f"{expectation.take!r} needs a field of {kind.name}: expected {known_fields}"
+        )
+    if not needs_field and expectation.field is not None:
+        raise BindingError(
+            (*path, "field"), f"take = {expectation.take!r} uses no field: expected another take, or none"
+        )
     return observation_unit(expectation)
+
+
+def _review_same(expectation: Expectation, path: Path, unit: str, known: ScenarioTargets) -> None:
+    other = expectation.same_as or ""
+    if other == expectation.metric:
+        raise BindingError(path, f"{other} is always the same as itself: expected another metric")
+    if _metric(path, other, known) != unit and unit:
+        raise BindingError(path, f"{other}: expected a metric in {unit}")
 
 
 def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) -> None:

@@ -13,7 +13,7 @@ import attrs
 from rmqlab.cluster.actions.action import Liveness, NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.schedule import RandomFaults
-from rmqlab.cluster.scenario.actions import SettingsChange, names_of
+from rmqlab.cluster.scenario.actions import VERBS, SettingsChange, names_of
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
 from rmqlab.cluster.scenario.operations import Operation, problems_of
 from rmqlab.cluster.scenario.targets import ScenarioTargets, topic_of
@@ -31,6 +31,7 @@ from rmqlab.cluster.supervisor.topology import (
     nodes_of,
     place,
 )
+from rmqlab.runtime.digits import number_of
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWER_LOST}
 UNUSED = Placement(subnet=1, more_subnets=(2, 3, 4, 5))
@@ -54,6 +55,8 @@ class DryRun:
     """By ended node: the action that ended it."""
     _unsure: set[str] = attrs.field(factory=set, init=False)
     """Nodes that random faults may have changed: their state is unknown."""
+    _faults: set[str] = attrs.field(factory=set, init=False)
+    """Labels of the steps whose faults are in force, or were until they ended by themselves."""
     _started: set[str] = attrs.field(init=False)
     _topics: set[str] = attrs.field(init=False)
     """Topics that exist or may exist: those of started workloads, and those that steps have created."""
@@ -73,14 +76,23 @@ class DryRun:
         workload = words[0] if words and name.partition(".")[0] in _OF_WORKLOADS else None
         if workload is not None and not self._is_started(workload):
             yield f"{workload} has not been started yet: it sends no events"
+        if workload is not None and name.partition(".")[0] == "sent":
+            yield from self._too_many(workload, words[-1])
         if name in _ENDS and len(words) == 1:
             for node in self._names((words[0],)):
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name
 
-    def check_action(self, action: Action) -> Iterator[str]:
-        """Yield the errors of an action; afterwards assume that it was done."""
+    def check_action(self, action: Action, label: str = "") -> Iterator[str]:
+        """Yield the errors of an action; afterwards assume that it was done.
+
+        `label` is that of its step.
+        """
         verb, argument = action.verb, action.argument
-        if isinstance(argument, RandomFaults):
+        if VERBS[verb].leaves_fault:
+            self._faults.add(label)
+        if verb == "heal":
+            yield from self._heal(argument)
+        elif isinstance(argument, RandomFaults):
             self._unsure |= set(argument.targets(self.nodes))
         elif verb in ("produce", "consume"):
             yield from self._start_workload(argument)
@@ -97,6 +109,23 @@ class DryRun:
             yield from self._change_settings(argument)
         elif verb in ACTIONS:
             yield from self._act(ACTIONS[verb], (argument,) if isinstance(argument, str) else argument)
+
+    def _too_many(self, workload: str, number: str) -> Iterator[str]:
+        configs = [one.config for one in self.scenario.workloads if one.name == workload]
+        most = int(configs[0].get("count", 0)) if configs else 0
+        is_repeated = any(
+            step.action and step.action.verb in ("start", "restart") and workload in step.action.argument
+            for step in self.scenario.steps
+        )
+        if most and (number_of(number) or 0) > most and not is_repeated:
+            yield f"{workload} ends after {most} sends: expected at most {most}"
+
+    def _heal(self, label: str) -> Iterator[str]:
+        if label == "all":
+            self._faults.clear()
+        elif label not in self._faults:
+            yield f"the fault of {label!r} is not in force here: a later step begins it, or an earlier one has healed it"
+        self._faults.discard(label)
 
     def _act(self, action: NodeAction[Any], targets: Sequence[str]) -> Iterator[str]:
         yield from self._not_started(targets)

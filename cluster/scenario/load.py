@@ -4,18 +4,20 @@ Errors name file, line, key, and the expected value.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from rmqlab.cluster.scenario.actions import SettingsChange
 from rmqlab.cluster.scenario.binding import BindingError, bind_scenario
+from rmqlab.cluster.scenario.binding import Path as KeyPath
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.settings import why_no_toml
-from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.runtime.tomltext import parse_toml, toml_fault
 
 MOST_BYTES = 2**20
 """Bytes of a scenario."""
@@ -46,7 +48,8 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     try:
         values = parse_toml(text)
     except (ValueError, RecursionError) as exc:  # also for numbers of thousands of digits, and deep lists
-        raise ScenarioError(f"{name}: {why_no_toml(exc)}") from None
+        line, reason = toml_fault(exc, text)
+        raise ScenarioError(f"{name}:{line}: not TOML: {reason}") from None
     try:
         scenario = bind_scenario(values)
         review(scenario, is_single=not has_loopback_network())
@@ -56,16 +59,26 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
 
 
 def check_settings(scenario: Scenario, text: str, name: str = "scenario") -> None:
-    """Check settings of a scenario with a broker. ScenarioError if it rejects them.
+    """Check settings of a scenario, and of its steps, with a broker.
+
+    ScenarioError if it rejects them.
 
     `text` and `name` are those of the file.
     """
-    for index, settings in enumerate(sets_to_try(scenario.cluster)):
+    sets: list[tuple[KeyPath, Mapping[str, Any]]] = [
+        (("cluster", "node_settings" if index else "broker_settings"), settings)
+        for index, settings in enumerate(sets_to_try(scenario.cluster))
+    ]
+    sets += [
+        (("step", index, step.action.verb), step.action.argument.settings)
+        for index, step in enumerate(scenario.steps)
+        if step.action and isinstance(step.action.argument, SettingsChange)
+    ]
+    for path, settings in sets:
         try:
             try_settings(settings, scenario.cluster.group_members)
         except BadSettingsError as exc:
-            table = "node_settings" if index else "broker_settings"
-            raise _error_at(("cluster", table), str(exc), text, name) from None
+            raise _error_at(path, str(exc), text, name) from None
 
 
 def _error_at(path: Sequence[str | int], message: str, text: str, name: str) -> ScenarioError:
@@ -94,10 +107,10 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
             at = _nth(lines, rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", part, 0)
         else:
             name = f"{name}.{part}" if name else part
-            is_array = index + 1 < len(path) and isinstance(path[index + 1], int)
-            if is_array:
+            if index + 1 < len(path) and isinstance(path[index + 1], int):
+                found = _key_line(lines, part, at) or found  # an array of inline tables
                 continue
-            header = _nth(lines, rf"\s*\[\s*{re.escape(name)}\s*\]", 0, 0)
+            header = _nth(lines, rf"\s*\[\[?\s*{re.escape(name)}\s*\]", 0, 0)
             at = header or _key_line(lines, part, at) or at
         found = at or found
     return found

@@ -129,6 +129,11 @@ class Scenario:
     """Expectations with `profile = "hardened"`, or why they are the same."""
 
     @property
+    def own_profile(self) -> str:
+        """The profile of its file, which options of a run override."""
+        return str(self.cluster.broker_settings.get("profile", self.cluster.profile))
+
+    @property
     def differs_hardened(self) -> bool:
         """True if `profile = "hardened"` changes the expectations."""
         return self.hardened is not None and not self.hardened.same

@@ -34,8 +34,8 @@ class Quantity:
         if found is None:
             is_number = isinstance(text, (int, float)) and not isinstance(text, bool)
             is_number = is_number or (isinstance(text, str) and _NUMBER.fullmatch(text.strip()) is not None)
-            hint = f', such as "{text} s"' if is_number else ""
-            raise QuantityError(f"{text!r}: expected a number with a unit{hint}")
+            example = text if is_number else 5
+            raise QuantityError(f'{text!r}: expected a number with a unit, such as "{example} s"')
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:
             return cls(number * SECONDS[unit], "s")

@@ -42,13 +42,15 @@ class RunRecord:
     seed: int
     directory: RunDirectory
     is_simulated: bool
+    own_profile: str = "4.9"
+    """The profile of its file."""
 
     @property
     def command(self) -> str:
         options = self.options
         words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
         words += ["--simulated"] if self.is_simulated else ["--rate", f"{self.scenario.cluster.rate:g}"]
-        words += ["--profile", options.profile] if options.profile != "4.9" else []
+        words += ["--profile", options.profile] if options.profile != self.own_profile else []
         words += ["--mode", options.mode] if options.mode is not None else []
         words += ["--promote-after", f"{options.promote_after:g}"] if options.promote_after is not None else []
         words += ["--allow-commands"] if options.allows_commands else []

@@ -21,7 +21,8 @@ DISTURBING_SECONDS = 0.5
 class Options:
     """Options of a run that are not in the scenario's file."""
 
-    profile: str = "4.9"
+    profile: str = ""
+    """4.9 or hardened; empty for the scenario's own."""
     rate: float | None = None
     """Cluster seconds per real second; None for the scenario's own."""
     seed: int | None = None

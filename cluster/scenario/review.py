@@ -53,9 +53,10 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     latest, dry_run = 0.0, DryRun(scenario, nodes, _placement(scenario, is_single=is_single))
     for index, step in enumerate(scenario.steps):
         latest = _review_step(scenario, step, ("step", index), dry_run.nodes, latest)
+        _review_label(scenario, step.label, index)
         _try_step(dry_run, step, ("step", index))
     known = ScenarioTargets(scenario, [*dry_run.ever.values()], frozenset(dry_run.slaves))
-    labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
+    labels = [BEGIN, *(step.label for step in scenario.steps if step.label), END]
     for index, expectation in enumerate(scenario.expectations):
         review_expectation(expectation, ("expect", index), labels, known)
     variant = scenario.hardened
@@ -103,6 +104,14 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
     return begins
 
 
+def _review_label(scenario: Scenario, label: str, index: int) -> None:
+    if label and label in (earlier.label for earlier in scenario.steps[:index]):
+        text = f"{label!r} is the label of an earlier step, too: expected a label of its own"
+        action = scenario.steps[index].action
+        key = "mark" if action and action.verb == "mark" and action.argument == label else "label"
+        raise BindingError(("step", index, key), text)
+
+
 def _review_time(scenario: Scenario, step: Step, path: Path, latest: float) -> float:
     if step.at is not None and step.at < latest:
         raise BindingError(
@@ -144,7 +153,7 @@ def _try_step(dry_run: DryRun, step: Step, path: Path) -> None:
     for text in dry_run.check_wait(step):
         raise BindingError((*path, "wait"), text)
     if step.action is not None:
-        for text in dry_run.check_action(step.action):
+        for text in dry_run.check_action(step.action, step.label):
             raise BindingError((*path, step.action.verb), text)
 
 

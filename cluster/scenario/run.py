@@ -90,10 +90,11 @@ async def run_scenario(
     """
     review(scenario, is_single=not (host.is_simulated or has_loopback_network()))
     check_commands(scenario, is_allowed=options.allows_commands, is_simulated=host.is_simulated)
+    options = attrs.evolve(options, profile=options.profile or scenario.own_profile)
     seed = draw_seed() if options.seed is None else options.seed
     played = _with_options(scenario, options, seed, is_simulated=host.is_simulated, is_kept=stay is not None)
     where = directory or RunDirectory.create(scenario.name)
-    record = RunRecord(played, options, seed, where, host.is_simulated)
+    record = RunRecord(played, options, seed, where, host.is_simulated, scenario.own_profile)
     record.begin()
     began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
     cpu_before = cpu_seconds_of_nodes(is_simulated=host.is_simulated)

@@ -11,6 +11,8 @@ from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
+from rmqlab.runtime.digits import number_of
+from rmqlab.verdict.metrics import QUEUE_MARK
 
 
 class WrongTargetError(ValueError):
@@ -71,8 +73,11 @@ class ScenarioTargets:
     def check_metric_target(self, kind: str, target: str) -> None:
         """Reject an unknown target of a metric, of a kind such as SLAVE.
 
-        Queues are known only after the run.
+        Numbers of queues, and topics of other programs, are known only after the run.
         """
+        if kind == "QUEUE":
+            self._check_queue(target)
+            return
         brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
         known: dict[str, Iterable[str]] = {
             "NODE": (node.name for node in brokers),
@@ -85,6 +90,14 @@ class ScenarioTargets:
         if kind in known:
             names = set(known[kind])
             _expect(target in names, f"no {kind.lower()} {target!r} here{near(target, names)}")
+
+    def _check_queue(self, target: str) -> None:
+        topic, _, queue = target.partition(QUEUE_MARK)
+        broker, _, number = queue.partition(":")
+        is_queue = bool(topic and broker) and number_of(number) is not None
+        _expect(is_queue, f"no queue {target!r}: expected TOPIC@BROKER:QUEUE, such as orders@broker-a:0")
+        brokers = {node.group for node in self.nodes if node.group}
+        _expect(broker in brokers, f"no broker {broker!r} here{near(broker, brokers)}")
 
     def _names(self, kind: NodeKind | None = None) -> list[str]:
         return [node.name for node in self.nodes if kind in (None, node.kind)]

@@ -101,6 +101,8 @@ class ClusterDirectory:
 
     @classmethod
     def at(cls, path: "ClusterDirectory | str | os.PathLike[str]") -> "ClusterDirectory":
+        if path == "":
+            raise ValueError("directory = '': expected a path")
         return path if isinstance(path, ClusterDirectory) else cls(Path(path).absolute())
 
     @property

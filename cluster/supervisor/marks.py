@@ -22,14 +22,20 @@ class BadMarkError(ValueError):
     """The text cannot be a mark."""
 
 
+def mark_text(text: str) -> str:
+    """Return a text as logs have it. BadMarkError if it is empty or too long."""
+    text = printable(text.strip())
+    if not 0 < len(text) <= LONGEST:
+        raise BadMarkError(f"a mark of {len(text)} characters: expected 1 to {LONGEST}")
+    return text
+
+
 async def mark_logs(supervisor: Supervisor, text: str) -> list[str]:
     """Record a mark, and send it to all processes. Return their names.
 
     A paused process writes it when it is resumed. BadMarkError for a text that is empty or too long.
     """
-    text = printable(text.strip())
-    if not 0 < len(text) <= LONGEST:
-        raise BadMarkError(f"a mark of {len(text)} characters: expected 1 to {LONGEST}")
+    text = mark_text(text)
     supervisor.record("", "marked", text=text)
     log.info("mark: %s", text)
     marked: list[str] = []

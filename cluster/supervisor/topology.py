@@ -14,6 +14,7 @@ from typing import Any, Final
 import attrs
 
 from rmqlab.runtime.validators import above, one_of, shown, within
+from rmqlab.runtime.valuetypes import typed_fields
 
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
@@ -73,7 +74,7 @@ def _is_name(_instance: object, _attribute: object, value: str) -> None:
         raise ValueError(f"cluster name {shown(value)}: {_NAME_RULE}")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class ClusterSpec:
     """The specification of a cluster by the user."""
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import trio
-from attrs import validators
 
 from rmqlab.client.config import ClientConfig, ConsumerConfig
 from rmqlab.client.instance import open_client
@@ -21,7 +20,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT64, within
+from rmqlab.runtime.validators import INT64, MOST_SECONDS, above, one_of, within
 
 FROM_WHERE = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -41,16 +40,16 @@ class ConsumeConfig:
     topic: str = "rmqlab"
     group: str = "rmqlab-consumer"
     tags: str = "*"
-    from_where: str = attrs.field(default="first", validator=validators.in_(FROM_WHERE))
+    from_where: str = attrs.field(default="first", validator=one_of(tuple(FROM_WHERE)))
     """Start position of a group without committed offsets."""
     orderly: bool = False
     """Consume the messages of a queue sequentially, in the member that holds the queue's lock at the master."""
-    work: float = attrs.field(default=0.0, validator=validators.ge(0))
+    work: float = attrs.field(default=0.0, validator=within(0, MOST_SECONDS))
     """Time that each message takes; it counts as delivered afterwards."""
     count: int = attrs.field(default=0, validator=within(0, INT64))
     """End after this number of deliveries; 0 means run until stopped."""
-    poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
-    commit_period: float = attrs.field(default=5.0, validator=validators.gt(0))
+    poll_name_server_period: float = attrs.field(default=30.0, validator=[above(0), within(0, MOST_SECONDS)])
+    commit_period: float = attrs.field(default=5.0, validator=[above(0), within(0, MOST_SECONDS)])
 
 
 def load_config(path: str | pathlib.Path) -> ConsumeConfig:

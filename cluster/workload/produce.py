@@ -11,7 +11,6 @@ import pathlib
 
 import attrs
 import trio
-from attrs import validators
 
 from rmqlab.client.config import ClientConfig, ProducerConfig
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
@@ -26,7 +25,7 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT64, within
+from rmqlab.runtime.validators import INT32, INT64, MOST_SECONDS, above, one_of, within
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
 MIN_API_TIMEOUT = 3.0
@@ -41,6 +40,7 @@ _STRIDE = 7919
 MOST_SIZE = 64 * 2**20
 """Bytes of a body: more than any broker accepts by default (4 MB)."""
 MOST_SENDERS = 10_000
+MOST_RATE = 1_000_000
 _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 
@@ -55,7 +55,7 @@ class ProduceConfig:
     secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-producer"
-    rate_per_second: float = attrs.field(default=10.0, validator=validators.ge(0))
+    rate_per_second: float = attrs.field(default=10.0, validator=within(0, MOST_RATE))
     """Messages per second; 0 means as fast as responses arrive."""
     count: int = attrs.field(default=0, validator=within(0, INT64))
     """Number of messages; 0 means run until stopped."""
@@ -67,14 +67,14 @@ class ProduceConfig:
     """Number of the first message."""
     senders: int = attrs.field(default=16, validator=within(1, MOST_SENDERS))
     """Maximum number of concurrent sends."""
-    send_timeout: float = attrs.field(default=3.0, validator=validators.gt(0))
-    retries: int = attrs.field(default=2, validator=validators.ge(0))
+    send_timeout: float = attrs.field(default=3.0, validator=[above(0), within(0, MOST_SECONDS)])
+    retries: int = attrs.field(default=2, validator=within(0, INT32))
     tags: str = ""
-    delay_level: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(18)])
+    delay_level: int = attrs.field(default=0, validator=within(0, 18))
     """Delay level: 1 to 18 delay delivery by 1 s to 2 h. 0: no delay."""
     min_copies: int = attrs.field(default=0, validator=within(0, MAX_MIN_COPIES))
     """Logs that must have each message, the master's included, at brokers with `obey_min_copies`. 0: no demand."""
-    transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
+    transaction: str = attrs.field(default="", validator=one_of(("", *STATES)))
     """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""
     stays: bool = False
     """Stay a member of the group after the last message, until stopped."""

@@ -56,6 +56,7 @@ class Assignments:
                 mine = await self._own_queues(topic)
             except FAILURES as exc:
                 log.info("group %s keeps its queues of %s: %s", self.group.name, topic, exc)
+                self.group.on_event("rebalance_failed", topic=topic, error=str(exc))
                 continue
             if mine is not None:
                 await self._assign(topic, mine)

@@ -16,16 +16,20 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
 from rmqlab.runtime.identity import process_id, unique_number
+from rmqlab.runtime.validators import above, at_least, shown, within
+from rmqlab.runtime.valuetypes import typed_fields
 
-positive = attrs.validators.gt(0.0)
+positive = above(0)
 
 
 def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(value, str | list | tuple) or not all(isinstance(part, str) for part in value):
+        raise TypeError(f"namesrv_addr = {shown(value)}: expected a text, such as 127.0.0.1:9876")
     parts = value.split(";") if isinstance(value, str) else value
     return tuple(part.strip() for part in parts if part.strip())
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class ClientConfig:
     """One client instance: settings that its producers and consumers share."""
 
@@ -45,7 +49,7 @@ class ClientConfig:
     poll_name_server_period: float = attrs.field(default=30.0, validator=positive)
     """Maximum age of a route. Requests to a lost broker fail until the next poll (reference, section 6.2)."""
     heartbeat_period: float = attrs.field(default=30.0, validator=positive)
-    first_heartbeat_delay: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
+    first_heartbeat_delay: float = attrs.field(default=1.0, validator=at_least(0))
     api_timeout: float = attrs.field(default=3.0, validator=positive)
     """For everything but sends and pulls."""
     connect_timeout: float = attrs.field(default=3.0, validator=positive)
@@ -85,30 +89,30 @@ def _routed_ip() -> str:
     return ip
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class ProducerConfig:
     """One producer (class DefaultMQProducer)."""
 
     send_timeout: float = attrs.field(default=3.0, validator=positive)
     """Over all attempts of one send."""
-    retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
+    retries: int = attrs.field(default=2, validator=at_least(0))
     """Attempts after the first. A oneway send has one attempt."""
     retry_another_broker_when_not_store_ok: bool = False
     """True: FLUSH_DISK_TIMEOUT and the like are tried again elsewhere, though the message is stored."""
     create_topic_key: str = DEFAULT_TOPIC
-    default_topic_queue_nums: int = attrs.field(default=4, validator=attrs.validators.gt(0))
-    compress_over: int = attrs.field(default=4096, validator=attrs.validators.gt(0))
+    default_topic_queue_nums: int = attrs.field(default=4, validator=above(0))
+    compress_over: int = attrs.field(default=4096, validator=above(0))
     """Bodies of at least so many bytes are compressed."""
-    compress_level: int = attrs.field(default=5, validator=attrs.validators.in_(range(1, 10)))
-    max_message_size: int = attrs.field(default=4 * 2**20, validator=attrs.validators.gt(0))
-    max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
+    compress_level: int = attrs.field(default=5, validator=within(1, 9))
+    max_message_size: int = attrs.field(default=4 * 2**20, validator=above(0))
+    max_sends_under_way: int = attrs.field(default=10_000, validator=above(0))
     """Limit of the messages that `send_soon` keeps in memory."""
     enable_trace: bool = False
     """Write a trace of each send to the trace topic; see rmqlab.client.tracing."""
     trace_topic: str = TRACE_TOPIC
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class ConsumerConfig:
     """One push consumer (class DefaultMQPushConsumer)."""
 
@@ -120,9 +124,9 @@ class ConsumerConfig:
     strategy: Strategy = averagely
     rebalance_period: float = attrs.field(default=20.0, validator=positive)
     commit_period: float = attrs.field(default=5.0, validator=positive)
-    concurrency: int = attrs.field(default=20, validator=attrs.validators.gt(0))
+    concurrency: int = attrs.field(default=20, validator=above(0))
     """Maximum number of concurrent calls of the application's function."""
-    consume_batch_size: int = attrs.field(default=1, validator=attrs.validators.gt(0))
+    consume_batch_size: int = attrs.field(default=1, validator=above(0))
     consume_timeout: float = attrs.field(default=900.0, validator=positive)
     """A longer call is cancelled, and its messages are delivered again."""
     orderly: bool = False
@@ -133,7 +137,7 @@ class ConsumerConfig:
     """Failures of one message before it becomes a dead letter. None: 16, or never for an orderly consumer."""
     redeliver_delay: float = attrs.field(default=5.0, validator=positive)
     """Pause after which a failed message that no broker accepted is delivered to the application again."""
-    pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))
+    pull_batch_size: int = attrs.field(default=32, validator=above(0))
     suspend_timeout: float = attrs.field(default=15.0, validator=positive)
     """How long a broker may hold a pull without messages."""
     pull_timeout: float = attrs.field(default=30.0, validator=positive)
@@ -141,7 +145,7 @@ class ConsumerConfig:
     """As in 4.9.8; up to 4.9.5 it was 3 s."""
     pull_delay_without_progress: float = attrs.field(default=1.0, validator=positive)
     """Pause after a slave's reply that it lacks the data; Java's client repeats such pulls without a pause."""
-    offset_illegal_delay: float = attrs.field(default=10.0, validator=attrs.validators.ge(0.0))
+    offset_illegal_delay: float = attrs.field(default=10.0, validator=at_least(0))
     """Between a pull beyond the queue's bounds and the start from its corrected offset."""
     flow: FlowLimits = attrs.field(factory=FlowLimits)
     lock_period: float = attrs.field(default=20.0, validator=positive)

@@ -38,6 +38,7 @@ from rmqlab.runtime.dispatch import Dispatcher, handler_table
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.runtime.valuetypes import checked
 
 log = logging.getLogger(__name__)
 
@@ -313,6 +314,7 @@ def expect_success(address: str, response: Command) -> Command:
 
 
 @contextlib.asynccontextmanager
+@checked
 async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
     """Open a client instance for the length of the block.
 

@@ -33,6 +33,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.valuetypes import checked
 
 
 class LitePullConsumer(Member):
@@ -43,6 +44,7 @@ class LitePullConsumer(Member):
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
 
+    @checked
     def __init__(
         self,
         client: Client,

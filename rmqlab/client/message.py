@@ -5,7 +5,6 @@ import logging
 from collections.abc import Mapping, Sequence
 
 import attrs
-from attrs import validators
 
 from rmqlab.client.namespace import without_namespace
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -24,6 +23,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES, PROPERTY_MIN_COPIES
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.validators import shown, within
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ class SendStatus(enum.Enum):
 
 
 def _keys(value: str | Sequence[str]) -> str:
+    if not isinstance(value, str | list | tuple | set | frozenset) or not all(isinstance(key, str) for key in value):
+        raise TypeError(f"keys = {shown(value)}: expected a text, or several")
     return value if isinstance(value, str) else " ".join(value)
 
 
@@ -56,7 +58,7 @@ class Message:
     """1 to 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h. 0 delivers at once."""
     wait_store_ok: bool = True
     """False: the broker replies SEND_OK without waiting for the disk or the slave."""
-    min_copies: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(MAX_MIN_COPIES)])
+    min_copies: int = attrs.field(default=0, validator=within(0, MAX_MIN_COPIES))
     """Logs that must have the message before it is SEND_OK, the master's included; 0: as the broker is configured.
 
     A broker obeys it with the switch `obey_min_copies`. Other brokers, also RocketMQ's, store and ignore the property.

@@ -4,7 +4,7 @@ Sources: broker-requests sections 1.1, 1.5, 1.6; classes Validators, DefaultMQPr
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -34,6 +34,7 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
+from rmqlab.runtime.valuetypes import check_value
 
 STATUSES = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -185,11 +186,24 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
     )
 
 
+def _check_types(message: Message) -> None:
+    check_value("message", message, Message)
+    texts = (message.topic, message.tags)
+    if not (isinstance(message.body, bytes) and all(isinstance(text, str) for text in texts)):
+        for name in ("topic", "body", "tags"):
+            check_value(name, getattr(message, name), str if name != "body" else bytes)
+    if message.properties:
+        check_value("properties", message.properties, Mapping[str, str])
+    if message.delay_level.__class__ is not int:
+        check_value("delay_level", message.delay_level, int)
+
+
 def check(message: Message, config: ProducerConfig) -> None:
     """Reject messages that every broker would reject, empty ones, contradictions.
 
-    Java's client rejects empty bodies; brokers accept them.
+    Java's client rejects empty bodies; brokers accept them. TypeError for a value of a wrong type.
     """
+    _check_types(message)
     if (fault := topic_fault(message.topic)) is not None:
         raise _illegal(fault)
     if message.topic in NO_SEND_TOPICS:

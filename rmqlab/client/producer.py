@@ -39,6 +39,7 @@ from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
+from rmqlab.runtime.valuetypes import checked
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ Outcome = SendResult | SendError
 class Producer:
     """One member of a producer group. Any number of tasks may send at once."""
 
+    @checked
     def __init__(
         self,
         client: Client,

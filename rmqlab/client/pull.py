@@ -12,11 +12,13 @@ from rmqlab.client.subscription import ALL, Expression, matching, subscription
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.valuetypes import checked
 
 
 class PullConsumer:
     """Reads queues without a group's heartbeats: each pull carries the subscription."""
 
+    @checked
     def __init__(self, client: Client, group: str) -> None:
         self.group = client.named_group(group)
         self._client = client

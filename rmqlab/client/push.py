@@ -33,6 +33,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
+from rmqlab.runtime.valuetypes import checked
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class PushConsumer(Member):
 
     consume_type = ConsumeType.CONSUME_PASSIVELY
 
+    @checked
     def __init__(
         self,
         client: Client,
@@ -56,11 +58,11 @@ class PushConsumer(Member):
     ) -> None:
         """Each topic has an expression: `*`, tags such as `A || B`, or Sql.
 
-        Events, each with its fields: `rebalanced` (topic, added, removed, held), `pulling_from` (queue, broker_id,
-        address), `pull_failed` (queue, address, error), `committing_to` (broker_name, broker_id, address), `committed`
-        (group, topic, broker, queue, offset, broker_id), `route_believed` (topic, brokers: addresses by name and id),
-        `commit_failed` (broker_name, error), `offset_illegal` (queue, asked, offered), `send_back_failed` (queue,
-        message_id, error).
+        Events, each with its fields: `rebalanced` (topic, added, removed, held), `rebalance_failed` (topic, error),
+        `pulling_from` (queue, broker_id, address), `pull_failed` (queue, address, error), `committing_to` (broker_name,
+        broker_id, address), `committed` (group, topic, broker, queue, offset, broker_id), `route_believed` (topic,
+        brokers: addresses by name and id), `commit_failed` (broker_name, error), `offset_illegal` (queue, asked,
+        offered), `send_back_failed` (queue, message_id, error).
         """
         config = config or ConsumerConfig()
         group = client.named_group(group)

@@ -33,6 +33,7 @@ from rmqlab.remoting.message import (
     parse_offset_message_id,
 )
 from rmqlab.runtime.dispatch import Request
+from rmqlab.runtime.valuetypes import checked
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class TransactionResult:
 class TransactionProducer(Producer):
     """A producer of transactional messages."""
 
+    @checked
     def __init__(
         self,
         client: Client,

@@ -4,12 +4,14 @@ Command-line options, keys of scenario files, error messages and `docs/faults.md
 """
 
 import difflib
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
 from rmqlab.runtime.validators import shown
+from rmqlab.runtime.valuetypes import describe_type, is_of_type
 
 _OPTION: Final = "rmqlab.option"
 LIMIT: Final = 2**63
@@ -36,6 +38,8 @@ def near_miss(word: str, known: Iterable[str]) -> str:
 
 def limit_problem(value: object) -> str:
     """Return the expected range for a number beyond `LIMIT`, or an empty text."""
+    if isinstance(value, float) and math.isnan(value):
+        return "a number"
     return "a number below 2**63" if isinstance(value, (int, float)) and not abs(value) < LIMIT else ""
 
 
@@ -107,6 +111,8 @@ def flag_of(field: "attrs.Attribute[Any]") -> str:
 
 
 def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
+    if not is_of_type(value, field.type):
+        raise FaultError(f"{fault.family}: {field.name} = {shown(value)}: expected {describe_type(field.type)}")
     if value is None:
         return
     if problem := option_of(field).problem(value):

@@ -11,7 +11,6 @@ import json
 import logging
 import pathlib
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import UnionType
@@ -21,7 +20,7 @@ import attrs
 
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
 from rmqlab.runtime.regularfile import read_regular_text
-from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.runtime.tomltext import parse_toml, why_no_toml
 from rmqlab.runtime.validators import line_fault, shown
 
 log = logging.getLogger(__name__)
@@ -166,13 +165,6 @@ def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Setti
             hint = f"; did you mean {near[0]}?" if near else "; expected RocketMQ's keys in this form: listen_port"
             raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}{hint}")
     return Settings(str(path), values, {})
-
-
-def why_no_toml(exc: ValueError | RecursionError) -> str:
-    """Return the fault of a text that `tomllib` rejects."""
-    if isinstance(exc, RecursionError):
-        return "values are nested too deeply"
-    return str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "a number has too many digits"
 
 
 def _from_properties(

@@ -1,5 +1,6 @@
 """TOML texts that people write."""
 
+import bisect
 import re
 import tomllib
 from typing import Any, Final
@@ -16,6 +17,38 @@ Groups are atomic, and a text without an end matches up to the end of its line o
 twice. Possessive groups of Python 3.11 match too much (gh-106052).
 """
 _QUOTED = re.compile(_TEXT)
+_PLACE = re.compile(r" \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+_AT_END = "(at end of document)"
+
+
+def why_no_toml(exc: ValueError | RecursionError) -> str:
+    """Return the fault of a text that `tomllib` rejects."""
+    if isinstance(exc, RecursionError):
+        return "values are nested too deeply"
+    return str(exc) if isinstance(exc, tomllib.TOMLDecodeError) else "a number has too many digits"
+
+
+def toml_fault(exc: ValueError | RecursionError, text: str) -> tuple[int, str]:
+    """Return the line of the fault, and what it is.
+
+    `exc` is what `parse_toml` raised for the text. A fault without a line is on the last line of the shortest part of
+    the text that has it; a text that ends too early has it on its last line.
+    """
+    reason = why_no_toml(exc)
+    if place := _PLACE.search(reason):
+        return int(place["line"]), f"{reason[: place.start()]} (column {place['column']})"
+    lines = text.splitlines(keepends=True)
+    if reason.endswith(_AT_END):
+        return max(len(lines), 1), reason
+
+    def has_fault(count: int) -> bool:
+        try:
+            parse_toml("".join(lines[:count]))
+        except (ValueError, RecursionError) as found:
+            return why_no_toml(found) == reason
+        return False
+
+    return max(1, bisect.bisect_left(range(len(lines)), x=True, key=has_fault)), reason
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ INT32: Final = 2**31 - 1
 """Largest value of a Java int."""
 INT64: Final = 2**63 - 1
 """Largest value of a Java long."""
+MOST_SECONDS: Final = 30 * 24 * 3600
+"""Longest time of a workload, in seconds of the cluster's clock."""
 LONGEST_TEXT: Final = 4096
 """Maximum characters of a setting: longer than any path on Linux."""
 FIXED: Final = {"is_fixed": True}

@@ -6,6 +6,7 @@ A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`
 import difflib
 import enum
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
@@ -65,7 +66,8 @@ def find_metric(metric: str, metrics: Iterable[Metric]) -> Metric:
         near = difflib.get_close_matches(name, {row.name for row in rows}, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else f"metrics: {', '.join(sorted({r.name for r in rows}))}"
         raise UnknownMetricError(f"no metric {name!r}; {hint}")
-    for row in same:
+    of_queues = QUEUE_MARK in target
+    for row in sorted(same, key=lambda row: (row.target == "QUEUE") != of_queues):
         if bool(target) == bool(row.target):
             return row
     raise UnknownMetricError(
@@ -74,6 +76,8 @@ def find_metric(metric: str, metrics: Iterable[Metric]) -> Metric:
     )
 
 
+QUEUE_MARK: Final = "@"
+"""In the name of a queue (`orders@broker-a:0`), and in no other target."""
 _EXAMPLES = {
     "BROKER": "broker-a",
     "QUEUE": "orders@broker-a:0",

@@ -120,3 +120,14 @@ async def test_a_retried_message_shows_its_original_topic(
     await world.until(lambda: bool(application.got))
     (message,) = application.got
     assert (message.topic, message.queue.topic, message.reconsume_times) == ("orders", "%RETRY%cg", 1)
+
+
+async def test_a_consumer_whose_group_is_denied_says_so(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.handlers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda _: REFUSED
+    _, application = await start(nursery, client)
+    await world.until(lambda: "rebalance_failed" in [kind for kind, _ in application.events])
+    fields = next(fields for kind, fields in application.events if kind == "rebalance_failed")
+    assert fields["topic"] == "orders"
+    assert fields["error"].endswith("returned code 1: no")

@@ -205,7 +205,7 @@ async def test_outside_faults_require_nodes_with_their_own_addresses(cluster: Cl
 
 @on_simulated_links
 async def test_a_value_that_is_no_fault_is_named(cluster: Cluster) -> None:
-    with pytest.raises(TypeError, match=r"expected a fault, such as .*Latency.*, got 'latency'"):
+    with pytest.raises(TypeError, match="fault = 'latency': expected a Fault"):
         await cluster.fault("latency")  # type: ignore[arg-type]
     assert cluster.faults == []
 

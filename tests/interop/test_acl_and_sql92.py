@@ -117,6 +117,15 @@ def heartbeat(group: str, topic: str, expression: str = "*", kind: str = "TAG", 
     return json.dumps({"clientID": "c", "consumerDataSet": [consumer], "producerDataSet": []}).encode()
 
 
+def heartbeats(group: str, *topics: str) -> bytes:
+    """Return a heartbeat of a consumer of several topics."""
+    document = json.loads(heartbeat(group, topics[0]))
+    (consumer,) = document["consumerDataSet"]
+    (one,) = consumer["subscriptionDataSet"]
+    consumer["subscriptionDataSet"] = [{**one, "topic": topic} for topic in topics]
+    return json.dumps(document).encode()
+
+
 def checked(expression: str) -> bytes:
     subscription = {"topic": "topicB", "subString": expression, "expressionType": "SQL92", "subVersion": 1}
     return json.dumps({"clientId": "c", "group": "G", "subscriptionData": subscription}).encode()
@@ -133,6 +142,9 @@ DENIED: dict[str, Callable[[Guarded], rawrequest.Answer]] = {
     "topic by default": lambda one: one.ask(310, send_fields("other"), b"x", USER),
     "group denied": lambda one: one.ask(34, {"x": "y"}, heartbeat("groupA", "topicB"), USER),
     "topic of heartbeat": lambda one: one.ask(34, {"x": "y"}, heartbeat("G", "topicA"), USER),
+    "group and topic": lambda one: one.ask(34, {"x": "y"}, heartbeat("groupA", "topicA"), USER),
+    "topic and group of a pull": lambda one: one.ask(11, pull_fields(topic="other", consumerGroup="groupA"), b"", USER),
+    "several topics": lambda one: one.ask(34, {"x": "y"}, heartbeats("groupA", *(f"T{n}" for n in range(20))), USER),
     "no administrator": lambda one: one.ask(17, {"topic": "topicB"}, b"", USER),
     "unknown code": lambda one: one.ask(9999, {}, b"", ("stranger", "12345678")),
     "query signed as clients do": lambda one: one.ask(

@@ -45,6 +45,12 @@ WORKLOADS = (
         },
     ),
     EventType(
+        "rebalance_failed",
+        "workload",
+        "A consumer keeps its queues of a topic, as no broker returned the members of its group.",
+        {"topic": TOPIC, "error": ERROR},
+    ),
+    EventType(
         "route_believed",
         "workload",
         "A client's route of a topic changed.",

@@ -124,7 +124,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("0 messages", "0 bytes", 39, "expect[1].equals: 0 bytes: expected a number of messages"),
         ('event = "broker', 'event = "brocker', 42, "expect[2].event: no kind of event 'brocker_connection_lost'; did you mean broker"),
         ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
-        ('take = "delay"', 'take = "deley"', 41, "expect[2]: take = 'deley': expected count, first"),
+        ('take = "delay"', 'take = "deley"', 43, "expect[2].take: 'deley'; did you mean delay?"),
         ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
         (CUT, 'wipe = "orders"', 31, "step[3].wipe: orders is a workload: wipe needs a node of the cluster"),
         (CUT, 'probe = "namesrv-1"', 31, "step[3].probe: namesrv-1 is a nameserver: probe needs a broker"),
@@ -162,6 +162,27 @@ def test_a_good_file_becomes_a_scenario() -> None:
         (CUT, "random-faults = { count = 0 }", 31, "step[3].random-faults: count = 0: expected how many faults"),
         ("route-gone broker-a:master", "over cut", 26, "step[2].wait: over: no random faults of the label 'cut'"),
         ('drop = ["lost.SEND_OK"]', 'same = "x"\ndrop = []', 48, "hardened.same: same excludes all other keys"),
+        ("[[step]]", "[[steps]]", 20, "steps: no such key; did you mean step?"),
+        ('heal = "cut"', 'mark = "death"', 35, "step[4].mark: 'death' is the label of an earlier step, too"),
+        ('heal = "cut"', f'mark = "{"x" * 201}"', 35, "step[4].mark: a mark of 201 characters: expected 1 to 200"),
+        ('heal = "cut"', 'within = "5 s"\nheal = "cut"', 35, "step[4].within: nothing to limit: expected wait or run"),
+        ('heal = "cut"', 'heal = "cut"\n[[step]]\nheal = "cut"', 37, "step[5].heal: the fault of 'cut' is not in force here"),
+        (CUT, CHANCE[:-2].replace("2", "100_001") + " }", 31, "step[3].random-faults: count = 100001: expected 0 to 100000"),
+        ('topic = "orders"', "topic = 5", 12, "workload[1].topic: 5: expected a text"),
+        ('topic = "orders"', "work = 1", 12, "workload[1].work: no such key"),
+        ('topic = "orders"', "count = '5'", 12, "workload[1].count: '5': expected a whole number"),
+        ('topic = "orders"', "send_timeout = inf", 12, "workload[1].send_timeout: send_timeout = inf: expected 0 to 2592000"),
+        ('topic = "orders"', "send_timeout = 0", 12, "workload[1].send_timeout: send_timeout = 0.0: expected more than 0"),
+        ('topic = "orders"', 'transaction = "comit"', 12, "workload[1].transaction: transaction = 'comit': expected commit"),
+        ('start = "step"', 'from_where = "end"', 18, "workload[2].from_where: from_where = 'end': expected first or last"),
+        ('after = "death"', 'after = "cut"\nbefore = "death"', 45, "expect[2].before: 'death' is not later than after, 'cut'"),
+        (LOST + '\nequals = "0 messages"', LOST + '\nequals = "none"', 39, "expect[1].equals: 'none': expected a number of messages"),
+        (LOST, LOST + '\nat_most = "1 messages"', 39, "expect[1].at_most: equals is an exact bound"),
+        (LOST + '\nequals = "0', LOST + '\nat_most = "-1', 39, "expect[1].at_most: -1 messages: expected 0 messages or more"),
+        (LOST + "\n", LOST + '\nsame_as = "lost.SEND_OK"\n', 39, "expect[1].same_as: lost.SEND_OK is always the same as"),
+        (LOST + "\n", LOST + '\nsame_as = "divergence broker-a-s"\n', 39, "expect[1].same_as: divergence broker-a-s: expected a"),
+        (LOST, 'metric = "write_unavailable orders@broker-z:0"', 38, "expect[1].metric: no broker 'broker-z' here"),
+        (LOST, 'metric = "write_unavailable orders@broker-a"', 38, "expect[1].metric: no queue 'orders@broker-a': expected"),
         ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
     ],
 )  # fmt: skip
@@ -174,13 +195,41 @@ def test_an_invalid_value_is_reported_with_line_key_and_expectation(
     assert str(caught.value).startswith(f"x.toml:{line}: {message}"), str(caught.value)
 
 
+def test_an_array_of_inline_tables_is_reported_with_its_line() -> None:
+    text = 'name = "x"\nclaim = "y"\n\nstep = [{ kill = "broker-z" }]\n'
+    with pytest.raises(ScenarioError, match=r"^x\.toml:4: step\[1\]\.kill: no node 'broker-z' here"):
+        parse_scenario(text, "x.toml")
+    with pytest.raises(ScenarioError, match=r"^x\.toml:3: workload\[1\]: expected a table, got 5"):
+        parse_scenario('name = "x"\nclaim = "y"\nworkload = [5]\n', "x.toml")
+
+
+def test_a_wait_for_more_sends_than_a_producer_makes_is_rejected() -> None:
+    text = GOOD.replace('topic = "orders"', 'topic = "orders"\ncount = 5', 1)
+    text = text.replace("route-gone broker-a:master", "sent orders {}")
+    with pytest.raises(ScenarioError, match=r"step\[2\]\.wait: orders ends after 5 sends: expected at most 5"):
+        parse_scenario(text.replace("{}", "6"), "x.toml")
+    assert parse_scenario(text.replace("{}", "5")).steps[1].wait == "sent orders 5"
+    again = text.replace("{}", "6") + '\n[[step]]\nrestart = "orders"\n'
+    assert parse_scenario(again).steps[1].wait == "sent orders 6"
+
+
+def test_a_metric_of_a_queue_can_be_expected() -> None:
+    queue = 'metric = "write_unavailable orders@broker-a:0"\nat_most = "1 s"'
+    scenario = parse_scenario(
+        GOOD.replace(LOST + '\nequals = "0 messages"', queue).replace('drop = ["lost.SEND_OK"]', "")
+    )
+    assert scenario.expectations[0].metric == "write_unavailable orders@broker-a:0"
+
+
 def test_invalid_toml_and_missing_files_are_reported(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ScenarioError, match=r"x\.toml: Invalid value"):
+    with pytest.raises(ScenarioError, match=r"x\.toml:1: not TOML: Invalid value"):
         parse_scenario("name = ", "x.toml")
-    with pytest.raises(ScenarioError, match=r"x\.toml: .*(deep|recursion)"):
-        parse_scenario("name = " + "[" * 100_000, "x.toml")
-    with pytest.raises(ScenarioError, match=r"x\.toml: a number has too many digits"):
-        parse_scenario("name = " + "9" * 6000, "x.toml")
+    with pytest.raises(ScenarioError, match=r"x\.toml:2: not TOML: values are nested too deeply"):
+        parse_scenario("\nname = " + "[" * 100_000 + "\n\n", "x.toml")
+    with pytest.raises(ScenarioError, match=r"x\.toml:3: not TOML: a number has too many digits"):
+        parse_scenario("a = 1\nb = [\n" + "9" * 6000 + ",\n]", "x.toml")
+    with pytest.raises(ScenarioError, match=r"x\.toml:2: not TOML: Cannot overwrite a value \(column 11\)"):
+        parse_scenario('name = "a"\nname = "b"\n', "x.toml")
     with pytest.raises(ScenarioError, match=r"none\.toml: No such file"):
         load_scenario(tmp_path / "none.toml")
     with pytest.raises(ScenarioError, match="claim is missing"):
@@ -228,6 +277,17 @@ def test_a_setting_that_no_broker_accepts_is_reported_with_its_table(table: str,
     with pytest.raises(ScenarioError) as raised:
         check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
     assert str(raised.value).startswith(message)
+
+
+def test_settings_of_steps_are_checked_before_the_start() -> None:
+    text = GOOD.replace(CUT, 'change-settings = { target = "broker-a", slaveReadEnable = true }')
+    text = text.replace('heal = "cut"', 'mark = "late"')
+    with pytest.raises(
+        ScenarioError, match=r"^my\.toml:31: step\[3\]\.change-settings: unknown key slaveReadEnable; did"
+    ):
+        check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+    text = text.replace("slaveReadEnable", "slave_read_enable")
+    check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
 
 
 def test_settings_that_brokers_accept_pass() -> None:

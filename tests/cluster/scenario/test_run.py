@@ -119,6 +119,19 @@ def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path, m
     assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
 
 
+def test_the_profile_of_the_file_is_played_unless_an_option_says_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SMALL.replace("[cluster]", '[cluster]\nprofile = "hardened"')
+    assert text != SMALL
+    (tmp_path / "small.toml").write_text(text)
+    for options, profile in (([], "hardened"), (["--profile", "4.9"], "4.9")):
+        words = ["run", str(tmp_path / "small.toml"), "--simulated", "--json", *options]
+        document = json.loads(in_process(tmp_path, monkeypatch, *words).stdout)
+        assert document["profile"] == profile
+        assert ("--profile" in document["command"]) == bool(options)
+
+
 def test_a_scenario_without_expectations_gets_the_verdict_of_check(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
