@@ -149,7 +149,7 @@ async def test_the_live_view_names_a_stopped_supervisor(impatient: ClusterDirect
 
 
 def test_a_command_that_takes_long_is_waited_for_while_the_supervisor_responds(impatient: ClusterDirectory) -> None:
-    """The supervisor replies to the first command after it has replied to three others."""
+    """The supervisor replies to three other commands before it replies to this one."""
     probes = list[CommandMessage]()
 
     def serve(listening: socket.socket) -> None:
