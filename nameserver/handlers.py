@@ -62,10 +62,10 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     try:
         registered = state.routes.place(registration, request.channel, now=state.now())
+        state.announce(registered.changes)
+        yield from state.routes.enter_topics(registration, registered, lambda change: state.announce([change]))
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
-    state.announce(registered.changes)
-    state.announce((yield from state.routes.enter_topics(registration, registered)))
     response = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
