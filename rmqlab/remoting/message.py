@@ -363,10 +363,25 @@ MAX_INFLATED: Final = 64 * 2**20
 """Maximum size of a decompressed body in bytes. By default brokers and producers reject bodies above 4 MiB."""
 
 
+class DecompressionError(RecordError):
+    """A compressed body is invalid or too large.
+
+    `inflated`: bytes that were decompressed in vain, at most.
+    """
+
+    def __init__(self, reason: str, inflated: int) -> None:
+        super().__init__(reason)
+        self.inflated = inflated
+
+
+_MAX_RATIO: Final = 1032
+"""Bytes that DEFLATE makes of one byte, at most."""
+
+
 def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
     """Return the uncompressed body.
 
-    RecordError if it is invalid or larger than the limit.
+    RecordError if it is invalid or larger than the limit; DecompressionError if parts of it were decompressed.
 
     Old clients leave the bits of the compression type at 0 for ZLIB.
     """
@@ -384,9 +399,9 @@ def _inflated(body: bytes, limit: int) -> bytes:
     try:
         plain = stream.decompress(body, limit + 1)
     except zlib.error as exc:
-        raise RecordError(f"cannot decompress a body: {exc}") from None
+        raise DecompressionError(f"cannot decompress a body: {exc}", min(limit, _MAX_RATIO * len(body))) from None
     if len(plain) > limit:
-        raise RecordError(f"body of {len(body)} bytes decompresses to more than {limit} bytes")
+        raise DecompressionError(f"body of {len(body)} bytes decompresses to more than {limit} bytes", limit)
     if not stream.eof:
-        raise RecordError(f"compressed body of {len(body)} bytes is truncated")
+        raise DecompressionError(f"compressed body of {len(body)} bytes is truncated", len(plain))
     return plain
