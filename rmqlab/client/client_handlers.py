@@ -14,6 +14,7 @@ from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.compression import decompress_body
 from rmqlab.remoting.headers.broker_admin import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -28,7 +29,6 @@ from rmqlab.remoting.message import (
     RecordError,
     StoredMessage,
     decode_message,
-    decompress_body,
     parse_properties,
 )
 from rmqlab.runtime.dispatch import Reply, Request, Route

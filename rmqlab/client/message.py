@@ -9,19 +9,17 @@ from attrs import validators
 
 from rmqlab.client.namespace import without_namespace
 from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.compression import MAX_INFLATED, DecompressionError, decompress_body
 from rmqlab.remoting.message import (
-    MAX_INFLATED,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
-    DecompressionError,
     RecordError,
     StoredMessage,
     decode_messages,
-    decompress_body,
 )
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES, PROPERTY_MIN_COPIES
 from rmqlab.remoting.names import RETRY_PREFIX

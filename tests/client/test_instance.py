@@ -73,7 +73,7 @@ async def test_heartbeats_to_thousands_of_addresses_are_sent_some_at_a_time(
 
     del world
     addresses = [f"10.0.0.1:{number}" for number in range(1000)]
-    client.add_producer("pg")
+    client.producers["pg"] = set()  # without a heartbeat of its own
     names = [BrokerData(cluster="c", broker_name=one, broker_addrs={0: one}) for one in addresses]
     client.routes.set_route("orders", TopicRouteData(broker_datas=names, queue_datas=[]))
     monkeypatch.setattr(client, "ask", ask)

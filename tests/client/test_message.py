@@ -5,12 +5,11 @@ import zlib
 import pytest
 
 from rmqlab.client.message import MAX_INFLATED_TOGETHER, received_all
+from rmqlab.remoting.compression import MAX_INFLATED, decompress_body
 from rmqlab.remoting.message import (
     COMPRESSED,
-    MAX_INFLATED,
     StoredMessage,
     body_crc,
-    decompress_body,
     encode_message,
 )
 
@@ -50,7 +49,10 @@ WHOLE = zlib.compress(bytes(MAX_INFLATED))
     ids=["too large", "truncated", "wrong checksum"],
 )
 def test_bodies_that_are_decompressed_in_vain_count_too(monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
-    """A response of 16 MiB took minutes: 250 bodies of it were decompressed up to the limit of one."""
+    """A response of 16 MiB took minutes.
+
+    250 bodies of it were decompressed, each up to the limit of one.
+    """
     limits = list[int]()
 
     def decompressed(body: bytes, sys_flag: int, limit: int) -> bytes:
