@@ -124,15 +124,15 @@ def push_reply_message_to_client(members: LocalMembers, header: ReplyMessageRequ
     A late one is dropped, and acknowledged to the broker.
     """
     properties = parse_properties(header.properties or "")
+    waiting = members.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
+    if waiting is None:
+        log.info("no request waits for the reply with the properties %s", properties)
+        return Reply()
     body = request.command.body
     try:
         body = decompress_body(body, header.sys_flag)
     except RecordError as exc:  # as with pulled messages: passed on as it is stored
         log.warning("a reply from %s: %s", request.channel.peer, exc)
-    waiting = members.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
-    if waiting is None:
-        log.info("no request waits for the reply with the properties %s", properties)
-        return Reply()
     waiting(
         ReplyMessage(
             topic=header.topic,
