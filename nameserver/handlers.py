@@ -12,7 +12,8 @@ from collections.abc import Generator, Hashable
 import msgspec
 
 from rmqlab.nameserver.config import config_text, is_black_listed, stored_text, updated_config
-from rmqlab.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvLimitError
+from rmqlab.nameserver.kvchanges import not_saved
+from rmqlab.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvChange
 from rmqlab.nameserver.limits import RouteTableFullError
 from rmqlab.nameserver.lookup import (
     cluster_info,
@@ -61,10 +62,10 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     try:
         registered = state.routes.place(registration, request.channel, now=state.now())
+        state.announce(registered.changes)
+        yield from state.routes.enter_topics(registration, registered, lambda change: state.announce([change]))
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
-    state.announce(registered.changes)
-    state.announce((yield from state.routes.enter_topics(registration, registered)))
     response = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
@@ -228,25 +229,15 @@ def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
 # -- keys and values -----------------------------------------------------------------------------
 
 
-def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
+def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, request: Request) -> Reply | None:
     """100: put a value, saved to the file before the reply (remoting#37).
 
     Code 1 if that fails, where 4.9 replies 0.
     """
     if header.namespace is None or header.key is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark="a value needs a namespace and a key")
-    try:
-        state.kv.put(header.namespace, header.key, header.value)
-    except KvLimitError as exc:
-        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    except OSError as exc:
-        return _not_saved(exc)
-    return Reply()
-
-
-def _not_saved(problem: OSError) -> Reply:
-    """Return the reply to a change that could not be saved, and was not made."""
-    return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the change is not saved: {problem.strerror or problem}")
+    state.kv_changes.add(KvChange(header.namespace, header.key, header.value), request)
+    return None
 
 
 def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request: Request) -> Reply:
@@ -258,16 +249,12 @@ def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request
     return Reply(header=headers.GetKVConfigResponseHeader(value=value))
 
 
-def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
+def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, request: Request) -> None:
     """102: delete a key; 0 also for a missing key (remoting#38).
 
     Code 1 if the file cannot be saved.
     """
-    try:
-        state.kv.delete(header.namespace, header.key)
-    except OSError as exc:
-        return _not_saved(exc)
-    return Reply()
+    state.kv_changes.add(KvChange(header.namespace, header.key, removes=True), request)
 
 
 def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader, _request: Request) -> Reply:
@@ -297,7 +284,7 @@ def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
     except SettingsError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     except OSError as exc:
-        return _not_saved(exc)
+        return not_saved(exc)
     state.config = config
     return Reply()
 

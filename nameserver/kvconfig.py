@@ -9,7 +9,7 @@ Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 import itertools
 import logging
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import attrs
 import msgspec
@@ -38,7 +38,7 @@ MAX_KEYS = 50_000
 MAX_NAME_SIZE = 4_096
 """Characters of a namespace and a key together."""
 MAX_FILE_SIZE = 8 * 2**20
-"""Bytes. The file is written at every change."""
+"""Bytes. The file is written at every change, or group of changes."""
 
 
 class KvLimitError(Exception):
@@ -52,6 +52,76 @@ class _KvFile(msgspec.Struct, rename="camel"):
     config_table: dict[str, dict[str, str | None]]
 
 
+@attrs.frozen
+class KvChange:
+    """A value to set, or a key to remove."""
+
+    namespace: str | None
+    key: str | None
+    value: str | None = None
+    """None is kept in memory only."""
+    removes: bool = False
+
+
+@attrs.define(eq=False)
+class KvDraft:
+    """A changed copy of the table, to be saved before the table takes its place.
+
+    Copies only the namespaces that change.
+    """
+
+    path: str | pathlib.Path
+    namespaces: dict[str, dict[str, str | None]]
+    keys: int
+    size: int
+    """Bytes of the file, or a few more: a value of None and the comma of a last entry count."""
+    _copied: set[str] = attrs.field(factory=set, init=False)
+
+    def make(self, change: KvChange) -> None:
+        """Set a value, or remove a key if it is there.
+
+        KvLimitError: nothing changed.
+        """
+        if change.removes:
+            self._delete(change.namespace, change.key)
+        else:
+            assert change.namespace is not None
+            assert change.key is not None
+            self._put(change.namespace, change.key, change.value)
+
+    def _put(self, namespace: str, key: str, value: str | None) -> None:
+        if len(namespace) + len(key) > MAX_NAME_SIZE:
+            raise KvLimitError(f"a namespace and a key have at most {MAX_NAME_SIZE} characters")
+        values = self.namespaces.get(namespace, {})
+        if key not in values and self.keys >= MAX_KEYS:
+            raise KvLimitError(f"this nameserver has {MAX_KEYS} keys")
+        size = self.size + _entry_size(key, value)
+        size += -_entry_size(key, values[key]) if key in values else 0
+        size += 0 if namespace in self.namespaces else _namespace_size(namespace)
+        if size > MAX_FILE_SIZE:
+            raise KvLimitError(f"all values together take more than {MAX_FILE_SIZE} bytes")
+        self.size = size
+        self.keys += key not in values
+        self._own(namespace)[key] = value
+
+    def _delete(self, namespace: str | None, key: str | None) -> None:
+        if namespace is None or key is None or key not in self.namespaces.get(namespace, {}):
+            return
+        self.keys -= 1
+        self.size -= _entry_size(key, self._own(namespace).pop(key))
+
+    def _own(self, namespace: str) -> dict[str, str | None]:
+        if namespace not in self._copied:
+            self._copied.add(namespace)
+            self.namespaces[namespace] = dict(self.namespaces.get(namespace, {}))
+        return self.namespaces[namespace]
+
+    def save(self) -> None:
+        """Write the file. OSError: the file is as before."""
+        content = _KvFile({name: _without_nulls(values) for name, values in self.namespaces.items()})
+        save_config_file(pathlib.Path(self.path), msgspec.json.encode(content))
+
+
 @attrs.define(eq=False)
 class KvConfig:
     """The table.
@@ -61,33 +131,23 @@ class KvConfig:
 
     path: str | pathlib.Path
     namespaces: dict[str, dict[str, str | None]] = attrs.field(factory=dict)
+    _keys: int = attrs.field(init=False)
+    _size: int = attrs.field(init=False)
 
-    def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value and write the file.
+    def __attrs_post_init__(self) -> None:
+        self._keys = sum(map(len, self.namespaces.values()))
+        self._size = len(msgspec.json.encode(_KvFile({}))) + sum(
+            _namespace_size(name) + sum(_entry_size(key, value) for key, value in values.items())
+            for name, values in self.namespaces.items()
+        )
 
-        A value of None is kept in memory only. KvLimitError or OSError: nothing changed.
-        """
-        if len(namespace) + len(key) > MAX_NAME_SIZE:
-            raise KvLimitError(f"a namespace and a key have at most {MAX_NAME_SIZE} characters")
-        values = self.namespaces.get(namespace, {})
-        if key not in values and sum(map(len, self.namespaces.values())) >= MAX_KEYS:
-            raise KvLimitError(f"this nameserver has {MAX_KEYS} keys")
-        content = self._content(self.namespaces | {namespace: values | {key: value}})
-        if len(content) > MAX_FILE_SIZE:
-            raise KvLimitError(f"all values together take more than {MAX_FILE_SIZE} bytes")
-        save_config_file(pathlib.Path(self.path), content)
-        self.namespaces.setdefault(namespace, {})[key] = value
+    def draft(self) -> KvDraft:
+        """Return a copy to change."""
+        return KvDraft(self.path, dict(self.namespaces), self._keys, self._size)
 
-    def delete(self, namespace: str | None, key: str | None) -> None:
-        """Remove a key, if it is there, and write the file in any case.
-
-        OSError: nothing changed.
-        """
-        values = {} if namespace is None else self.namespaces.get(namespace, {})
-        left = {name: value for name, value in values.items() if name != key}
-        changed = {} if namespace not in self.namespaces else {namespace: left}
-        save_config_file(pathlib.Path(self.path), self._content(self.namespaces | changed))
-        self.namespaces |= changed
+    def adopt(self, draft: KvDraft) -> None:
+        """Replace the table by a draft that is saved."""
+        self.namespaces, self._keys, self._size = draft.namespaces, draft.keys, draft.size
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Return a value, or None."""
@@ -112,10 +172,6 @@ class KvConfig:
             yield f"configTable NS: {_plain(name)} Key: {_plain(key)} Value: {_plain(str(value))}"
         if any(True for _ in entries):
             yield f"configTable: only the first {_MOST_LINES} entries are shown"
-
-    @staticmethod
-    def _content(namespaces: Mapping[str, dict[str, str | None]]) -> bytes:
-        return msgspec.json.encode(_KvFile({name: _without_nulls(values) for name, values in namespaces.items()}))
 
 
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
@@ -143,6 +199,16 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
 
 def _without_nulls(values: dict[str, str | None]) -> dict[str, str | None]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _entry_size(key: str, value: str | None) -> int:
+    """Return the bytes of an entry in the file, with colon and comma."""
+    return len(msgspec.json.encode(key)) + len(msgspec.json.encode(value)) + 2
+
+
+def _namespace_size(name: str) -> int:
+    """Return the bytes of a namespace in the file, without its entries."""
+    return len(msgspec.json.encode(name)) + len(":{},")
 
 
 def _plain(text: str) -> str:

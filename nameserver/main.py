@@ -9,6 +9,7 @@ from rmqlab.nameserver.config import NameserverConfig, load_config
 from rmqlab.nameserver.handlers import HANDLERS
 from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
 from rmqlab.nameserver.state import Nameserver
+from rmqlab.runtime.callthread import caller
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher
 from rmqlab.runtime.process import StartError
@@ -37,7 +38,8 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
         raise StartError(exc.strerror or str(exc)) from None
     with sock:
         async with open_reactor(errors=link.errors, lingers=True) as reactor, trio.open_nursery() as nursery:
-            nameserver = Nameserver(config, kv, trio.current_time, link.emit, reactor.again, link.errors)
+            calls = caller(reactor, nursery.start_soon)
+            nameserver = Nameserver(config, kv, trio.current_time, link.emit, reactor.again, calls, link.errors)
             dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit)
 
             def snapshot() -> dict[str, Any]:
@@ -66,6 +68,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
                 link.stopping()
                 nameserver.is_stopping = True
                 server.close()
+                await nameserver.kv_changes.end()
 
 
 async def expire_forever(nameserver: Nameserver) -> NoReturn:

@@ -20,6 +20,7 @@ from rmqlab.remoting.bodies.topic import TopicConfig
 
 TOPICS_AT_ONCE = 10
 """Topics of a registration that are entered in one unit of work."""
+_PAIRS = "pairs of topic and broker name"
 
 
 @attrs.define(eq=False)
@@ -32,6 +33,8 @@ class QueueTable:
     """Broker name: the topics that have queues there."""
     _topic_characters: int = attrs.field(default=0, init=False)
     """Length of the names of all topics."""
+    _pairs: int = attrs.field(default=0, init=False)
+    """Pairs of topic and broker name."""
 
     def check_room(self, broker_name: str, topics: Collection[TopicConfig]) -> None:
         """Raise RouteTableFullError if these topics of a broker name would exceed a limit."""
@@ -40,16 +43,16 @@ class QueueTable:
         size = sum(len(topic.topic_name) for topic in topics if topic.topic_name not in self.by_topic)
         if self._topic_characters + size > MAX_TOPIC_CHARACTERS:
             raise RouteTableFullError(f"the names of all topics have more than {MAX_TOPIC_CHARACTERS} characters")
-        total = sum(map(len, self._topics_of.values()))
-        if total + len(topics) > MAX_QUEUE_DATA:
+        if self._pairs + len(topics) > MAX_QUEUE_DATA:
             held = self._topics_of.get(broker_name, {})
             fresh = sum(topic.topic_name not in held for topic in topics)
-            check_room(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
+            check_room(MAX_QUEUE_DATA + 1, self._pairs + fresh, _PAIRS)
 
     def upsert(self, broker_name: str, topics: Iterable[TopicConfig], changed: list[str]) -> Iterator[None]:
         """Set the queues of topics at a broker name, and yield after some.
 
-        Topics that changed are appended to `changed`.
+        Topics that changed are appended to `changed`. Raises RouteTableFullError if other registrations, entered in
+        between, have taken the room that there was.
         """
         for count, topic in enumerate(topics, 1):
             if count % TOPICS_AT_ONCE == 0:
@@ -61,11 +64,13 @@ class QueueTable:
                 topic_sys_flag=topic.topic_sys_flag,
                 write_queue_nums=topic.write_queue_nums,
             )
-            by_name = self._queues_of(topic.topic_name)
-            if by_name.get(broker_name) != data:
-                by_name[broker_name] = data
-                self._topics_of.setdefault(broker_name, {})[topic.topic_name] = None
-                changed.append(topic.topic_name)
+            by_name = self.by_topic.get(topic.topic_name)
+            if by_name is None or broker_name not in by_name:
+                by_name = self._add(broker_name, topic.topic_name)
+            elif by_name[broker_name] == data:
+                continue
+            by_name[broker_name] = data
+            changed.append(topic.topic_name)
 
     def remove_broker(self, broker_name: str) -> tuple[str, ...]:
         """Remove all queues of a broker name; return their topics."""
@@ -109,14 +114,19 @@ class QueueTable:
                 topics.append(topic)
         return count, tuple(topics)
 
-    def _queues_of(self, topic: str) -> dict[str, QueueData]:
-        by_name = self.by_topic.get(topic)
-        if by_name is None:
+    def _add(self, broker_name: str, topic: str) -> dict[str, QueueData]:
+        """Add a topic at a broker name, whose queues are to be set in the result."""
+        check_room(MAX_QUEUE_DATA, self._pairs, _PAIRS)
+        if (by_name := self.by_topic.get(topic)) is None:
+            check_room(MAX_TOPIC_CHARACTERS - len(topic) + 1, self._topic_characters, "characters in names of topics")
             by_name = self.by_topic[topic] = {}
             self._topic_characters += len(topic)
+        self._pairs += 1
+        self._topics_of.setdefault(broker_name, {})[topic] = None
         return by_name
 
     def _drop_topic(self, broker_name: str, topic: str) -> None:
+        self._pairs -= 1
         held = self._topics_of[broker_name]
         del held[topic]
         if not held:

@@ -97,8 +97,9 @@ class RouteTable:
         Topics are added or overwritten, never removed (remoting#26). Raises RouteTableFullError; then nothing changed.
         """
         registered = self.place(broker, connection, now=now)
-        entered = run_to_end(self.enter_topics(broker, registered))
-        return registered._replace(changes=registered.changes + entered)
+        changes = list(registered.changes)
+        run_to_end(self.enter_topics(broker, registered, changes.append))
+        return registered._replace(changes=changes)
 
     def place(self, broker: Registration, connection: object, *, now: float) -> Registered:
         """Apply a heartbeat but for its topics, which `enter_topics` enters.
@@ -127,26 +128,28 @@ class RouteTable:
             self.filter_servers.pop(broker.address, None)
         return Registered(*self._master_for(known, broker.broker_id), changes, wants_topics)
 
-    def enter_topics(self, broker: Registration, registered: Registered) -> Generator[None, None, list[Change]]:
+    def enter_topics(
+        self, broker: Registration, registered: Registered, announce: Callable[[Change], object]
+    ) -> Generator[None, None, None]:
         """Enter the topics of a broker that was placed, and yield after some.
 
-        Ends early if the broker is removed meanwhile, or registers again with newer topics. Returns the change.
+        Ends early if the broker is removed meanwhile, or registers again with newer topics. Announces the change at the
+        end. Raises RouteTableFullError, after it, if others that were entered meanwhile leave no room for all.
         """
         if not registered.wants_topics:
-            return []
+            return
         live, known = self.live[broker.address], self.brokers[broker.broker_name]
         changed: list[str] = []
-        for _ in self._queue_table.upsert(broker.broker_name, broker.topics, changed):
-            yield
-            if self.brokers.get(broker.broker_name) is not known:
-                return []
-            if self.live.get(broker.address, live) is not live:
-                break
-        else:
+        try:
+            for _ in self._queue_table.upsert(broker.broker_name, broker.topics, changed):
+                yield
+                is_removed = self.brokers.get(broker.broker_name) is not known
+                if is_removed or self.live.get(broker.address, live) is not live:
+                    return
             live.data_version, live.body_key = broker.data_version, broker.body_key
-        if not changed:
-            return []
-        return [QueueChange(broker_name=broker.broker_name, topics=tuple(changed), reason="registered")]
+        finally:
+            if changed and self.brokers.get(broker.broker_name) is known:  # also if its connection has closed
+                announce(QueueChange(broker_name=broker.broker_name, topics=tuple(changed), reason="registered"))
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
         """Raise RouteTableFullError if this registration would exceed a limit."""

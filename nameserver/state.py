@@ -11,10 +11,12 @@ import attrs
 
 from rmqlab.nameserver.changes import BrokerChange, Change
 from rmqlab.nameserver.config import NameserverConfig
+from rmqlab.nameserver.kvchanges import KvChanges
 from rmqlab.nameserver.kvconfig import KvConfig
 from rmqlab.nameserver.route import RouteTable
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT
+from rmqlab.runtime.callthread import Caller
 from rmqlab.runtime.channel import Channel
 from rmqlab.runtime.slices import Later, Slices
 
@@ -37,9 +39,12 @@ class Nameserver:
     emit: Emit
     """Emits an event: its kind, and fields by name."""
     later: Later
+    calls: Caller
+    """Makes the calls that write the KV file."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
     """Continues long requests."""
+    kv_changes: KvChanges = attrs.Factory(lambda self: KvChanges(self.kv, self.calls), takes_self=True)
     routes: RouteTable = attrs.field(factory=RouteTable, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """True while this process closes its connections: the brokers on them are not lost."""

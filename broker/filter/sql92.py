@@ -86,14 +86,27 @@ class CompiledFilter:
             return False
 
 
-@functools.lru_cache(MAX_COMPILED)
 def compile_filter(expression: str) -> CompiledFilter:
     """Compile an expression. FilterError if it is invalid."""
-    parser = _Parser(expression)
+    result = _compiled(expression)
+    if isinstance(result, str):
+        raise FilterError(result)
+    return result
+
+
+@functools.lru_cache(MAX_COMPILED)
+def _compiled(expression: str) -> CompiledFilter | str:
+    """Return the filter, or what is wrong with the expression.
+
+    Each pull of a consumer without heartbeats brings its expression again.
+    """
     try:
+        parser = _Parser(expression)
         return CompiledFilter(parser.parse().evaluate, parser.operands)
+    except FilterError as exc:
+        return str(exc)
     except RecursionError:
-        raise FilterError("too many parts within parts") from None
+        return "too many parts within parts"
 
 
 class _Parser:

@@ -6,7 +6,7 @@ an expression of their own.
 """
 
 import pathlib
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import msgspec
 
@@ -61,8 +61,8 @@ class ConsumerFilterTable:
         """Return the filter that a group registered for a topic, dead or alive."""
         return self.topics.get(topic, {}).get(group)
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Register all subscriptions of a group's heartbeat.
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> Iterator[None]:
+        """Register all subscriptions of a group's heartbeat; yield after each expression.
 
         Filters of topics it no longer lists become dead.
         """
@@ -71,6 +71,7 @@ class ConsumerFilterTable:
             named.add(one.topic)
             if not is_tag_type(one.expression_type) and one.sub_string:
                 self._register(group, one)
+                yield
         self._bury(group, named)
 
     def unregister(self, group: str) -> None:

@@ -14,7 +14,10 @@ from rmqlab.broker.ha.stream import FrameHeader, SlaveStream, StreamError
 
 PASS_SIZE: Final = 2**20
 """Bytes after which received log is acknowledged and dispatched, and other sockets have their turn."""
+MANY_FRAMES: Final = 1_000
+"""Frames of one receive after which other sockets have their turn, and less is received: a frame costs some 4 us."""
 _BUFFER_SIZE: Final = 256 * 1024
+_SMALLEST_RECEIVE: Final = 8 * 1024
 
 
 class AppendError(StreamError):
@@ -53,35 +56,43 @@ class LogReceiver:
     stream: SlaveStream
     log: ReplicaLog
     _buffer: memoryview = attrs.field(factory=lambda: memoryview(bytearray(_BUFFER_SIZE)), init=False)
+    _receive_size: int = attrs.field(default=PASS_SIZE, init=False)  # of one receive, at most
     _held: int = attrs.field(default=0, init=False)  # bytes of an incomplete frame at the start of the buffer
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
     def receive(self, sock: ReceiveSocket, now: float) -> None:
-        """Receive available bytes, up to PASS_SIZE.
+        """Receive available bytes, up to PASS_SIZE; fewer of very small frames.
 
         StreamError, also at the end of the stream; OSError of the socket.
         """
         left = PASS_SIZE
         try:
             while left > 0:
-                room = self._buffer[self._held :]
+                room = self._buffer[self._held : self._held + self._receive_size]
                 got = sock.recv_into(room)
                 if not got:
                     raise StreamError("closed by the master" + self._what_is_missing())
                 self.stream.last_read_at = now
-                self._take(self._held + got)
+                frames = self._take(self._held + got)
+                if frames > MANY_FRAMES:
+                    self._receive_size = max(got // frames * MANY_FRAMES, _SMALLEST_RECEIVE)
+                    return
                 if got < len(room):
+                    return
+                if frames < MANY_FRAMES // 4:
+                    self._receive_size = min(2 * self._receive_size, PASS_SIZE)
+                elif frames > MANY_FRAMES // 2:
                     return
                 left -= got
         except BlockingIOError:
             return
 
-    def _take(self, end: int) -> None:
+    def _take(self, end: int) -> int:
         """Append the frames that are complete in the buffer's first `end` bytes.
 
-        Keep the rest.
+        Keep the rest. Return their number.
         """
-        buffer, at = self._buffer, 0
+        buffer, at, count = self._buffer, 0, 0
         while True:
             if self._frame is None and end - at >= HEADER_SIZE:
                 raw = buffer[at : at + HEADER_SIZE]
@@ -92,12 +103,14 @@ class LogReceiver:
                 break
             self._append(frame, buffer[at : at + frame.size])
             at += frame.size
+            count += 1
             self._frame = None
         if frame is not None and frame.size > len(buffer):
             self._buffer = memoryview(bytearray(frame.size))
         self._held = end - at
         if at or self._buffer is not buffer:
             self._buffer[: self._held] = bytes(buffer[at:end])
+        return count
 
     def _append(self, frame: FrameHeader, body: memoryview) -> None:
         try:

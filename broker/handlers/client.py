@@ -3,6 +3,8 @@
 Classes ClientManageProcessor, ConsumerManageProcessor.
 """
 
+from collections.abc import Iterator
+
 from rmqlab.broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
@@ -11,13 +13,18 @@ from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.slices import Work, in_slices
 
 MAX_HEARTBEAT_SIZE = 4 * 2**20
 """Bytes. One with 10,000 subscriptions has 1 to 2 MB."""
 
 
-def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
-    """Register a client: its groups and their subscriptions (section 3.1)."""
+@in_slices
+def heart_beat(broker: Broker, _header: None, request: Request) -> Work:
+    """Register a client: its groups and their subscriptions (section 3.1).
+
+    In slices: it may bring thousands of SQL92 expressions to compile.
+    """
     if len(request.command.body) > MAX_HEARTBEAT_SIZE:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")
     data = HeartbeatData.decode(request.command.body)
@@ -28,7 +35,7 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
     )
     try:
         for consumer in data.consumer_data_set:
-            _register_consumer(broker, consumer, member)
+            yield from _register_consumer(broker, consumer, member)
         for producer in data.producer_data_set:
             _register_producer(broker, producer.group_name, member)
     except TooManyClientsError as exc:
@@ -36,7 +43,7 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
     return Reply()
 
 
-def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -> None:
+def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -> Iterator[None]:
     group = broker.subscriptions.find(consumer.group_name)
     if group is not None:
         retry_topic = names.RETRY_PREFIX + consumer.group_name
@@ -47,9 +54,10 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
     is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())
     if broker.consumers.register(consumer, member):
         broker.notify_group(consumer.group_name)
-    broker.filters.register(consumer.group_name, consumer.subscription_data_set)
     if is_new:
         broker.emit("consumer_joined", group=consumer.group_name, client_id=member.client_id)
+    yield
+    yield from broker.filters.register(consumer.group_name, consumer.subscription_data_set)
 
 
 def _register_producer(broker: Broker, group: str, member: Member) -> None:

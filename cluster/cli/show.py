@@ -25,7 +25,13 @@ from rmqlab.cluster.cli.terms import (
     record_of,
     target_argument,
 )
-from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, ask_stream, explain_absence
+from rmqlab.cluster.supervisor.command import (
+    CommandFailedError,
+    CommandUsageError,
+    SupervisorEndedError,
+    ask_stream,
+    explain_absence,
+)
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
@@ -221,7 +227,7 @@ def events(
     except CommandUsageError as exc:
         misused(str(exc))
     except CommandFailedError as exc:
-        if not follow:
+        if not (follow and isinstance(exc, SupervisorEndedError)):
             fail(str(exc))
 
 

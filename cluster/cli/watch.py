@@ -12,9 +12,10 @@ from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.live.watched import RemoteCluster
 from rmqlab.cluster.cli.screen import console, live_console
 from rmqlab.cluster.cli.tables import render_status
-from rmqlab.cluster.cli.terms import command, directory_of, name_option
-from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
+from rmqlab.cluster.cli.terms import command, directory_of, fail, name_option
+from rmqlab.cluster.supervisor.command import CommandFailedError, SupervisorEndedError, ask_stream
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.cluster.supervisor.status import Document
 
 
@@ -35,8 +36,10 @@ def watch(name: str, *, plain: bool) -> None:
             trio.run(_show, directory, document)
     except* KeyboardInterrupt:
         pass  # Ctrl-C ends the view
-    except* (NoClusterError, CommandFailedError):
+    except* (NoClusterError, SupervisorEndedError):
         console.print(f"cluster {document['name']} has ended")
+    except* CommandFailedError as group:
+        fail(str(next(leaves(group))))
 
 
 def _follow(directory: ClusterDirectory, document: Document) -> None:

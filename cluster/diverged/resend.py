@@ -12,6 +12,7 @@ from rmqlab.client.instance import open_client
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Producer
 from rmqlab.cluster.diverged.listing import DivergedMessage
+from rmqlab.remoting.compression import decompress_body
 from rmqlab.remoting.message import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
@@ -24,7 +25,6 @@ from rmqlab.remoting.message import (
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
     PROPERTY_WAIT,
     RecordError,
-    decompress_body,
 )
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 

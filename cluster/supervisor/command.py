@@ -6,8 +6,8 @@ Each connection carries one command.
 import contextlib
 import shlex
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import attrs
 
@@ -55,12 +55,25 @@ CommandMessage = CommandRequest | Item | CommandResult | Failure
 COMMANDS: MapCodec[CommandMessage] = MapCodec(CommandMessage)
 
 
+A = TypeVar("A")
+R = TypeVar("R")
+
+SILENT_SECONDS: Final = 10.0
+"""Seconds without a byte from the supervisor after which a second command asks whether it responds."""
+RESPONSE_SECONDS: Final = 20.0
+"""Seconds that the supervisor has for that response."""
+
+
 class CommandFailedError(Exception):
     """The supervisor could not execute the command."""
 
 
 class CommandLateError(CommandFailedError):
     """A condition was not true in time."""
+
+
+class SupervisorEndedError(CommandFailedError):
+    """The supervisor ended before the command did."""
 
 
 class CommandUsageError(Exception):
@@ -91,7 +104,7 @@ def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iter
     Errors as `ask`, and those of the command.
     """
     with contextlib.closing(_connect(directory)) as connection:
-        for message in _replies(connection, directory.path.name, CommandRequest(verb, arguments)):
+        for message in _replies(connection, directory, CommandRequest(verb, arguments)):
             match message:
                 case Failure():
                     raise error_of(message)
@@ -100,25 +113,64 @@ def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iter
                 case CommandResult():
                     yield message
                     return
-    raise CommandFailedError(f"the supervisor of cluster {directory.path.name} ended without a reply")
+    raise SupervisorEndedError(f"the supervisor of cluster {directory.path.name} ended without a reply")
 
 
-def _replies(connection: socket.socket, cluster: str, request: CommandRequest) -> Iterator[CommandMessage]:
+def _replies(
+    connection: socket.socket, directory: ClusterDirectory, request: CommandRequest
+) -> Iterator[CommandMessage]:
     """Send a request; yield the messages of the reply, until the connection ends.
 
-    CommandFailedError for invalid bytes.
+    CommandFailedError for invalid bytes, or if the supervisor does not respond.
     """
-    encoded = COMMANDS.encode(request)
+    connection.settimeout(SILENT_SECONDS)
+    unsent = memoryview(COMMANDS.encode(request))
     decoder = COMMANDS.decoder()
     try:
-        connection.sendall(encoded)
-        while data := connection.recv(CHUNK):
+        with contextlib.suppress(BrokenPipeError):  # a supervisor with too many connections replies and closes
+            while unsent:
+                unsent = unsent[_patiently(directory, connection.send, unsent) :]
+        while data := _patiently(directory, connection.recv, CHUNK):
             decoder.feed(data)
             yield from decoder.messages()
     except ConnectionError:
         pass  # the supervisor was killed
     except ControlError as exc:
-        raise CommandFailedError(invalid_reply(cluster, exc)) from None
+        raise CommandFailedError(invalid_reply(directory.path.name, exc)) from None
+
+
+def _patiently(directory: ClusterDirectory, call: Callable[[A], R], argument: A) -> R:
+    """Return the result of a call of a socket.
+
+    After a timeout it is repeated if the supervisor responds to another command: then this one takes long.
+    """
+    while True:
+        try:
+            return call(argument)
+        except TimeoutError:
+            check_responds(directory)
+
+
+def check_responds(directory: ClusterDirectory) -> None:
+    """Wait until the supervisor responds to a command, or has ended.
+
+    CommandFailedError if it does neither: a signal has stopped it, or its machine is overloaded.
+    """
+    with contextlib.suppress(NoClusterError, ConnectionError), _connect(directory) as connection:
+        connection.settimeout(RESPONSE_SECONDS)
+        try:
+            connection.sendall(COMMANDS.encode(CommandRequest("faults", {})))
+            connection.recv(1)
+        except TimeoutError:
+            raise CommandFailedError(_no_response(directory)) from None
+
+
+def _no_response(directory: ClusterDirectory) -> str:
+    pid = directory.supervisor_pid() or "PID"
+    return (
+        f"the supervisor of cluster {directory.path.name} (pid {pid}) does not respond; if a signal has stopped it,"
+        f" continue it with: kill -CONT {pid}"
+    )
 
 
 def invalid_reply(cluster: str, exc: ControlError) -> str:
@@ -132,7 +184,11 @@ def invalid_reply(cluster: str, exc: ControlError) -> str:
 def _connect(directory: ClusterDirectory) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
+        connection.settimeout(RESPONSE_SECONDS)
         connection.connect(str(directory.command_socket))
+    except (BlockingIOError, TimeoutError):  # the supervisor does not accept connections, and the queue of them is full
+        connection.close()
+        raise CommandFailedError(_no_response(directory)) from None
     except OSError:
         connection.close()
         raise NoClusterError(explain_absence(directory)) from None

@@ -1,8 +1,9 @@
 """Serves the commands that the command line sends to the supervisor."""
 
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import trio
 
@@ -33,6 +34,12 @@ Send = Callable[[Any], Awaitable[None]]
 Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
 
 ASK_SECONDS = 5.0
+MAX_CONNECTIONS: Final = 200
+"""Connections at a time; further ones get a failure."""
+MAX_COMMANDS: Final = 100
+"""Commands that run at a time, also those that follow events; further ones fail. `down` is always executed."""
+_TURNS: Final = 3
+"""Turns in which a task notices that the peer has closed the connection: it reads in the first, cancels in the next."""
 _LONGEST_ERROR = 10_000
 """Characters of the text of a failure."""
 ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
@@ -70,9 +77,17 @@ async def serve_commands(
         listening.listen()
         task_status.started()
 
+        connections, commands = trio.Semaphore(MAX_CONNECTIONS), trio.Semaphore(MAX_COMMANDS)
+
         async def serve(stream: trio.SocketStream) -> None:
             async with stream:
-                if await serve_connection(cluster, stream) == "down":
+                with _slot(connections) as is_free:
+                    verb = None
+                    if is_free:
+                        verb = await serve_connection(cluster, stream, commands)
+                    else:
+                        await _turn_away(stream)
+                if verb == "down":
                     down()
 
         try:
@@ -81,8 +96,31 @@ async def serve_commands(
             path.unlink(missing_ok=True)
 
 
-async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
+@contextlib.contextmanager
+def _slot(free: trio.Semaphore) -> Iterator[bool]:
+    """Hold a slot during the block. False if all are in use."""
+    try:
+        free.acquire_nowait()
+    except trio.WouldBlock:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        free.release()
+
+
+async def _turn_away(stream: trio.abc.Stream) -> None:
+    with trio.move_on_after(real_seconds(ASK_SECONDS)), contextlib.suppress(*_GONE):
+        await stream.send_all(
+            COMMANDS.encode(_failure(f"the supervisor has {MAX_CONNECTIONS} connections: close some"))
+        )
+
+
+async def serve_connection(cluster: Cluster, stream: trio.abc.Stream, free: trio.Semaphore) -> str | None:
     """Serve the one command of a connection; return its verb.
+
+    `free`: commands that may run beside those that run.
 
     The command is cancelled when the connection closes.
 
@@ -100,7 +138,9 @@ async def serve_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | N
             return None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
-            await _send_reply(send, await _execute(cluster, request, send))
+            for _ in range(_TURNS):  # a peer that has left, such as one that did not wait, no longer wants it
+                await trio.lowlevel.checkpoint()
+            await _send_reply(send, await _execute_beside(free, cluster, request, send))
             answered = request.verb
             nursery.cancel_scope.cancel()
     except* _GONE:
@@ -137,6 +177,17 @@ async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> No
     while await stream.receive_some(CHUNK):
         pass
     scope.cancel()
+
+
+async def _execute_beside(
+    free: trio.Semaphore, cluster: Cluster, request: CommandRequest, send: Callable[[CommandMessage], Awaitable[None]]
+) -> CommandResult | Failure:
+    if request.verb == "down":
+        return await _execute(cluster, request, send)
+    with _slot(free) as is_free:
+        if is_free:
+            return await _execute(cluster, request, send)
+    return _failure(f"the supervisor runs {MAX_COMMANDS} commands, such as `rmqlab events --follow`: end some of them")
 
 
 async def _execute(

@@ -273,6 +273,15 @@ class ClusterDirectory:
             return True
         return False
 
+    def supervisor_pid(self) -> str:
+        """Return the process id of the last supervisor, as text; empty if unknown."""
+        try:
+            with open_regular(self.path / "supervisor.lock") as lock:
+                text = lock.read(_LONGEST_PID).decode("ascii", "replace")
+        except OSError:
+            return ""
+        return text if text.isdecimal() else ""
+
     def _socket(self, name: str) -> Path:
         path = self.path / name
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:

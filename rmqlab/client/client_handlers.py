@@ -14,6 +14,7 @@ from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.compression import decompress_body
 from rmqlab.remoting.headers.broker_admin import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
@@ -28,7 +29,6 @@ from rmqlab.remoting.message import (
     RecordError,
     StoredMessage,
     decode_message,
-    decompress_body,
     parse_properties,
 )
 from rmqlab.runtime.dispatch import Reply, Request, Route
@@ -124,15 +124,15 @@ def push_reply_message_to_client(members: LocalMembers, header: ReplyMessageRequ
     A late one is dropped, and acknowledged to the broker.
     """
     properties = parse_properties(header.properties or "")
+    waiting = members.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
+    if waiting is None:
+        log.info("no request waits for the reply with the properties %s", properties)
+        return Reply()
     body = request.command.body
     try:
         body = decompress_body(body, header.sys_flag)
     except RecordError as exc:  # as with pulled messages: passed on as it is stored
         log.warning("a reply from %s: %s", request.channel.peer, exc)
-    waiting = members.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
-    if waiting is None:
-        log.info("no request waits for the reply with the properties %s", properties)
-        return Reply()
     waiting(
         ReplyMessage(
             topic=header.topic,

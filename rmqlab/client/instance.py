@@ -12,8 +12,8 @@ closes every connection. Source: class MQClientInstance.
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, NoReturn
 
 import trio
 
@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 
 FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
 """Errors of requests that a loop survives: no reply, a refusal, an invalid reply."""
+
+MAX_AT_ONCE: Final = 50
+"""Brokers that are sent heartbeats at a time."""
 
 
 class Client:
@@ -232,15 +235,14 @@ class Client:
                 await self._heartbeat_due.wait()
 
     async def heartbeat(self) -> None:
-        """Send heartbeats to all brokers concurrently: a frozen one must not delay others."""
+        """Send heartbeats to brokers concurrently: a frozen one must not delay others."""
         self.routes.purge_brokers()
         body = self._heartbeat_body()
         if not body.consumer_data_set and not body.producer_data_set:
             return
         encoded = body.encode()
-        async with trio.open_nursery() as nursery:
-            for address in self.routes.for_heartbeat(with_slaves=bool(body.consumer_data_set)):
-                nursery.start_soon(self._heartbeat_to, address, encoded)
+        addresses = self.routes.for_heartbeat(with_slaves=bool(body.consumer_data_set))
+        await _for_each(addresses, lambda address: self._heartbeat_to(address, encoded))
 
     async def _heartbeat_to(self, address: str, body: bytes) -> None:
         try:
@@ -286,10 +288,10 @@ class Client:
         header = UnregisterClientRequestHeader(
             client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
         )
-        async with trio.open_nursery() as nursery:
-            for address in self.routes.for_heartbeat(with_slaves=True):
-                if self.remoting.connected(address):  # a broker without our connection has dropped us already
-                    nursery.start_soon(self._leave, address, header)
+        known = self.routes.for_heartbeat(with_slaves=True)
+        # A broker without our connection has dropped us already.
+        connected = [address for address in known if self.remoting.connected(address)]
+        await _for_each(connected, lambda address: self._leave(address, header))
 
     async def _leave(self, address: str, header: UnregisterClientRequestHeader) -> None:
         try:
@@ -304,6 +306,22 @@ class Client:
                 await self.leave(producer_group=group)
             for group in list(self.consumers):
                 await self.leave(consumer_group=group)
+
+
+async def _for_each(addresses: Iterable[str], call: Callable[[str], Awaitable[None]]) -> None:
+    """Await a call for each address, up to MAX_AT_ONCE at a time.
+
+    A route may have thousands of addresses. Tasks for all of them would hold up the event loop for seconds.
+    """
+    left = iter(addresses)
+
+    async def call_next() -> None:
+        for address in left:
+            await call(address)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_AT_ONCE):
+            nursery.start_soon(call_next)
 
 
 def expect_success(address: str, response: Command) -> Command:

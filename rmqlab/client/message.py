@@ -8,8 +8,8 @@ import attrs
 
 from rmqlab.client.namespace import without_namespace
 from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.compression import MAX_INFLATED, DecompressionError, decompress_body
 from rmqlab.remoting.message import (
-    MAX_INFLATED,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_RETRY_TOPIC,
@@ -19,7 +19,6 @@ from rmqlab.remoting.message import (
     RecordError,
     StoredMessage,
     decode_messages,
-    decompress_body,
 )
 from rmqlab.remoting.min_copies import MAX_MIN_COPIES, PROPERTY_MIN_COPIES
 from rmqlab.remoting.names import RETRY_PREFIX
@@ -176,7 +175,7 @@ class ReceivedMessage:
 
 
 MAX_INFLATED_TOGETHER = 128 * 2**20
-"""Bytes of decompressed bodies of one pull response."""
+"""Bytes of decompressed bodies of one pull response, and of those decompressed in vain."""
 
 
 def received(
@@ -189,23 +188,35 @@ def received(
     A body that cannot be decompressed, or has more bytes than the limit, is passed on as it is stored: one message must
     not block its queue.
     """
-    topic = stored.topic
-    if topic.startswith(RETRY_PREFIX):
-        topic = stored.properties.get(PROPERTY_RETRY_TOPIC, topic)
+    return _received(stored, _plain_body(stored, limit)[0], broker_name, namespace)
+
+
+def _received(stored: StoredMessage, body: bytes, broker_name: str, namespace: str | None) -> ReceivedMessage:
+    queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
+    return ReceivedMessage(without_namespace(namespace, _topic_of(stored)), body, queue, stored.queue_offset, stored)
+
+
+def _topic_of(stored: StoredMessage) -> str:
+    is_retry = stored.topic.startswith(RETRY_PREFIX)
+    return stored.properties.get(PROPERTY_RETRY_TOPIC, stored.topic) if is_retry else stored.topic
+
+
+def _plain_body(stored: StoredMessage, limit: int) -> tuple[bytes, int]:
+    """Return the body, and the bytes that were decompressed for it or in vain."""
     try:
         body = decompress_body(stored.body, stored.sys_flag, limit)
     except RecordError as exc:
-        log.warning("message %s of %s is passed on as it is stored: %s", stored.offset_message_id, topic, exc)
-        body = stored.body
-    queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
-    return ReceivedMessage(without_namespace(namespace, topic), body, queue, stored.queue_offset, stored)
+        where = stored.offset_message_id, _topic_of(stored)
+        log.warning("message %s of %s is passed on as it is stored: %s", *where, exc)
+        return stored.body, exc.inflated if isinstance(exc, DecompressionError) else 0
+    return body, len(body)
 
 
-def received_all(body: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
+def received_all(records: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
     """Read the body of a pull response."""
     messages, left = [], MAX_INFLATED_TOGETHER
-    for stored in decode_messages(body):
-        message = received(stored, broker_name, namespace, min(left, MAX_INFLATED))
-        left = max(left - len(message.body), 0)
-        messages.append(message)
+    for stored in decode_messages(records):
+        body, inflated = _plain_body(stored, min(left, MAX_INFLATED))
+        left = max(left - inflated, 0)
+        messages.append(_received(stored, body, broker_name, namespace))
     return messages

@@ -29,6 +29,7 @@ from rmqlab.client.subscription import ALL, Expression, subscriptions
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from rmqlab.remoting.bodies.heartbeat import ConsumeType, MessageModel
 from rmqlab.remoting.bodies.runtime import CMResult, ConsumeMessageDirectlyResult
+from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.clock import wall_millis
@@ -142,16 +143,18 @@ class PushConsumer(Member):
                 assignments = self._assignments = Assignments(
                     self._group, self._consumption, self.started_at, nursery, self._held
                 )
-                await assignments.rebalance()
-                nursery.start_soon(assignments.rebalance_forever)
-                nursery.start_soon(self._commit_forever)
-                if self.config.orderly:
-                    nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
-                task_status.started()
-                await self._stopping.wait()
+                try:
+                    await assignments.rebalance()
+                    nursery.start_soon(assignments.rebalance_forever)
+                    nursery.start_soon(self._commit_forever)
+                    if self.config.orderly:
+                        nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
+                    task_status.started()
+                    await self._stopping.wait()
+                finally:
+                    self._assignments = None  # before the nursery closes: requests start tasks in it
                 nursery.cancel_scope.cancel()
         finally:
-            self._assignments = None
             self._client.on_route.remove(self._route_changed)
             with trio.move_on_after(self._client.config.shutdown_timeout, shield=True):
                 await self._group.offsets.commit(self._held)
@@ -174,8 +177,11 @@ class PushConsumer(Member):
         return self._producer
 
     def consume_directly(self, request: Request) -> None:
-        if self._assignments is not None:
-            self._assignments.nursery.start_soon(self._consume_directly, request)
+        if self._assignments is None:
+            remark = f"the consumer of group {self.group} is starting or stopping"
+            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+            return
+        self._assignments.nursery.start_soon(self._consume_directly, request)
 
     async def _consume_directly(self, request: Request) -> None:
         began_at = trio.current_time()

@@ -19,13 +19,18 @@ PERM_READ = 4
 PERM_WRITE = 2
 MAX_QUEUES = 100_000
 """Queues of one topic that a client makes objects of. A route that claims more is rejected (issue 12)."""
+MAX_ADDRESSES = 20_000
+"""Addresses of brokers in a route: twice those of a full nameserver of ours. A client sends heartbeats to them."""
 
 
 def check_route(route: TopicRouteData) -> TopicRouteData:
     """Return the route.
 
-    BodyError if it claims more queues than a client can handle.
+    BodyError if it claims more queues or addresses than a client can handle.
     """
+    addresses = sum(len(data.broker_addrs) for data in route.broker_datas)
+    if addresses > MAX_ADDRESSES:
+        raise BodyError(f"the route has {addresses} addresses of brokers: at most {MAX_ADDRESSES} are expected")
     claimed = sum(max(data.read_queue_nums, data.write_queue_nums, 0) for data in route.queue_datas)
     if route.order_topic_conf:
         claimed += sum(count for _, count in _order_counts(route.order_topic_conf))

@@ -26,6 +26,7 @@ from rmqlab.pipeline.recordlayout import (
     STORE_HOST,
     HostField,
 )
+from rmqlab.remoting.compression import MAX_INFLATED, decompress_body
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
@@ -33,7 +34,6 @@ from rmqlab.remoting.message import (
     COMPRESSION_LZ4,
     COMPRESSION_MASK,
     COMPRESSION_ZSTD,
-    MAX_INFLATED,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_REAL_TOPIC,
@@ -42,7 +42,6 @@ from rmqlab.remoting.message import (
     STORE_HOST_IPV6,
     SYS_FLAG_AT,
     RecordError,
-    decompress_body,
     java_hash,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC

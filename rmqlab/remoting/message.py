@@ -357,36 +357,3 @@ def encode_message(message: StoredMessage) -> bytes:
         pack_host(message.born_host), message.store_timestamp, pack_host(message.store_host),
         message.reconsume_times, message.prepared_transaction_offset, len(body),
     ) + body + tail  # fmt: skip
-
-
-MAX_INFLATED: Final = 64 * 2**20
-"""Maximum size of a decompressed body in bytes. By default brokers and producers reject bodies above 4 MiB."""
-
-
-def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
-    """Return the uncompressed body.
-
-    RecordError if it is invalid or larger than the limit.
-
-    Old clients leave the bits of the compression type at 0 for ZLIB.
-    """
-    if not sys_flag & COMPRESSED:
-        return body
-    kind = sys_flag & COMPRESSION_MASK
-    if kind in (0, COMPRESSION_ZLIB):
-        return _inflated(body, limit)
-    missing = {COMPRESSION_LZ4: "LZ4: needs the package `lz4`", COMPRESSION_ZSTD: "ZSTD: needs the package `zstandard`"}
-    raise RecordError(f"cannot read a body compressed with {missing.get(kind, f'type {kind >> 8}')}")
-
-
-def _inflated(body: bytes, limit: int) -> bytes:
-    stream = zlib.decompressobj()
-    try:
-        plain = stream.decompress(body, limit + 1)
-    except zlib.error as exc:
-        raise RecordError(f"cannot decompress a body: {exc}") from None
-    if len(plain) > limit:
-        raise RecordError(f"body of {len(body)} bytes decompresses to more than {limit} bytes")
-    if not stream.eof:
-        raise RecordError(f"compressed body of {len(body)} bytes is truncated")
-    return plain

@@ -48,6 +48,7 @@ class FileQueue:
             last = self.last
             if last is not None and file.first_offset != last.first_offset + last.size:
                 if not any(file.view[:HEAD_SIZE]):  # `LogFile.discard` could not delete it
+                    logger.warning("%s does not follow %s and begins with zeros: it is deleted", path, last.path.name)
                     file.discard()
                     continue
                 logger.error("%s does not follow %s: files between them are missing", path, last.path.name)

@@ -70,7 +70,7 @@ def restart(
         queues.trim_to_log(walk.end)
     if known > walk.end:
         logger.warning(
-            "%s is cut at %d, where no valid record follows; it had records up to %d at least",
+            "%s is cut at %d, where no valid record follows; its queues have entries of records up to %d",
             log.files.directory, walk.end, known,
         )  # fmt: skip
     if not crashed:

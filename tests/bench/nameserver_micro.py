@@ -21,6 +21,7 @@ from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command
+from rmqlab.runtime.callthread import Calls, Done
 from rmqlab.runtime.dispatch import Dispatcher
 
 REGISTER_PERIOD = 30.0
@@ -40,6 +41,16 @@ class Wire:
         pass
 
 
+class NoCalls:
+    """Makes no calls: no file is written here."""
+
+    def start(self, calls: Calls, done: Done) -> None:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
 class Simulation:
     """One nameserver, and brokers that all have the same topics, as in a big cluster."""
 
@@ -48,7 +59,7 @@ class Simulation:
         self.now = 0.0
         kv = KvConfig("never written")
         self.nameserver = Nameserver(
-            NameserverConfig(), kv, lambda: self.now, lambda _kind, **_fields: None, lambda _fn: None
+            NameserverConfig(), kv, lambda: self.now, lambda _kind, **_fields: None, lambda _fn: None, NoCalls()
         )
         self.dispatcher = Dispatcher(HANDLERS, self.nameserver)
         self.wires = [Wire(f"10.0.{number // 250}.{number % 250 + 1}:40000") for number in range(brokers)]

@@ -129,6 +129,31 @@ async def test_an_unparseable_message_is_reported_as_an_exception(broker: "FakeB
     assert len(consumer.got) == 3
 
 
+async def test_a_consumer_that_starts_or_stops_consumes_no_message_out_of_turn(
+    broker: "FakeBroker", consumer: Consumer
+) -> None:
+    """The tool that asks would wait for its time-out."""
+    consumer.consumer._assignments = None
+    answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, broker.queues["orders", 0][1])
+    assert (answer.code, answer.remark) == (1, "the consumer of group cg is starting or stopping")
+    assert len(consumer.got) == 3
+
+
+async def test_a_reply_that_no_request_waits_for_is_not_decompressed(
+    broker: "FakeBroker", consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may be one of 64 MiB."""
+    del consumer
+    bodies = list[bytes]()
+    monkeypatch.setattr("rmqlab.client.client_handlers.decompress_body", lambda body, _flag: bodies.append(body))
+    fields: dict[str, Any] = {
+        "producerGroup": "pg", "topic": "T", "queueId": "0", "sysFlag": "1", "flag": "0", "properties": "",
+        "bornTimestamp": "1", "storeTimestamp": "2",
+    }  # fmt: skip
+    answer = await ask(broker, RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, b"x")
+    assert (answer.code, bodies) == (ResponseCode.SUCCESS, [])
+
+
 @pytest.mark.parametrize("code", [RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY])
 async def test_a_group_that_is_not_here_is_refused(broker: "FakeBroker", consumer: Consumer, code: RequestCode) -> None:
     del consumer

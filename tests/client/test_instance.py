@@ -7,12 +7,13 @@ import trio
 
 from rmqlab.client.config import ClientConfig, client_id
 from rmqlab.client.errors import BrokerError, NoRouteError
-from rmqlab.client.instance import Client, open_client
+from rmqlab.client.instance import MAX_AT_ONCE, Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.route import BrokerData, TopicRouteData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.dispatch import Reply
 from rmqlab.runtime.remoting_errors import ConnectError
@@ -53,6 +54,32 @@ async def test_a_failed_refresh_keeps_the_previous_route(world: "World", client:
     await trio.sleep(100)
     assert not world.name_server.script[ROUTE]
     await producer.send(Message(topic="orders", body=b"x"))
+
+
+async def test_heartbeats_to_thousands_of_addresses_are_sent_some_at_a_time(
+    world: "World", client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile route held up the event loop for 9 s at each heartbeat."""
+    under_way, most, sent = set[str](), 0, set[str]()
+
+    async def ask(address: str, *_: object, **__: object) -> None:
+        nonlocal most
+        under_way.add(address)
+        most = max(most, len(under_way))
+        await trio.lowlevel.checkpoint()
+        under_way.discard(address)
+        sent.add(address)
+        raise ConnectError("refused")
+
+    del world
+    addresses = [f"10.0.0.1:{number}" for number in range(1000)]
+    client.producers["pg"] = set()  # without a heartbeat of its own
+    names = [BrokerData(cluster="c", broker_name=one, broker_addrs={0: one}) for one in addresses]
+    client.routes.set_route("orders", TopicRouteData(broker_datas=names, queue_datas=[]))
+    monkeypatch.setattr(client, "ask", ask)
+    await client.heartbeat()
+    assert sent == {*addresses}
+    assert most <= MAX_AT_ONCE
 
 
 async def test_a_frozen_broker_keeps_no_other_from_its_heartbeat(world: "World", client: Client) -> None:

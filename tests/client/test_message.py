@@ -5,7 +5,13 @@ import zlib
 import pytest
 
 from rmqlab.client.message import MAX_INFLATED_TOGETHER, received_all
-from rmqlab.remoting.message import COMPRESSED, MAX_INFLATED, StoredMessage, body_crc, encode_message
+from rmqlab.remoting.compression import MAX_INFLATED, decompress_body
+from rmqlab.remoting.message import (
+    COMPRESSED,
+    StoredMessage,
+    body_crc,
+    encode_message,
+)
 
 HOST = ("127.0.0.1", 1)
 
@@ -32,3 +38,28 @@ def test_the_bodies_of_one_response_inflate_to_a_bounded_size() -> None:
     assert sum(len(message.body) == MAX_INFLATED for message in messages) == together
     assert [message.body for message in messages[together:]] == [bomb, bomb]
     assert [message.body for message in received_all(record(sound), "b")] == [b"sound"]
+
+
+WHOLE = zlib.compress(bytes(MAX_INFLATED))
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [zlib.compress(bytes(2 * MAX_INFLATED)), WHOLE[:-4], WHOLE[:-4] + b"1234"],
+    ids=["too large", "truncated", "wrong checksum"],
+)
+def test_bodies_that_are_decompressed_in_vain_count_too(monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
+    """A response of 16 MiB took minutes.
+
+    250 bodies of it were decompressed, each up to the limit of one.
+    """
+    limits = list[int]()
+
+    def decompressed(body: bytes, sys_flag: int, limit: int) -> bytes:
+        limits.append(limit)
+        return decompress_body(body, sys_flag, limit)
+
+    monkeypatch.setattr("rmqlab.client.message.decompress_body", decompressed)
+    messages = received_all(record(bomb) * 5, "b")
+    assert [message.body for message in messages] == [bomb] * 5
+    assert limits == [MAX_INFLATED] * (MAX_INFLATED_TOGETHER // MAX_INFLATED) + [0] * 3

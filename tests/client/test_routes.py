@@ -3,6 +3,7 @@
 import pytest
 
 from rmqlab.client.routes import (
+    MAX_ADDRESSES,
     RouteCache,
     check_route,
     choose_queue,
@@ -125,3 +126,13 @@ def test_a_route_that_claims_more_queues_than_memory_is_rejected(claim: TopicRou
     """Issue 12."""
     with pytest.raises(BodyError, match="at most 100000"):
         check_route(claim)
+
+
+def test_a_route_with_more_addresses_than_a_full_cluster_is_rejected() -> None:
+    addresses = {number: f"10.0.0.1:{number}" for number in range(MAX_ADDRESSES)}
+    few = BrokerData(cluster="c", broker_name="a", broker_addrs=addresses)
+    route = TopicRouteData(broker_datas=[few], queue_datas=[])
+    assert check_route(route) is route
+    another = BrokerData(cluster="c", broker_name="b", broker_addrs={0: "10.0.0.2:1"})
+    with pytest.raises(BodyError, match="addresses"):
+        check_route(TopicRouteData(broker_datas=[few, another], queue_datas=[]))

@@ -123,7 +123,7 @@ def test_events_in_memory_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch)
 # The command socket
 
 
-async def ask(supervisor: Supervisor, data: bytes) -> list[Any]:
+async def ask(supervisor: Supervisor, data: bytes, free: int = 1) -> list[Any]:
     ours, theirs = memory_stream_pair()
     got: list[Any] = []
 
@@ -140,7 +140,7 @@ async def ask(supervisor: Supervisor, data: bytes) -> list[Any]:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(converse)
         async with ours:
-            await serve_connection(Cluster(supervisor), ours)
+            await serve_connection(Cluster(supervisor), ours, trio.Semaphore(free))
     return got
 
 
@@ -151,6 +151,54 @@ async def test_garbage_at_the_command_socket_ends_that_connection_only(superviso
     assert error.fields["reason"].startswith("command socket: ")
     assert len(error.fields["reason"]) < 500
     assert await ask(supervisor, COMMANDS.encode(CommandRequest("faults", {}))) == [CommandResult([])]
+
+
+async def test_beyond_the_limit_of_commands_only_down_is_executed(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer, "down": answer})
+    (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})), free=0)
+    assert isinstance(failure, Failure)
+    assert failure.text.startswith("the supervisor runs 100 commands")
+    assert await ask(supervisor, COMMANDS.encode(CommandRequest("down", {})), free=0) == [CommandResult(None)]
+
+
+async def test_a_command_whose_peer_has_left_is_not_executed(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as one to a stopped supervisor that was given up."""
+    executed = list[str]()
+
+    async def note(*_: object) -> None:
+        executed.append("kill")
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(commandserver, "HANDLERS", {"kill": note})
+    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+        await listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        for leaves in (True, False):
+            theirs = await trio.open_unix_socket(tmp_path / "s")
+            await theirs.send_all(COMMANDS.encode(CommandRequest("kill", {})))
+            if leaves:
+                await theirs.aclose()
+            async with trio.SocketStream((await listening.accept())[0]) as ours:
+                await serve_connection(Cluster(supervisor), ours, trio.Semaphore(1))
+            await theirs.aclose()
+    assert executed == ["kill"]
+
+
+async def test_a_command_makes_room_when_it_ends(supervisor: Supervisor) -> None:
+    free, request = trio.Semaphore(1), COMMANDS.encode(CommandRequest("x", {}))
+    for _ in range(2):
+        ours, theirs = memory_stream_pair()
+        async with ours, theirs:
+            await theirs.send_all(request)
+            await serve_connection(Cluster(supervisor), ours, free)
+        assert free.value == 1
 
 
 STRANGE: list[dict[str, Any]] = [

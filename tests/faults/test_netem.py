@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rmqlab.faults import Bandwidth, Blackhole, Cut, Latency, Loss, Refuse, Reorder, Reset, Slice, SlowReader
 from rmqlab.faults.link.fault import impairment_of
 from rmqlab.faults.link.netem import (
+    MOST_PARTS,
     NARROW_ROOM,
     PACKET,
     ROOM,
@@ -223,3 +224,20 @@ def test_retransmissions_are_never_past_and_at_most_two_minutes_or_as_long_as_th
     now = lost_at + waited
     ahead = next_retransmission(lost_at, now) - now
     assert -1e-6 <= ahead <= min(120, max(0.2, waited + 0.2)) + 1e-6
+
+
+def test_tiny_sends_in_flight_are_limited_as_large_ones() -> None:
+    """Four million sends of a byte took 1 GB.
+
+    A heal delivered all of them in one pass.
+    """
+    direction = LinkDirection(Impairment(is_blocked=True))
+    pushed = 0
+    while direction.room:
+        direction.push(b"x", 0.0)
+        pushed += 1
+    assert pushed == MOST_PARTS
+    direction.set_impairment(UNIMPAIRED, 1.0)
+    assert bytes(direction.take(10, 1000.0) or b"") == b"x"
+    assert direction.room > 0
+    assert len(drain(direction, 1000.0)) == MOST_PARTS - 1

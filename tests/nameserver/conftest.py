@@ -17,6 +17,7 @@ from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import VERSION, RequestCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime.callthread import Calls, Done
 from rmqlab.runtime.dispatch import Dispatcher
 
 
@@ -38,6 +39,33 @@ class Wire:
 
 
 @attrs.define(eq=False)
+class DiskCalls:
+    """Makes the calls that write files: at once, or when they are released."""
+
+    is_held: bool = False
+    _held: list[tuple[Calls, Done]] = attrs.field(factory=list, init=False)
+
+    def start(self, calls: Calls, done: Done) -> None:
+        self._held.append((calls, done))
+        if not self.is_held:
+            self.release()
+
+    def release(self) -> None:
+        """Make the calls that were started first."""
+        calls, done = self._held.pop(0)
+        error: BaseException | None = None
+        try:
+            for call in calls:
+                call()
+        except Exception as exc:  # noqa: BLE001 - `done` gets it
+            error = exc
+        done(error)
+
+    async def close(self) -> None:
+        pass
+
+
+@attrs.define(eq=False)
 class Bench:
     """A nameserver's state behind its dispatcher, with a manual clock and its events."""
 
@@ -46,12 +74,13 @@ class Bench:
     events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
     turns: list[Callable[[], None]] = attrs.field(factory=list)
     """Next slices of long requests."""
+    calls: DiskCalls = attrs.field(factory=DiskCalls)
     state: Nameserver = attrs.field(init=False)
     dispatcher: Dispatcher[Nameserver] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         kv = load_kv_config(self.config.kv_config_path)
-        self.state = Nameserver(self.config, kv, lambda: self.now, self._note, self.turns.append)
+        self.state = Nameserver(self.config, kv, lambda: self.now, self._note, self.turns.append, self.calls)
         self.dispatcher = Dispatcher(HANDLERS, self.state)
 
     @staticmethod

@@ -6,8 +6,16 @@ import pathlib
 
 import pytest
 
-from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, KvLimitError, load_kv_config
+from rmqlab.nameserver.kvconfig import KvChange, KvConfig, KvFileError, KvLimitError, load_kv_config
 from rmqlab.store.configfile import save_config_file
+
+
+def change(kv: KvConfig, namespace: str, key: str, value: str | None = None, *, removes: bool = False) -> None:
+    """Make one change and save it."""
+    draft = kv.draft()
+    draft.make(KvChange(namespace, key, value, removes))
+    draft.save()
+    kv.adopt(draft)
 
 
 def test_every_change_is_in_the_file_before_it_is_answered_and_the_former_content_in_the_backup(
@@ -16,12 +24,12 @@ def test_every_change_is_in_the_file_before_it_is_answered_and_the_former_conten
     """remoting#37."""
     path = tmp_path / "deep" / "kvConfig.json"
     kv = KvConfig(path)
-    kv.put("ns", "k", "one")
+    change(kv, "ns", "k", "one")
     assert path.read_text() == '{"configTable":{"ns":{"k":"one"}}}'
     assert not path.with_name("kvConfig.json.bak").exists()
-    kv.put("ns", "k", "two")
+    change(kv, "ns", "k", "two")
     assert json.loads(path.with_name("kvConfig.json.bak").read_text()) == {"configTable": {"ns": {"k": "one"}}}
-    kv.delete("ns", "k")
+    change(kv, "ns", "k", removes=True)
     assert path.read_text() == '{"configTable":{"ns":{}}}'
     assert json.loads(path.with_name("kvConfig.json.bak").read_text()) == {"configTable": {"ns": {"k": "two"}}}
     assert not path.with_name("kvConfig.json.tmp").exists()
@@ -31,20 +39,20 @@ def test_a_restart_restores_the_table_emptied_namespaces_too(tmp_path: pathlib.P
     """remoting#37."""
     path = tmp_path / "kvConfig.json"
     kv = KvConfig(path)
-    kv.put("ns", "k", "vé/")
-    kv.put("emptied", "k", "v")
-    kv.delete("emptied", "k")
+    change(kv, "ns", "k", "vé/")
+    change(kv, "emptied", "k", "v")
+    change(kv, "emptied", "k", removes=True)
     assert load_kv_config(path).namespaces == {"ns": {"k": "vé/"}, "emptied": {}}
 
 
 def test_a_missing_namespace_is_distinguished_from_an_empty_one(tmp_path: pathlib.Path) -> None:
     """remoting#38, #28."""
     kv = KvConfig(tmp_path / "kv.json")
-    kv.delete("ns", "k")
+    change(kv, "ns", "k", removes=True)
     assert kv.listing("ns") is None
-    kv.put("ns", "k", "v")
+    change(kv, "ns", "k", "v")
     assert kv.listing("ns") == b'{"table":{"k":"v"}}'
-    kv.delete("ns", "k")
+    change(kv, "ns", "k", removes=True)
     assert kv.listing("ns") == b'{"table":{}}'
     assert kv.listing(None) is None
 
@@ -52,7 +60,7 @@ def test_a_missing_namespace_is_distinguished_from_an_empty_one(tmp_path: pathli
 def test_a_null_value_is_kept_in_memory_and_left_out_of_the_file(tmp_path: pathlib.Path) -> None:
     """Section 4.11."""
     kv = KvConfig(tmp_path / "kv.json")
-    kv.put("ns", "k", None)
+    change(kv, "ns", "k", None)
     assert kv.namespaces == {"ns": {"k": None}}
     assert kv.get("ns", "k") is None
     assert (tmp_path / "kv.json").read_text() == '{"configTable":{"ns":{}}}'
@@ -110,9 +118,21 @@ def test_a_full_table_rejects_new_entries(
 ) -> None:
     """Issue 12.6."""
     kv = KvConfig(tmp_path / "kv.json")
-    kv.put("ns", "k", "v")
+    change(kv, "ns", "k", "v")
     monkeypatch.setattr(f"rmqlab.nameserver.kvconfig.{limit}", value)
     with pytest.raises(KvLimitError):
-        kv.put("other", "key", "v")
+        change(kv, "other", "key", "v")
     assert kv.namespaces == load_kv_config(kv.path).namespaces == {"ns": {"k": "v"}}
-    kv.put("ns", "k", "w")
+    change(kv, "ns", "k", "w")
+
+
+def test_the_size_is_that_of_the_file_and_a_few_bytes_more(tmp_path: pathlib.Path) -> None:
+    """Entries end with a comma in the size, also the last ones."""
+    kv = KvConfig(tmp_path / "kv.json")
+    for key, value in {"k": "v", "ké\n": '"\\/', "gone": "v", "": ""}.items():
+        change(kv, "ns", key, value)
+        change(kv, "other\x01", key, value)
+    change(kv, "ns", "k", "longer")
+    change(kv, "ns", "gone", removes=True)
+    draft, loaded = kv.draft(), load_kv_config(kv.path).draft()
+    assert (loaded.size, loaded.keys) == (draft.size, draft.keys) == ((tmp_path / "kv.json").stat().st_size + 3, 7)

@@ -7,8 +7,10 @@ import pytest
 from rmqlab.nameserver.queuetable import TOPICS_AT_ONCE
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, encode_compressed
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import VERSION, RequestCode
 from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime.slices import UNITS_AT_ONCE
 
 SLICES = 3
@@ -21,7 +23,13 @@ def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def registration(
-    *, counter: int = 1, compressed: str = "false", topics: int = TOPICS, table: dict[str, TopicConfig] | None = None
+    *,
+    name: str = "broker-a",
+    address: str = "10.0.0.1:10911",
+    counter: int = 1,
+    compressed: str = "false",
+    topics: int = TOPICS,
+    table: dict[str, TopicConfig] | None = None,
 ) -> Command:
     whole = {f"t{number}": TopicConfig(topic_name=f"t{number}") for number in range(topics)}
     body = RegisterBrokerBody(
@@ -32,7 +40,7 @@ def registration(
     )
     raw = encode_compressed(body) if compressed == "true" else body.encode()
     fields = {
-        "brokerName": "broker-a", "brokerAddr": "10.0.0.1:10911", "clusterName": "c", "haServerAddr": "10.0.0.1:10912",
+        "brokerName": name, "brokerAddr": address, "clusterName": "c", "haServerAddr": "10.0.0.1:10912",
         "brokerId": "0", "compressed": compressed,
     }  # fmt: skip
     return Command(RequestCode.REGISTER_BROKER, version=VERSION, body=raw, raw_fields=fields)
@@ -85,6 +93,25 @@ def test_an_older_registration_does_not_overwrite_topics_of_a_newer_one(bench: A
     assert named == len(bench.state.routes.queues)
 
 
+@pytest.mark.parametrize("another_stays", [True, False])
+def test_topics_that_were_entered_before_the_connection_closed_are_announced(
+    bench: Any, *, another_stays: bool
+) -> None:
+    """But not after the removal of their broker name."""
+    wire = bench.wire()
+    if another_stays:
+        bench.register(name="broker-a", host="10.0.0.9", broker_id=1)
+    assert bench.ask(registration(), wire) is None
+    wire.is_closed = True
+    bench.state.announce(bench.state.routes.lose_connection(wire, wire.peer))
+    while bench.turns:
+        run_turn(bench)
+    named = sum(fields["topic_count"] for kind, fields in bench.events if kind == "route_changed")
+    entered = UNITS_AT_ONCE * TOPICS_AT_ONCE - 1
+    assert named == entered
+    assert len(bench.state.routes.queues) == (entered if another_stays else 0)
+
+
 def test_no_topics_are_entered_for_a_broker_that_is_removed_meanwhile(bench: Any) -> None:
     wire = bench.wire()
     assert bench.ask(registration(), wire) is None
@@ -94,3 +121,32 @@ def test_no_topics_are_entered_for_a_broker_that_is_removed_meanwhile(bench: Any
     assert wire.written
     assert bench.state.routes.queues == {}
     assert [kind for kind, _ in bench.events] == ["broker_registered", "broker_unregistered", "route_changed"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [("MAX_QUEUE_DATA", 5 * TOPICS // 2), ("MAX_TOPIC_CHARACTERS", 16 * TOPICS)],
+    ids=["pairs", "names"],
+)
+def test_registrations_that_are_entered_together_do_not_exceed_a_limit(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    """Each has room when it begins.
+
+    Up to 100 of 200,000 topics made 20 times as many as the limit allows.
+    """
+    monkeypatch.setattr(f"rmqlab.nameserver.queuetable.{limit}", value)
+    wires = [bench.wire() for _ in range(3)]
+    for number, wire in enumerate(wires):
+        table = {f"{number}-{topic}": TopicConfig(topic_name=f"{number}-{topic}") for topic in range(TOPICS)}
+        name = f"broker-{number}"
+        assert bench.ask(registration(name=name, address=f"10.0.0.{number}:10911", table=table), wire) is None
+    while bench.turns:
+        run_turn(bench)
+    codes = [decode_command(*FrameDecoder().feed(bytes(wire.written))).code for wire in wires]
+    assert codes == [0, 0, 1]
+    assert 2 * TOPICS < len(bench.state.routes.queues) < 3 * TOPICS
+    versions = [bench.state.routes.live[f"10.0.0.{number}:10911"].data_version.counter for number in range(3)]
+    assert versions == [1, 1, -1]
+    announced = sum(fields["topic_count"] for kind, fields in bench.events if kind == "route_changed")
+    assert announced == len(bench.state.routes.queues)

@@ -32,6 +32,7 @@ from rmqlab.pipeline.recordlayout import walk
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records
 from rmqlab.pipeline.recordwalk import walk_many
 from rmqlab.pipeline.storesource import COLUMNS, StoreSource
+from rmqlab.remoting.compression import decompress_body
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
@@ -43,7 +44,6 @@ from rmqlab.remoting.message import (
     StoredMessage,
     body_crc,
     decode_message,
-    decompress_body,
     encode_message,
     parse_properties,
 )

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from rmqlab.pipeline import records
+from rmqlab.remoting.compression import MAX_INFLATED
 from rmqlab.remoting.message import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,
-    MAX_INFLATED,
     StoredMessage,
     body_crc,
     encode_message,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlab.remoting.compression import MAX_INFLATED, decompress_body
 from rmqlab.remoting.message import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_ZSTD,
     FIXED_SIZE,
     HEADS,
-    MAX_INFLATED,
     MESSAGE_MAGIC,
     RecordError,
     StoredMessage,
@@ -26,7 +26,6 @@ from rmqlab.remoting.message import (
     decode_message,
     decode_messages,
     decode_properties,
-    decompress_body,
     format_properties,
     java_hash,
     offset_message_id,

@@ -332,7 +332,8 @@ def test_a_deleted_file_that_stayed_is_no_gap(killed: Path, quick_path: Path, ca
     path = root / "commitlog" / f"{3 * 65536:020d}"
     path.write_bytes(bytes(40) + b"x" * (65536 - 40))
     opened_and_read(root)
-    assert "does not follow" not in caplog.text
+    assert "files between them are missing" not in caplog.text
+    assert f"{path} does not follow {65536:020d} and begins with zeros: it is deleted" in caplog.text
     assert not path.exists()
 
 

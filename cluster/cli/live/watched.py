@@ -14,12 +14,14 @@ from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
     COMMANDS,
+    SILENT_SECONDS,
     CommandFailedError,
     CommandRequest,
     CommandResult,
     CommandUsageError,
     Failure,
     Item,
+    check_responds,
     error_of,
     explain_absence,
     invalid_reply,
@@ -179,7 +181,7 @@ class RemoteCluster:
         async with stream:
             try:
                 await stream.send_all(COMMANDS.encode(CommandRequest(verb, arguments)))
-                while data := await stream.receive_some(CHUNK):
+                while data := await _received(stream, self.directory):
                     decoder.feed(bytes(data))
                     for message in decoder.messages():
                         match message:
@@ -195,3 +197,14 @@ class RemoteCluster:
             except ControlError as exc:
                 raise CommandFailedError(invalid_reply(self.directory.path.name, exc)) from None
         raise NoClusterError(explain_absence(self.directory))
+
+
+async def _received(stream: trio.SocketStream, directory: ClusterDirectory) -> bytes:
+    """Return the next bytes from the supervisor.
+
+    CommandFailedError if it does not respond.
+    """
+    while True:
+        with trio.move_on_after(SILENT_SECONDS):
+            return bytes(await stream.receive_some(CHUNK))
+        await trio.to_thread.run_sync(check_responds, directory, abandon_on_cancel=True)

@@ -29,6 +29,8 @@ PACKET: Final = 1460
 """Bytes of a packet: the payload of TCP on Ethernet."""
 NARROW_ROOM: Final = 64 * 1024
 """Bytes in flight under a bandwidth limit: few, so that the sender blocks."""
+MOST_PARTS: Final = 8_192
+"""Sends in flight, each of any size: as the system, which counts some 700 bytes for a packet of one byte."""
 _TICK: Final = 0.01
 """Seconds' worth of bandwidth that arrive at once."""
 
@@ -101,6 +103,8 @@ class LinkDirection:
     @property
     def room(self) -> int:
         """How many bytes `push` accepts."""
+        if len(self._parts) >= MOST_PARTS:
+            return 0
         most = NARROW_ROOM if self.impairment.bytes_per_second < math.inf else ROOM
         return max(min(most, self.impairment.window or most) - self.size, 0)
 

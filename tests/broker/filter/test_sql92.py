@@ -6,6 +6,7 @@ an error there and here, or lets the same messages through.
 
 import contextlib
 import re
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -94,6 +95,21 @@ def test_operands_after_a_decided_result_are_not_evaluated() -> None:
 def test_invalid_expressions_are_rejected(expression: str) -> None:
     with pytest.raises(FilterError):
         compile_filter(expression)
+
+
+def test_an_invalid_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pull of a lite pull consumer brings its expression."""
+    texts = list[str]()
+
+    def tokens(text: str) -> Iterator[object]:
+        texts.append(text)
+        raise FilterError("on purpose")
+
+    monkeypatch.setattr("rmqlab.broker.filter.sql92.tokens", tokens)
+    for _ in range(3):
+        with pytest.raises(FilterError, match="on purpose"):
+            compile_filter("an invalid expression of this test alone")
+    assert len(texts) == 1
 
 
 def test_the_smallest_and_greatest_constants_are_taken() -> None:

@@ -1,5 +1,6 @@
 """Registered expressions: live and dead clients, and the file's content."""
 
+import collections
 import json
 import pathlib
 from collections.abc import Callable  # noqa: TC003 - as everywhere
@@ -31,7 +32,7 @@ class Scene:
         self.table = ConsumerFilterTable(self.path, lambda: self.now, bloom, DAY)
 
     def register(self, expression: str = "a > 1", version: int = 1, topic: str = "T") -> None:
-        self.table.register("G", [subscription(expression, version, topic)])
+        collections.deque(self.table.register("G", [subscription(expression, version, topic)]))
 
     @property
     def known(self) -> ConsumerFilterData:
@@ -50,7 +51,7 @@ def scene(tmp_path: pathlib.Path) -> Scene:
 
 
 def test_tag_and_empty_expressions_are_not_kept(scene: Scene) -> None:
-    scene.table.register("G", [subscription("TagA", 1, kind="TAG"), subscription("", 1, "U")])
+    collections.deque(scene.table.register("G", [subscription("TagA", 1, kind="TAG"), subscription("", 1, "U")]))
     assert scene.table.topics == {}
 
 

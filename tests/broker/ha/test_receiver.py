@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.broker.ha.receiver import PASS_SIZE, LogReceiver
+from rmqlab.broker.ha.receiver import MANY_FRAMES, PASS_SIZE, LogReceiver
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import SlaveStream, StreamError
 from rmqlab.broker.ha.testing import FileSize, MemoryLog
@@ -237,3 +237,32 @@ def test_a_header_out_of_range_ends_the_stream_and_writes_nothing(header: bytes)
     with pytest.raises(StreamError):
         receiver.receive(Wire(frame(0, b"first") + header + b"body"), 0.0)
     assert log.data == b"first"
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_flood_of_tiny_frames_gives_other_sockets_their_turn(size: int) -> None:
+    """A pass over heartbeats without a pause took 0.3 s."""
+    log = MemoryLog()
+    receiver, body = receiver_of(log), b"x" * size
+    wire = Wire(b"".join(frame(number * size, body) for number in range(60_000)))
+    passes = list[int]()
+    while wire.wire:
+        before = len(wire.wire)
+        receiver.receive(wire, 0.0)
+        passes.append((before - len(wire.wire)) // (12 + size))
+    assert max(passes[1:]) <= 2 * MANY_FRAMES
+    assert log.max_commit_log_offset == 60_000 * size
+
+
+def test_large_frames_are_received_in_large_pieces_again() -> None:
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    wire = Wire(b"".join(frame(0) for _ in range(50_000)) + framed(b"y" * 8 * PASS_SIZE, 32 * 1024))
+    passes = 0
+    while wire.wire:
+        receiver.receive(wire, 0.0)
+        passes += 1
+        if log.max_commit_log_offset == 0:
+            passes = 0
+    assert log.max_commit_log_offset == 8 * PASS_SIZE
+    assert passes <= 12

@@ -11,6 +11,7 @@ from rmqlab.broker.testing import TalkingBroker, pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import decode_messages
+from rmqlab.runtime.slices import UNITS_AT_ONCE
 
 SUSPEND, SUBSCRIPTION = 2, 4
 
@@ -71,6 +72,22 @@ def test_a_costly_expression_examines_fewer_messages_in_one_pull(sql: TalkingBro
     assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "50")
     (reply,) = pull(sql, sysFlag=SUBSCRIPTION, subscription="a = 100")
     assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "60")
+
+
+def test_the_expressions_of_a_long_heartbeat_are_compiled_in_slices(
+    sql: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.6: others are served between them."""
+    monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
+    one = {"subVersion": 1, "expressionType": "SQL92"}
+    topics = [{**one, "topic": f"T{number}", "subString": f"a = {number}"} for number in range(2 * UNITS_AT_ONCE)]
+    body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": topics}]})
+    sql.turns.is_collecting = True
+    assert sql.exchange(RequestCode.HEART_BEAT, None, body.encode()) == []
+    assert 0 < len(sql.broker.filters.topics) < UNITS_AT_ONCE
+    assert sql.turns.run_all() == 2
+    assert len(sql.broker.filters.topics) == 2 * UNITS_AT_ONCE
+    assert [reply.code for reply in sql.peer.replies][-1] == ResponseCode.SUCCESS
 
 
 def test_only_what_matches_is_pulled(sql: TalkingBroker) -> None:

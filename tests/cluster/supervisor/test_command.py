@@ -1,6 +1,7 @@
 """Commands and what a supervisor may reply: one line, and the right exit status."""
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -12,8 +13,17 @@ import trio
 from click.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.cli.live import watched
 from rmqlab.cluster.cli.live.watched import RemoteCluster
-from rmqlab.cluster.supervisor.command import COMMANDS, CommandFailedError, CommandResult, Failure
+from rmqlab.cluster.supervisor import command
+from rmqlab.cluster.supervisor.command import (
+    COMMANDS,
+    CommandFailedError,
+    CommandMessage,
+    CommandRequest,
+    CommandResult,
+    Failure,
+)
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 
 GARBAGE = b"HTTP/1.1 400 Bad Request\r\n\r\n"
@@ -65,6 +75,8 @@ def reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         (GARBAGE, "kill broker-a", 1, "the reply from the supervisor of cluster default is invalid (not a control"),
         (GARBAGE, "produce -t orders", 1, "the reply from the supervisor"),
         (GARBAGE, "events", 1, "the reply from the supervisor"),
+        (b"", "events --follow", 0, ""),
+        (FAILED, "events --follow", 1, "broker-a is killed"),
         (GARBAGE, "fault random", 1, "the reply from the supervisor"),
         (b"", "kill broker-a", 1, "the supervisor of cluster default ended without a reply"),
         (b"\xc1", "faults", 1, "the reply from the supervisor of cluster default is invalid (not msgpack"),
@@ -91,3 +103,83 @@ async def test_the_live_view_reads_no_garbage(reply: Callable[[bytes], ClusterDi
     served = RemoteCluster(reply(GARBAGE))
     with trio.fail_after(10), pytest.raises(CommandFailedError, match="the reply from the supervisor"):
         await served.status()
+
+
+class Unresponsive:
+    """A supervisor that a signal has stopped.
+
+    The system accepts its connections, and it reads none.
+    """
+
+    def __init__(self, directory: ClusterDirectory, backlog: int) -> None:
+        directory.create()
+        self.listening = socket.socket(socket.AF_UNIX)
+        self.listening.bind(str(directory.command_socket))
+        self.listening.listen(backlog)
+
+
+@pytest.fixture
+def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDirectory:
+    """Return the directory of a cluster whose commands wait for milliseconds only."""
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+    for module in (command, watched):
+        monkeypatch.setattr(module, "SILENT_SECONDS", 0.01)
+    monkeypatch.setattr(command, "RESPONSE_SECONDS", 0.05)
+    return ClusterDirectory.named("default")
+
+
+@pytest.mark.parametrize("backlog", [0, 10])
+@pytest.mark.parametrize("words", ["status", "kill broker-a", "events", "down"])
+def test_a_stopped_supervisor_is_named_with_its_pid(impatient: ClusterDirectory, words: str, backlog: int) -> None:
+    with contextlib.closing(Unresponsive(impatient, backlog).listening), impatient.locked():
+        done = CliRunner().invoke(app, words.split(), prog_name="rmqlab")
+    assert done.exit_code == 1, done.exception
+    assert f"(pid {os.getpid()}) does not respond" in done.stderr
+    assert f"kill -CONT {os.getpid()}" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+async def test_the_live_view_names_a_stopped_supervisor(impatient: ClusterDirectory) -> None:
+    with (
+        contextlib.closing(Unresponsive(impatient, 10).listening),
+        trio.fail_after(60),
+        pytest.raises(CommandFailedError, match=r"\(pid PID\) does not respond"),
+    ):
+        await RemoteCluster(impatient).status()
+
+
+def test_a_command_that_takes_long_is_waited_for_while_the_supervisor_responds(impatient: ClusterDirectory) -> None:
+    """The supervisor replies to three other commands before it replies to this one."""
+    probes = list[CommandMessage]()
+
+    def serve(listening: socket.socket) -> None:
+        with listening.accept()[0] as first:
+            for _ in range(3):
+                with listening.accept()[0] as probe:
+                    probes.append(received(probe))
+                    probe.sendall(DONE)
+            first.sendall(COMMANDS.encode(CommandResult("late")))
+            received(first)
+
+    with contextlib.closing(Unresponsive(impatient, 10).listening) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        try:
+            assert command.ask(impatient, "status") == "late"
+        finally:
+            thread.join()
+    assert probes == [CommandRequest("faults", {})] * 3
+
+
+def received(connection: socket.socket) -> CommandMessage:
+    decoder = COMMANDS.decoder()
+    while True:
+        decoder.feed(connection.recv(65536))
+        for message in decoder.messages():
+            return message
+
+
+def test_a_reply_before_the_command_is_read(reply: Callable[[bytes], ClusterDirectory]) -> None:
+    """A supervisor with too many connections does not read further ones."""
+    with pytest.raises(CommandFailedError, match="broker-a is killed"):
+        command.ask(reply(FAILED), "status", padding="x" * 2**20)
