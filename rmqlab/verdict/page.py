@@ -127,6 +127,11 @@ Some changes leave no evidence, and are not reported:
 * topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
   could not copy its master's table looks the same.
 
+Requests have no checksum of their own. So a broker stores what arrives, and a link fault `corrupt` between a producer
+and a broker changes messages that are acknowledged: `content_disagreement` counts them, `lost` those whose unique id
+changed, and the verdict is `violated`. Between a master and its slave it makes records `corrupt`, or the logs differ
+(`divergence`). No fault excuses these values: a scenario that plays one states what it expects of them.
+
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of
 a group that a request reset (`offset_reset`) only warn if they move back.
@@ -148,8 +153,8 @@ RocketMQ does not delete the queues of a slave: these keep their old entries, an
 What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
 were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
-of version 1 and 2, which have no numbers; a body that was changed in all copies, with its CRC, because journals have no
-digest and no size of bodies; messages that a consumer skipped before it committed, because journals have no filters.
+of version 1 and 2, which have no numbers; messages that a consumer skipped before it committed, because journals have
+no filters.
 """
 
 _METRICS_HEAD: Final = """

@@ -13,7 +13,7 @@ from typing import Any
 from rmqlab.pipeline.audit import unreplicated
 from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run, written
-from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from rmqlab.remoting.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
@@ -85,6 +85,14 @@ or exists(delivered, one -> not exists(places, place -> place.topic = one.topic 
         and place.queue = one.queue and place.offset = one.offset)
     and one.broker not in ({uncertain})
     and (one.topic != send.topic or exists(places, place -> place.topic = one.topic)))
+"""
+
+# A half message at other places than the acknowledged one: a broker that stores it again gives it flag 0.
+_IS_SENT_PLACE = """coalesce(place.topic = send.place_topic and place.broker = send.broker
+    and place.queue = send.place_queue and place.offset = send.offset + send.position, false)"""
+_STORED_AGAIN = f"""
+exists(places, place -> place.topic = {literal(HALF_TOPIC)} and not {_IS_SENT_PLACE})
+    or send.place_topic = {literal(HALF_TOPIC)} and not exists(places, place -> {_IS_SENT_PLACE})
 """
 
 _PRESENCE = """
@@ -181,7 +189,8 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
-        "content_disagreement": "sends = 1 and (least_crc != send.crc or greatest_crc != send.crc)",
+        "content_disagreement": "sends = 1 and (least_crc != send.crc or greatest_crc != send.crc)"
+        f" and not ({_STORED_AGAIN})",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
