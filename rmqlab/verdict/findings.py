@@ -156,6 +156,11 @@ def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
     return f"{attempts} failed in {seconds:.2f} s{others}"
 
 
+def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
+    """Describe a stored message that no journal has a send of."""
+    return f"no send in the journals, stored at {', '.join(sorted(places))} by {', '.join(sorted(set(nodes)))}"
+
+
 def unknown(metric: str, unit: str, missing: str) -> Finding:
     """Return an unknown finding with the missing evidence."""
     return Finding(metric=metric, unit=unit, value=None, missing=missing)

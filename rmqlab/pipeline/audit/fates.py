@@ -16,7 +16,7 @@ from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.remoting.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
@@ -260,12 +260,12 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
         "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
-        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes, damages from fates))"
+        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages from fates))"
         f" where nth <= {EVIDENCE_LIMIT}"
     )
     pieces: dict[str, list[str]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.nth):
-        piece = _describe(row.message_id, row.send, sorted(row.nodes or ()))
+        piece = _describe(row)
         pieces[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
     return {metric: tuple(parts) for metric, parts in pieces.items()}
 
@@ -281,9 +281,11 @@ def _removals(run: Run, metric: str, send: Any) -> str:
     return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 
 
-def _describe(message_id: str, send: Any, nodes: list[str]) -> str:
-    where = f"at {', '.join(nodes)}" if nodes else "in no store"
+def _describe(row: Any) -> str:
+    send, nodes = row.send, sorted(row.nodes or ())
     if send is None:
-        return f"{message_id}: without a send in the journal, {where}"
+        places = [f"{place.topic}@{place.broker}:{place.queue} offset {place.offset}" for place in row.places]
+        return f"{row.message_id}: {unsent_text(places, nodes)}"
+    where = f"at {', '.join(nodes)}" if nodes else "in no store"
     place = f" by {send.topic}@{send.broker}:{send.queue} offset {send.offset}" if send.broker else ""
-    return f"{message_id}: {send.outcome}{place}, {where}"
+    return f"{row.message_id}: {send.outcome}{place}, {where}"
