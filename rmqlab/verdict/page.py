@@ -63,7 +63,7 @@ unless a violation is proven.
 | of another run | since version 4 each start of a process begins with `journal_opened`, which has the id of the run |
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | values changed to another type, or times out of range | they are not a valid entry |
-| entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries |
+| entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |

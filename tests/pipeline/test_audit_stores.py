@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.history import Queue
-from rmqlab.cluster.checks.testing import MadeUpRun, with_offset
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, with_offset
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.storefacts import KEEPS_CONTENT
 from rmqlab.remoting.contentcrc import keeps_content
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.pipeline.conftest import Lab
+from tests.cluster.checks.test_offsetfiles import consumed_run, set_back, target_of
 from tests.pipeline.violations import MAGIC, clean_run, compare, lose, wipe_and_start, write_run
 from tests.remoting.test_contentcrc import RECORDS
 
@@ -233,3 +234,12 @@ def test_a_half_message_that_is_stored_again_may_change_its_content(
     run.send(100, at=(), crc=1, held_in=f"{HALF_TOPIC}:0")
     run.entries[-1] = with_offset(run.entries[-1], 0)
     assert compare(spark, write_run(run, tmp_path)).findings["content_disagreement"].value == expected
+
+
+def test_commits_to_a_former_master_are_not_expected_in_the_file_of_the_present_one(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    run = consumed_run()
+    run.entries.insert(-2, target_of(run, ADDRESSES["broker-a-s"]))
+    set_back(run)
+    assert not compare(spark, write_run(run, tmp_path)).findings["offset_file_behind broker-a"].is_known
