@@ -157,7 +157,7 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
 
 
 def _targets(history: History) -> Mapping[tuple[str, str], list[tuple[int, str]]]:
-    """Return the addresses that each consumer committed to, with their times, by node and broker name.
+    """Return times and addresses of commit targets, by consumer and broker name.
 
     A consumer whose route is stale commits to a former master.
     """

@@ -72,7 +72,7 @@ def remove_delivery(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def remove_count(copy: RunCopy, nodes: Nodes) -> Change:
-    """Remove the count of a workload that ended, and number the entries behind it anew."""
+    """Remove the count of a workload that ended, and number the rest anew."""
     path = copy.journal(nodes[0])
     counts = [placed for placed in placed_entries(path) if placed.kind in ("produced", "consumed")]
     placed = copy.choose(counts, f"count of messages in the journal of {nodes[0]}")
@@ -81,7 +81,7 @@ def remove_count(copy: RunCopy, nodes: Nodes) -> Change:
 
 
 def remove_commits(copy: RunCopy, nodes: Nodes) -> Change:
-    """Remove all commits of a consumer group, and number the entries behind them anew."""
+    """Remove all commits of a consumer group, and number the rest anew."""
     group, edits = copy.history.group_of[nodes[0]], []
     for node in sorted(node for node, of in copy.history.group_of.items() if of == group):
         removed = remove_kind(copy.journal(node), "committed")

@@ -214,7 +214,7 @@ def _ended_once(survey: JournalSurvey) -> bool:
 
 
 def _uncounted(survey: JournalSurvey) -> Iterator[str]:
-    """Yield a text if the last entry of a workload is missing, which counts its messages."""
+    """Yield a text if the count of a workload that ended is missing."""
     for kind, summary, what in (("sent", "produced", "sends"), ("delivered", "consumed", "deliveries")):
         if _ended_once(survey) and survey.kinds[kind] and not survey.kinds[summary]:
             yield f"it has no event {summary}, in which {survey.process} counted its {what} when it ended"

@@ -150,7 +150,7 @@ def _share(
 
 
 def _elsewhere(run: Run) -> Iterator[dict[str, object]]:
-    """Yield when each consumer committed to another address than that of a member of the broker name.
+    """Yield for each broker the times in which a consumer did not commit to it.
 
     A consumer whose route is stale commits to a former master.
     """

@@ -168,6 +168,6 @@ def test_a_commit_to_a_former_master_is_not_in_the_file_of_the_present_one(addre
 
 
 def target_of(run: MadeUpRun, address: str) -> JournalEntry:
-    """Return the event of a consumer that commits to an address, just before its commit."""
+    """Return the event of a consumer that commits to an address."""
     fields = {"broker_name": "broker-a", "broker_id": 0, "address": address}
     return JournalEntry(run.entries[-2].at_millis, "consume-1", "committing_to", fields)
