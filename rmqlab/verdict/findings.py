@@ -15,6 +15,8 @@ IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
 NO_COMMIT_DUE = "no commit to this node must have been saved"
 """Reason why `offset_file_behind` is unknown in a run without a due commit."""
+NOT_COMPARED = "its log and its master's were not compared"
+"""Reason why `divergence` is unknown without two logs."""
 
 Number = int | float
 T = TypeVar("T")

@@ -117,15 +117,24 @@ killed or still run, and brokers that did not stop in good order.
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
 
-Some changes leave no evidence, and are not reported:
+Some changes are not reported. In one log alone, those of records are `divergence`:
 
-* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs;
-  body, flag, keys and tags if the producer recorded no checksum, as clients without a journal, batches and older
+* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs: the
+  checksum in the journal does not have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
+  about its delay, is a `place_disagreement`;
+* body, flag, keys and tags, if the producer recorded no checksum, as clients without a journal, batches and older
   versions do;
-* commits in a consumer's journal beyond the messages that were delivered to its group;
-* messages that no send names and that are younger than a minute, while a producer runs: see `stored_unsent`;
+* commits in a consumer's journal beyond the messages that were delivered to its group: a consumer with a filter commits
+  beyond messages that it does not receive, and journals have no filters;
+* messages that no send names and that are younger than a minute, while a producer runs: a producer records a send when
+  it has ended, and that may take a minute (`stored_unsent`);
 * topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
-  could not copy its master's table looks the same.
+  could not copy its master's table looks the same;
+* a slave's store that was replaced by a copy of its master's, or exchanged with it: both have the same bytes;
+* a process, with its journal and its store, that was removed from the supervisor's journal as well: it looks like a
+  client, or a broker, that rmqlab did not start. What it sent is `stored_unsent`, what only it stored is `lost`;
+* role, profile and rate, changed in the supervisor's journal;
+* a number of entries in the head of an index file that is too low, and names of index files.
 
 Requests have no checksum of their own. So a broker stores what arrives, and a link fault `corrupt` between a producer
 and a broker changes messages that are acknowledged: `content_disagreement` counts them, `lost` those whose unique id
