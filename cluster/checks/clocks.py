@@ -10,6 +10,7 @@ nodes; if equal, the one that is not a broker.
 """
 
 import collections
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
@@ -105,8 +106,12 @@ def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
 
 
 def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
-    """Yield a message's copies, each with the master whose clock set its store time."""
-    for copy in stores.by_message.get(message_id, ()):
+    """Yield a message's copies, each with the master whose clock set its store time.
+
+    Logs that disagree about the time of one place are altered, and show nothing of a clock.
+    """
+    agreed = (copies for copies in stores.places(message_id).values() if len({one.stored_at for one in copies}) == 1)
+    for copy in itertools.chain.from_iterable(agreed):
         if (master := history.roles.master_at(copy.queue.broker, copy.stored_at)) is not None:
             yield copy, master
 

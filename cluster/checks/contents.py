@@ -1,10 +1,14 @@
-"""Messages whose records have another content than their producer sent."""
+"""Messages whose records have another content than their producer sent.
+
+Records that need not have it carry no checksum (`rmqlab.remoting.contentcrc.keeps_content`).
+"""
 
 import collections
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.history import History
+from rmqlab.cluster.checks.history import History, Send
+from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.verdict.catalogue import CONTENT_DISAGREEMENT
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
@@ -40,5 +44,16 @@ def _find(history: History, stores: Stores) -> Iterator[tuple[str, list[Copy]]]:
         if send.crc is None or len(send.ids) != 1 or sent[send.ids[0]] > 1:
             continue
         copies = stores.by_message.get(send.ids[0], ())
-        if altered := [copy for copy in copies if copy.content_crc is not None and copy.content_crc != send.crc]:
+        altered = [copy for copy in copies if copy.content_crc is not None and copy.content_crc != send.crc]
+        if altered and not _is_stored_again(send, stores):
             yield send.ids[0], altered
+
+
+def _is_stored_again(send: Send, stores: Stores) -> bool:
+    """True for a half message that its broker may have stored again.
+
+    The committed message then has flag 0.
+    """
+    halves = {place for place in stores.places(send.ids[0]) if place[0].topic == HALF_TOPIC}
+    is_half = send.place is not None and send.place[0].topic == HALF_TOPIC
+    return halves != ({send.place} if is_half else set())

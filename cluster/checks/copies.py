@@ -14,8 +14,8 @@ import attrs
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.logstates import log_states
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
-from rmqlab.remoting.contentcrc import content_crc
-from rmqlab.remoting.message import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, StoredMessage
+from rmqlab.remoting.contentcrc import content_crc, keeps_content
+from rmqlab.remoting.message import PROPERTY_KEYS, PROPERTY_REAL_TOPIC, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, StoredMessage
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import read_config_file
 from rmqlab.store.disk import StoreError
@@ -50,7 +50,7 @@ class Copy:
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
     content_crc: int | None = None
-    """See `rmqlab.remoting.contentcrc`; None if it was not computed."""
+    """See `rmqlab.remoting.contentcrc`; None for a record that need not have the content that was sent."""
 
     def as_evidence(self, text: str) -> Evidence:
         """Return evidence about this record, at the time when it was stored."""
@@ -251,7 +251,9 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
         yield copy
 
 
-def _content_crc(message: StoredMessage) -> int:
+def _content_crc(message: StoredMessage) -> int | None:
+    if not keeps_content(message.topic, message.properties.get(PROPERTY_REAL_TOPIC, "")):
+        return None
     keys, tags = (message.properties.get(name, "") for name in (PROPERTY_KEYS, PROPERTY_TAGS))
     return content_crc(message.body_crc, message.flag, keys, tags)
 

@@ -12,9 +12,7 @@ from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.store.compare import Comparison, Record, Side, Verdict
 from rmqlab.verdict.catalogue import DIVERGENCE
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
-
-_NOT_COMPARED = "its log and its master's were not compared"
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, NOT_COMPARED, Evidence, Finding, unknown
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -24,7 +22,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         comparison = stores.comparisons.get(name)
         cut = _cut_logs(name, history, stores)
         if cut or comparison is None or comparison.verdict is Verdict.UNKNOWN:
-            missing = "; ".join(stores.missing_of([history.members[name].broker], history)) or _NOT_COMPARED
+            missing = "; ".join(stores.missing_of([history.members[name].broker], history)) or NOT_COMPARED
             why = cut or (comparison.reason if comparison else missing)
             for metric in DIVERGENCE:
                 yield unknown(f"{metric.name} {name}", metric.unit, why)

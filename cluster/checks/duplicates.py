@@ -6,7 +6,8 @@ beyond the first, each under one cause, tried in this order:
   - `redelivery`: the consumer had handed it back (reconsume times above 0).
   - `client_retry`: its place differs from the previous one, so it is stored twice.
   - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
-    sync or a correction of the consumer), or to a consumer that took over the queue after a commit beyond it.
+    sync or a correction of the consumer), after a request reset the group's offsets, or to a consumer that took over
+    the queue after a commit beyond it.
   - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.
   - `unexplained`: no cause is known: a consumer that keeps its queue pulls no offset twice. Also an entry that a
     journal has twice.
@@ -25,7 +26,7 @@ from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.rollbackevents import Rollback, find_rollbacks
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
-from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _DELIVERIES = "deliveries"
@@ -131,6 +132,10 @@ class _Causes:
             known = self._commits[commit.group, commit.queue]
             known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
         self._assignments: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+        self._resets = [
+            (entry.at_millis, str(entry.fields.get("group")), str(entry.fields.get("topic")))
+            for entry in history.of_kind("offset_reset")
+        ]
         for entry in history.of_kind("rebalanced"):
             for queue in entry.fields.get("added") or ():
                 self._assignments[entry.node, str(queue)].append(entry.at_millis)
@@ -159,6 +164,9 @@ class _Causes:
         for rollback in self._rollbacks[key]:
             if before.at <= rollback.at <= delivery.at and rollback.after <= delivery.offset < rollback.before:
                 return f"{rollback.text} from {rollback.before} to {rollback.after}"
+        reset, since = (delivery.group, delivery.queue.topic), min(before.at, delivery.at - RESET_MILLIS)
+        if any(since <= at <= delivery.at and reset == (group, topic) for at, group, topic in self._resets):
+            return "a request reset the offsets of the group"
         # A new owner queries the group's offset once: a later commit of the previous owner has no effect on it.
         asked_at = self._assigned_at(delivery)
         if before.node == delivery.node and asked_at <= before.at:

@@ -15,7 +15,7 @@ from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _MESSAGES = "messages"
@@ -260,6 +260,11 @@ def judge_stored_unsent(history: History, stores: Stores, sent_until: int | None
         "stored_unsent",
         _MESSAGES,
         list(unsent.values()),
-        lambda copy: copy.as_evidence(f"{copy.queue} offset {copy.offset} at {copy.node}"),
+        lambda copy: copy.as_evidence(_unsent_text(stores, copy.message_id)),
         message_ids=unsent,
     )
+
+
+def _unsent_text(stores: Stores, message_id: str) -> str:
+    places = [f"{queue} offset {offset}" for queue, offset in stores.places(message_id)]
+    return unsent_text(places, [copy.node for copy in stores.by_message[message_id]])

@@ -5,7 +5,9 @@ last start count if the node had the time to save them. Commits sent while a fau
 may have been lost, and do not count. An offset that is missing in the file counts as 0.
 """
 
-from collections.abc import Iterator
+import bisect
+import collections
+from collections.abc import Iterator, Mapping
 
 import attrs
 
@@ -128,15 +130,19 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
     It is the last offset that was surely saved, or a lower later commit.
     """
     by_place: dict[GroupQueue, list[Commit]] = {}
+    targets = _targets(history)
     for commit in AfterDeletions.of(history).commits():
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (incarnation.member.broker, incarnation.member.broker_id or 0)
         is_served = (
             broker_id or history.roles.master_at(incarnation.member.broker, commit.at) == incarnation.member.name
         )
+        known = targets[commit.node, commit.queue.broker]
+        index = bisect.bisect_right(known, commit.at, key=lambda target: target[0])
+        is_elsewhere = index > 0 and known[index - 1][1] != incarnation.member.address
         deleted_at = history.deleted_groups.get((commit.queue.broker, commit.group))
         is_kept = deleted_at is None or commit.at > deleted_at + SLACK
-        if is_here and is_served and is_kept and commit.at >= incarnation.ready_at:
+        if is_here and is_served and not is_elsewhere and is_kept and commit.at >= incarnation.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
         proven = [index for index, commit in enumerate(commits) if incarnation.proves(commit)]
@@ -148,6 +154,17 @@ def _floors(incarnation: _Incarnation, history: History, rollbacks: list[Rollbac
                 if (rollback.group, rollback.queue) == place and rollback.at >= since
             ]
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
+
+
+def _targets(history: History) -> Mapping[tuple[str, str], list[tuple[int, str]]]:
+    """Return times and addresses of commit targets, by consumer and broker name.
+
+    A consumer whose route is stale commits to a former master.
+    """
+    targets = collections.defaultdict[tuple[str, str], list[tuple[int, str]]](list)
+    for entry in history.of_kind("committing_to"):
+        targets[entry.node, str(entry.fields["broker_name"])].append((entry.at_millis, str(entry.fields["address"])))
+    return targets
 
 
 def _evidence(incarnation: _Incarnation, place: GroupQueue, floor: int, behind: int, history: History) -> Evidence:

@@ -11,14 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from rmqlab.cluster.checks.copies import Stores, broker_of
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
-from rmqlab.remoting.names import is_system_topic
+from rmqlab.remoting.names import RESENT_PREFIXES, is_system_topic
 from rmqlab.verdict.catalogue import PLACE_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _Place = tuple[Queue, int]
-_RESENT = ("%RETRY%", "%DLQ%")
-"""Prefixes of the topics to which consumers send messages back."""
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -76,7 +74,7 @@ def _acknowledged_elsewhere(send: Send, number: int, places: Collection[_Place])
     queue, offset = send.place[0], send.place[1] + number
     topics = {place[0].topic for place in places}
     # Messages that a consumer sends back wait in the topic of delayed messages before they are in its retry topic.
-    own = [topic for topic in topics if not topic.startswith(_RESENT) and not is_system_topic(topic)]
+    own = [topic for topic in topics if not topic.startswith(RESENT_PREFIXES) and not is_system_topic(topic)]
     is_elsewhere = queue.topic == send.topic and bool(own)
     if (queue, offset) in places or not (queue.topic in topics or is_elsewhere):
         return ""

@@ -38,6 +38,13 @@ def offset_remarks(history: History, stores: Stores, conditions: Conditions) -> 
         if (queue.broker, queue.topic) not in history.deleted_topics:
             place = (commit.group, queue.topic, queue.broker, queue.queue_id)
             highest[place] = max(highest.get(place, 0), commit.offset)
+    lowest: dict[GroupQueueKey, int] = {}
+    for delivery in history.deliveries:
+        queue = delivery.queue
+        if (queue.broker, queue.topic) not in history.deleted_topics:
+            place = (delivery.group, queue.topic, queue.broker, queue.queue_id)
+            lowest[place] = min(lowest.get(place, delivery.offset), delivery.offset)
+    highest = lowest | highest
     for member in sorted(history.members.values(), key=lambda one: one.name):
         is_settled = ended_in_good_order(member.name, history) and member.broker not in history.roles.contested
         if member.broker and is_settled and member.name in stores.offset_files:

@@ -211,6 +211,11 @@ def write_journals(entries: Iterable[JournalEntry], directory: Path, run: str = 
         writer.close(closing.get(process))
 
 
+def with_offset(entry: JournalEntry, offset: int) -> JournalEntry:
+    """Return an entry with another queue offset."""
+    return attrs.evolve(entry, fields={**entry.fields, "offset": offset})
+
+
 def broker_of(node: str) -> tuple[str, int]:
     """Return the broker name and broker id of a node."""
     return node.removesuffix("-s"), int(node.endswith("-s"))

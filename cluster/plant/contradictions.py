@@ -1,6 +1,6 @@
 """Violations in which intact files contradict each other."""
 
-from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, remove, rewrite
+from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, remove, remove_kind, rewrite
 from rmqlab.cluster.plant.model import GAP, Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.runcopy import (
     RunCopy,
@@ -71,6 +71,26 @@ def remove_delivery(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(copy.edit(nodes[0], path, placed.start, f"the delivery of {message_id} removed"),))
 
 
+def remove_count(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove the count of a workload that ended, and number the rest anew."""
+    path = copy.journal(nodes[0])
+    counts = [placed for placed in placed_entries(path) if placed.kind in ("produced", "consumed")]
+    placed = copy.choose(counts, f"count of messages in the journal of {nodes[0]}")
+    remove(path, placed)
+    return Change(edits=(copy.edit(nodes[0], path, placed.start, f"the event {placed.kind} removed"),))
+
+
+def remove_commits(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove all commits of a consumer group, and number the rest anew."""
+    group, edits = copy.history.group_of[nodes[0]], []
+    for node in sorted(node for node, of in copy.history.group_of.items() if of == group):
+        removed = remove_kind(copy.journal(node), "committed")
+        edits += [copy.edit(node, copy.journal(node), None, f"{removed} commits removed")] if removed else []
+    if not edits:
+        raise NothingToPlantError(f"group {group} has no commit")
+    return Change(edits=tuple(edits), consumer_group=group)
+
+
 def write_invalid_value(copy: RunCopy, nodes: Nodes) -> Change:
     """Write a text where an event has a number."""
     kind = copy.random.choice(("sent", "delivered"))
@@ -135,6 +155,21 @@ CONTRADICTIONS = (
         where=any_consumer,
         change=remove_delivery,
         expects=(GAP,),
+    ),
+    Kind(
+        name="count-removed",
+        does="the last event of a workload, which counts its messages, is removed, and the others are numbered anew",
+        where=any_workload,
+        change=remove_count,
+        expects=(GAP,),
+    ),
+    Kind(
+        name="commits-removed",
+        does="all commits of a group are removed from its consumers' journals, and the others are numbered anew",
+        where=any_consumer,
+        change=remove_commits,
+        expects=(Expected(metric="warning GROUP"),),
+        consequences=("warning", "offset_file_ahead", "offset_file_behind", "duplicates*"),
     ),
     Kind(
         name="value-invalid",

@@ -59,6 +59,15 @@ def delete_checkpoint(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(copy.edit(nodes[0], path, None, "deleted"),), broker=copy.broker_of(nodes[0]))
 
 
+def zero_checkpoint(copy: RunCopy, nodes: Nodes) -> Change:
+    """Overwrite the checkpoint of a broker that stopped in good order with zeros."""
+    path = copy.store(nodes[0]) / "checkpoint"
+    if not path.is_file():
+        raise NothingToPlantError(f"{nodes[0]} has no checkpoint")
+    path.write_bytes(bytes(path.stat().st_size))
+    return Change(edits=(copy.edit(nodes[0], path, 0, "zeroed"),), broker=copy.broker_of(nodes[0]))
+
+
 def delete_tables(copy: RunCopy, nodes: Nodes) -> Change:
     """Delete all tables of a broker."""
     path = copy.store(nodes[0]) / "config"
@@ -115,6 +124,13 @@ FILES = (
         does="the checkpoint of a broker that stopped in good order is deleted",
         where=any_broker,
         change=delete_checkpoint,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="checkpoint-zeroed",
+        does="the checkpoint of a broker that stopped in good order is zeroed",
+        where=any_broker,
+        change=zero_checkpoint,
         expects=(WARNING,),
     ),
     Kind(

@@ -75,6 +75,22 @@ def remove(path: Path, placed: PlacedEntry) -> None:
     rewrite(path, [*kept[:index], *_renumbered(kept[index + 1 :], -1)])
 
 
+def remove_kind(path: Path, kind: str) -> int:
+    """Remove all entries of a kind, and return their number.
+
+    The entries behind them are numbered anew, where entries have numbers.
+    """
+    kept: list[Mapping[str, Any]] = []
+    removed = 0
+    for placed in placed_entries(path):
+        if placed.kind == kind:
+            removed += 1
+        else:
+            kept += _renumbered([placed.members], -removed)
+    rewrite(path, kept)
+    return removed
+
+
 def rewrite(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
     """Replace all entries of a file."""
     path.write_bytes(b"".join(map(msgpack.packb, entries)))

@@ -99,6 +99,7 @@ class Run:
             "profile": self.profile,
             "verdict": str(self.verdict),
             "claim": self.scenario.claim,
+            "why": self.reasons(),
             "expectations": [judged.as_json() for judged in self.judged],
             "missing": list(self.missing),
             "warnings": list(self.warnings),

@@ -95,7 +95,7 @@ def record_start(supervisor: Supervisor) -> None:
         "cluster_starting",
         rate=spec.rate,
         role=spec.role,
-        profile=spec.profile,
+        profile=spec.common_profile,
         seed=supervisor.seed,
         version=rmqlab.__version__,
     )

@@ -107,6 +107,13 @@ class ClusterSpec:
         """Number of members of each DLedger group; 0 without such groups."""
         return self.slaves + 1 if self.mode == DLEDGER else 0
 
+    @property
+    def common_profile(self) -> str:
+        """Return the profile of all brokers; 4.9 if they have different ones."""
+        common = str(self.broker_settings.get("profile", self.profile))
+        is_common = all(given.get("profile", common) == common for given in self.node_settings.values())
+        return common if is_common else PROFILES[0]
+
 
 @attrs.frozen(kw_only=True)
 class Placement:

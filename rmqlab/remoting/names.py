@@ -21,6 +21,8 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
+RESENT_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX)
+"""Prefixes of the topics to which consumers send messages back."""
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 """Delivered messages of the schedule topic are counted for it."""

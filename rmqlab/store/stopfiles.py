@@ -73,7 +73,10 @@ def _checkpoint_fault(path: Path) -> str:
         return f"cannot be read: {exc.strerror}"
     if len(content) != SIZE:
         return f"has {len(content)} bytes, expected {SIZE}"
-    return "has a negative store time" if any(time < 0 for time in _TIMES.unpack_from(content)) else ""
+    times = _TIMES.unpack_from(content)
+    if any(time < 0 for time in times):
+        return "has a negative store time"
+    return "" if any(times) else "has no store time"
 
 
 def _highest_time(path: Path) -> int:

@@ -19,3 +19,5 @@ STALE_INDEX_KINDS: Final = (
     "node_killed", "node_crashed", "power_lost", "store_wiped", "log_truncated", "log_dropped",
 )  # fmt: skip
 """Kinds of events after which a node's index may have entries of records that its log no longer has."""
+RESET_MILLIS: Final = 15_000
+"""Milliseconds in which a consumer applies a reset of its offsets: it waits 10 s for messages that it processes."""

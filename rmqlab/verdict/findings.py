@@ -15,6 +15,8 @@ IDS_LIMIT = 1000
 """Message ids kept in one piece of evidence."""
 NO_COMMIT_DUE = "no commit to this node must have been saved"
 """Reason why `offset_file_behind` is unknown in a run without a due commit."""
+NOT_COMPARED = "its log and its master's were not compared"
+"""Reason why `divergence` is unknown without two logs."""
 
 Number = int | float
 T = TypeVar("T")
@@ -154,6 +156,11 @@ def failed_attempts(failures: int, seconds: float, windows: int = 1) -> str:
     attempts = "1 attempt" if failures == 1 else f"{failures} attempts"
     others = f"; the longest of {windows} windows" if windows > 1 else ""
     return f"{attempts} failed in {seconds:.2f} s{others}"
+
+
+def unsent_text(places: Iterable[str], nodes: Iterable[str]) -> str:
+    """Describe a stored message that no journal has a send of."""
+    return f"no send in the journals, stored at {', '.join(sorted(places))} by {', '.join(sorted(set(nodes)))}"
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

@@ -206,7 +206,18 @@ def _counts_all(survey: JournalSurvey) -> bool:
 
     It does if it started once and ended in good order.
     """
-    return survey.kinds[OPENED] == 1 and survey.is_closed and bool(survey.kinds["produced"] + survey.kinds["consumed"])
+    return _ended_once(survey) and bool(survey.kinds["produced"] + survey.kinds["consumed"])
+
+
+def _ended_once(survey: JournalSurvey) -> bool:
+    return survey.kinds[OPENED] == 1 and survey.is_closed
+
+
+def _uncounted(survey: JournalSurvey) -> Iterator[str]:
+    """Yield a text if the count of a workload that ended is missing."""
+    for kind, summary, what in (("sent", "produced", "sends"), ("delivered", "consumed", "deliveries")):
+        if _ended_once(survey) and survey.kinds[kind] and not survey.kinds[summary]:
+            yield f"it has no event {summary}, in which {survey.process} counted its {what} when it ended"
 
 
 def _miscounted(survey: JournalSurvey) -> Iterator[str]:
@@ -231,6 +242,7 @@ def _incomplete(
         yield f"{file}: its entries have no numbers, although a journal that names its run has them"
     if _counts_all(survey):
         yield from (f"{file}: {line}" for line in _miscounted(survey))
+    yield from (f"{file}: {line}" for line in _uncounted(survey))
     if survey.process == SUPERVISOR:
         yield from _cut_supervisor(file, survey, lifetimes, known)
     elif survey.tail_bytes and not lifetime.may_be_torn:

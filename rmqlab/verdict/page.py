@@ -63,7 +63,7 @@ unless a violation is proven.
 | of another run | since version 4 each start of a process begins with `journal_opened`, which has the id of the run |
 | of another run, before version 4 | no entry is of the time in which the process ran, in a run without `clock` faults |
 | values changed to another type, or times out of range | they are not a valid entry |
-| entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries |
+| entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
@@ -117,15 +117,29 @@ killed or still run, and brokers that did not stop in good order.
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
 
-Some changes leave no evidence, and are not reported:
+Some changes are not reported. In one log alone, those of records are `divergence`:
 
-* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs;
-  body, flag, keys and tags if the producer recorded no checksum, as clients without a journal, batches and older
+* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs: the
+  checksum in the journal does not have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
+  about its delay, is a `place_disagreement`;
+* body, flag, keys and tags, if the producer recorded no checksum, as clients without a journal, batches and older
   versions do;
-* commits in a consumer's journal beyond the messages that were delivered to its group;
-* messages that no send names and that are younger than a minute, while a producer runs: see `stored_unsent`;
+* commits in a consumer's journal beyond the messages that were delivered to its group: a consumer with a filter commits
+  beyond messages that it does not receive, and journals have no filters;
+* messages that no send names and that are younger than a minute, while a producer runs: a producer records a send when
+  it has ended, and that may take a minute (`stored_unsent`);
 * topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
-  could not copy its master's table looks the same.
+  could not copy its master's table looks the same;
+* a slave's store that was replaced by a copy of its master's, or exchanged with it: both have the same bytes;
+* a process, with its journal and its store, that was removed from the supervisor's journal as well: it looks like a
+  client, or a broker, that rmqlab did not start. What it sent is `stored_unsent`, what only it stored is `lost`;
+* role, profile and rate, changed in the supervisor's journal;
+* a number of entries in the head of an index file that is too low, and names of index files.
+
+Requests have no checksum of their own. So a broker stores what arrives, and a link fault `corrupt` between a producer
+and a broker changes messages that are acknowledged: `content_disagreement` counts them, `lost` those whose unique id
+changed, and the verdict is `violated`. Between a master and its slave it makes records `corrupt`, or the logs differ
+(`divergence`). No fault excuses these values: a scenario that plays one states what it expects of them.
 
 If the clock of a node disagrees with others, what compares its times is unknown: `order.stored` and `unreplicated` for
 producers, metrics of groups, `offset_file_behind` for consumers, lags for brokers, routes for watchers. Offsets of
@@ -148,8 +162,8 @@ RocketMQ does not delete the queues of a slave: these keep their old entries, an
 What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
 same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
 were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
-of version 1 and 2, which have no numbers; a body that was changed in all copies, with its CRC, because journals have no
-digest and no size of bodies; messages that a consumer skipped before it committed, because journals have no filters.
+of version 1 and 2, which have no numbers; messages that a consumer skipped before it committed, because journals have
+no filters.
 """
 
 _METRICS_HEAD: Final = """

@@ -111,11 +111,10 @@ VERDICT_RULES: Final = (
     ),
     VerdictRule(
         metric="offset_rollbacks",
-        effect=Effect.VIOLATES,
+        effect=Effect.WARNS,
         profiles=("hardened",),
-        because="The hardened profile never moves a consumer offset back.",
-        source="scenario offset-rollback",
-        is_needed=False,
+        because="A commit that arrives late, and a consumer that continues at a slave, move offsets back.",
+        source="limits of the hardened profile",
     ),
     VerdictRule(
         metric="offset_rollbacks",
@@ -258,15 +257,15 @@ def decide(
     """Judge a run by the table.
 
     `gaps` are holes in the evidence, such as an incomplete journal, each in one line. `orderly` names the consumer
-    groups that are orderly, `reset_groups` those whose offsets were reset by a request: these only warn of offsets that
-    moved back. `expected` are metrics that a scenario has expectations on: their rows do not apply.
+    groups that are orderly, `reset_groups` those whose offsets were reset by a request, which explains offsets that moved
+    back. `expected` are metrics that a scenario has expectations on: their rows do not apply.
     """
     replaced = {metric.partition(" ")[0] for metric in expected}
     rows = [row for row in VERDICT_RULES if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
-    found = [(row, one, _effect(row, one, reset_groups)) for row, one in applied if one.value]
-    warnings = tuple(_shown(row, one, reset_groups) for row, one, effect in found if effect is Effect.WARNS)
-    broken = [(row, one) for row, one, effect in found if effect is Effect.VIOLATES]
+    found = [(row, one) for row, one in applied if one.value]
+    warnings = tuple(_shown(row, one, reset_groups) for row, one in found if row.effect is Effect.WARNS)
+    broken = [(row, one) for row, one in found if row.effect is Effect.VIOLATES]
     if broken:
         return Decision(
             verdict=Verdict.VIOLATED,
@@ -278,14 +277,6 @@ def decide(
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
-
-
-def _effect(row: VerdictRule, finding: Finding, reset_groups: Collection[str]) -> Effect:
-    """Return the effect of a finding above zero.
-
-    Rollbacks of a reset group only warn, and so does the total of all groups in that run.
-    """
-    return Effect.WARNS if _is_on_purpose(finding, reset_groups) else row.effect
 
 
 def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:

@@ -35,7 +35,8 @@ def uncommitted_offsets(
 ) -> Iterator[str]:
     """Yield a line for each group with an offset that it did not commit.
 
-    `table` has offsets by `topic@group` and queue id, `highest` the largest commits. The line has the largest distance.
+    `table` has offsets by `topic@group` and queue id. `highest` has the largest commits; for a queue without any, the
+    lowest delivered offset, at or below which the group began. The line has the largest distance.
     """
     worst: dict[str, tuple[int, str]] = {}
     for key, queues in table.items():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.size import Scale
@@ -61,6 +62,8 @@ def test_both_find_everything_that_was_planted(spark: "SparkSession", tmp_path: 
         plant(run)
     summary = compare(spark, write_run(run, tmp_path), scale=scale)
     assert summary.verdict == "violated"
+    (unsent,) = judge_directory(tmp_path)["stored_unsent"].evidence
+    assert summary.findings["stored_unsent"].evidence[0].text == f"STRANGE: {unsent.text}"
     assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
 
 

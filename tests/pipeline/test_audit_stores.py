@@ -8,17 +8,24 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Row
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, with_offset
 from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.pipeline.audit.storefacts import KEEPS_CONTENT
+from rmqlab.remoting.contentcrc import keeps_content
+from rmqlab.remoting.names import HALF_TOPIC
 from rmqlab.store.consumequeue import ENTRY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.pipeline.conftest import Lab
+from tests.cluster.checks.test_offsetfiles import consumed_run, set_back, target_of
 from tests.pipeline.violations import MAGIC, clean_run, compare, lose, wipe_and_start, write_run
+from tests.remoting.test_contentcrc import RECORDS
 
 
 def test_a_log_that_differs_is_found_at_its_first_byte(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
@@ -204,3 +211,35 @@ def test_a_real_run_in_which_a_master_is_killed(spark: "SparkSession", own_lab: 
     assert summary.findings["sent"].value == 600
     assert summary.findings["sent.refused"].value
     own_lab.run("up", "--detach", "--name", "broken")
+
+
+def test_records_that_keep_their_content_are_the_same_for_both_judges(spark: "SparkSession") -> None:
+    rows = [(topic, real_topic) for topic, real_topic, _ in RECORDS]
+    records = spark.createDataFrame([Row(topic=topic, realTopic=real_topic or None) for topic, real_topic in rows])
+    found = records.alias("r").selectExpr(f"{KEEPS_CONTENT} found").collect()
+    assert [row.found for row in found] == [keeps_content(topic, real_topic) for topic, real_topic in rows]
+
+
+@pytest.mark.parametrize(
+    ("halves", "expected"), [(1, 1), pytest.param(2, 0, marks=pytest.mark.long), pytest.param(0, 0)]
+)
+def test_a_half_message_that_is_stored_again_may_change_its_content(
+    spark: "SparkSession", tmp_path: pathlib.Path, halves: int, expected: int
+) -> None:
+    run = clean_run()
+    queue = Queue(HALF_TOPIC, "broker-a", 0)
+    for _ in range(halves):
+        run.store("ID000100", queue, run.members("broker-a"))
+    run.store("ID000100", Queue("orders", "broker-a", 0), run.members("broker-a"))
+    run.send(100, at=(), crc=1, held_in=f"{HALF_TOPIC}:0")
+    run.entries[-1] = with_offset(run.entries[-1], 0)
+    assert compare(spark, write_run(run, tmp_path)).findings["content_disagreement"].value == expected
+
+
+def test_commits_to_a_former_master_are_not_expected_in_the_file_of_the_present_one(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    run = consumed_run()
+    run.entries.insert(-2, target_of(run, ADDRESSES["broker-a-s"]))
+    set_back(run)
+    assert not compare(spark, write_run(run, tmp_path)).findings["offset_file_behind broker-a"].is_known

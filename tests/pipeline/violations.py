@@ -274,6 +274,16 @@ def repeat_after_commits(run: MadeUpRun) -> None:
     run.deliver(171, 9, queue_id=9)
 
 
+def reset_offsets(run: MadeUpRun) -> None:
+    """One repetition follows a reset, and one is too late for it."""
+    run.send(175, queue_id=10)
+    run.deliver(175, 0, node="reset-1", group="reset", queue_id=10)
+    run.add("broker-a", "offset_reset", group="reset", topic="orders")
+    run.deliver(175, 0, node="reset-1", group="reset", queue_id=10)
+    run.wait(20)
+    run.deliver(175, 0, node="reset-1", group="reset", queue_id=10)
+
+
 def leave_attempts(run: MadeUpRun) -> None:
     """A send without an end, but stored; and an old kill before a crash."""
     run.fail(180)
@@ -326,6 +336,7 @@ PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
     (correct, "offset_rollbacks shop"),
     (move_clock, "clock_disagreement late-1"),
     (repeat_after_commits, "duplicates.unexplained"),
+    (reset_offsets, "duplicates.offset_rollback"),
     (leave_attempts, "detection namesrv-1"),
     (stop, "lost.SEND_OK"),
     (cut_off, "behind broker-a-s"),

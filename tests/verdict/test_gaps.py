@@ -198,7 +198,7 @@ SENT = ("sent", {"outcome": "SEND_OK"})
         ((SENT, SENT, ("produced", {"sent": 1, "SEND_OK": 1})), "it has 2 sends with SEND_OK, and produce-1 counted 1"),
         ((("sent", {"outcome": "refused"}), ("produced", {"sent": 1, "SEND_OK": 1})), "it has 1 sends with refused"),
         ((("consumed", {"delivered": 3}),), "it has 0 deliveries, and produce-1 counted 3 when it ended"),
-        ((SENT,), None),
+        ((SENT,), "it has no event produced, in which produce-1 counted its sends when it ended"),
     ],
     ids=["equal", "removed", "repeated", "changed", "deliveries", "no count"],
 )

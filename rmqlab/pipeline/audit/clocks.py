@@ -24,27 +24,28 @@ _OWN = frozenset(name for name, kind in EVENT_TYPES.items() if kind.source not i
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
 
 _BOUNDS = f"""
-with stored as (
-    select /*+ shuffle_hash(m) */ c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node
-    from copies c join clock_masters m
-        on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
+with agreed as (
+    -- Logs that disagree about the time are altered, and show nothing of a clock.
+    select message_id, broker, topic, queue, offset, min(stored_at) stored_at from copies
+    group by message_id, broker, topic, queue, offset having min(stored_at) = max(stored_at)
 ), placed as (
-    select message_id, node, broker, topic, queue, offset, min(stored_at) first_at, max(stored_at) last_at
-    from stored group by message_id, node, broker, topic, queue, offset
+    select /*+ shuffle_hash(m) */ c.message_id, m.node, c.broker, c.topic, c.queue, c.offset, c.stored_at
+    from agreed c join clock_masters m
+        on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
 ), firsts as (
-    select *, first_at = min(first_at) over (partition by message_id) is_first from placed
+    select *, stored_at = min(stored_at) over (partition by message_id) is_first from placed
 ), met as (
     select /*+ shuffle_hash(s) */ coalesce(f.message_id, s.message_id) message_id, f.node stored, s.node sent,
         s.began_at,
-        f.topic, f.broker, f.queue, f.offset, f.first_at, f.last_at,
+        f.topic, f.broker, f.queue, f.offset, f.stored_at,
         if(s.acknowledged and f.is_first and s.place_topic = f.topic and s.broker = f.broker and s.place_queue = f.queue
-            and s.offset = f.offset, f.first_at - s.ended_at, null) acknowledged
+            and s.offset = f.offset, f.stored_at - s.ended_at, null) acknowledged
     from firsts f full join sends s on f.message_id = s.message_id
 ), events as (
-    select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.first_at stored_by,
+    select /*+ shuffle_hash(d) */ m.message_id, m.stored, m.sent, d.node got, m.began_at - m.stored_at stored_by,
         m.acknowledged, m.began_at - d.at got_by,
         if(d.topic = m.topic and d.broker = m.broker and d.queue = m.queue and d.offset = m.offset,
-            m.last_at - d.at, null) got_unstored
+            m.stored_at - d.at, null) got_unstored
     from met m left join deliveries d on m.message_id = d.message_id
 ), highest as (
     select stored, sent, got, max(struct(stored_by millis, message_id)) stored_by,

@@ -48,7 +48,7 @@ _FOLLOWED: Final = (
     *sorted(ROLE_KINDS), "node_resumed", "node_paused", "command", "fault_applied", "fault_healed",
     "broker_registered", "broker_connection_lost", "broker_expired", "broker_unregistered", "route_believed",
     "topic_deleted", "group_deleted", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
-    "cluster_starting",
+    "cluster_starting", "committing_to",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 _STOPPING: Final = "cluster_stopping"

@@ -13,10 +13,10 @@ from typing import Any
 from rmqlab.pipeline.audit import unreplicated
 from rmqlab.pipeline.audit.relations import Query, literal
 from rmqlab.pipeline.audit.run import Run, written
-from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
+from rmqlab.remoting.names import HALF_TOPIC, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, line_evidence, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
@@ -85,6 +85,14 @@ or exists(delivered, one -> not exists(places, place -> place.topic = one.topic 
         and place.queue = one.queue and place.offset = one.offset)
     and one.broker not in ({uncertain})
     and (one.topic != send.topic or exists(places, place -> place.topic = one.topic)))
+"""
+
+# A half message at other places than the acknowledged one: a broker that stores it again gives it flag 0.
+_IS_SENT_PLACE = """coalesce(place.topic = send.place_topic and place.broker = send.broker
+    and place.queue = send.place_queue and place.offset = send.offset + send.position, false)"""
+_STORED_AGAIN = f"""
+exists(places, place -> place.topic = {literal(HALF_TOPIC)} and not {_IS_SENT_PLACE})
+    or send.place_topic = {literal(HALF_TOPIC)} and not exists(places, place -> {_IS_SENT_PLACE})
 """
 
 _PRESENCE = """
@@ -181,7 +189,8 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         f" and {'true' if sent_until is None else f'stored_at <= {sent_until}'}"
         f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "place_disagreement": f"sends = 1 and not has_failure and is_stored and ({elsewhere})",
-        "content_disagreement": "sends = 1 and (least_crc != send.crc or greatest_crc != send.crc)",
+        "content_disagreement": "sends = 1 and (least_crc != send.crc or greatest_crc != send.crc)"
+        f" and not ({_STORED_AGAIN})",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
@@ -251,12 +260,12 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
         "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
-        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes, damages from fates))"
+        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, places, nodes, damages from fates))"
         f" where nth <= {EVIDENCE_LIMIT}"
     )
     pieces: dict[str, list[str]] = collections.defaultdict(list)
     for row in sorted(rows, key=lambda row: row.nth):
-        piece = _describe(row.message_id, row.send, sorted(row.nodes or ()))
+        piece = _describe(row)
         pieces[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
     return {metric: tuple(parts) for metric, parts in pieces.items()}
 
@@ -272,9 +281,11 @@ def _removals(run: Run, metric: str, send: Any) -> str:
     return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 
 
-def _describe(message_id: str, send: Any, nodes: list[str]) -> str:
-    where = f"at {', '.join(nodes)}" if nodes else "in no store"
+def _describe(row: Any) -> str:
+    send, nodes = row.send, sorted(row.nodes or ())
     if send is None:
-        return f"{message_id}: without a send in the journal, {where}"
+        places = [f"{place.topic}@{place.broker}:{place.queue} offset {place.offset}" for place in row.places]
+        return f"{row.message_id}: {unsent_text(places, nodes)}"
+    where = f"at {', '.join(nodes)}" if nodes else "in no store"
     place = f" by {send.topic}@{send.broker}:{send.queue} offset {send.offset}" if send.broker else ""
-    return f"{message_id}: {send.outcome}{place}, {where}"
+    return f"{row.message_id}: {send.outcome}{place}, {where}"

@@ -6,6 +6,7 @@ Spark aggregates the commits. Needs `offset_moves`.
 """
 
 import collections
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
@@ -18,6 +19,7 @@ from rmqlab.verdict.findings import NO_COMMIT_DUE, Finding, line_evidence, unkno
 from rmqlab.verdict.roles import CONTESTED
 
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
+_FOREVER = 2**62
 _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
 
 FLOORS = f"""
@@ -29,6 +31,8 @@ with here as (
         join offset_incarnations l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
         left anti join deleted_groups y
             on c.broker = y.broker and c.`group` = y.`group` and c.at <= y.at + {_TRAVEL}
+        left anti join commits_elsewhere z
+            on c.node = z.consumer and c.broker = z.broker and l.node = z.node and c.at >= z.at and c.at < z.until
     where c.at >= l.ready_at and c.at < coalesce(l.held_until, c.at + 1)
 ), sure as (
     select h.node, h.`group`, h.topic, h.broker, h.queue, max(named_struct('seq', h.seq, 'at', h.at)) latest
@@ -134,12 +138,31 @@ def _share(
     ]
     columns = {"ready_at": "bigint", "saved_until": "bigint", "held_until": "bigint"}
     run.relations.define_rows("offset_incarnations", known, node="string", broker="string", broker_id="int", **columns)
+    elsewhere = list(_elsewhere(run))
+    names = {"consumer": "string", "broker": "string", "node": "string"}
+    run.relations.define_rows("commits_elsewhere", elsewhere, **names, at="bigint", until="bigint")
     spans = [
         {"node": node, "at": at - _TRAVEL, "until": until}
         for node, found in disturbances.items()
         for at, until in found
     ]
     run.relations.define_rows("offset_disturbances", spans, node="string", at="bigint", until="bigint")
+
+
+def _elsewhere(run: Run) -> Iterator[dict[str, object]]:
+    """Yield for each broker the times in which a consumer did not commit to it.
+
+    A consumer whose route is stale commits to a former master.
+    """
+    targets: dict[tuple[str, str], list[tuple[int, str]]] = collections.defaultdict(list)
+    for one in run.cluster_events:
+        if one.kind == "committing_to":
+            targets[one.node, str(one.fields["broker_name"])].append((one.at, str(one.fields["address"])))
+    for (consumer, broker), known in targets.items():
+        for (at, address), (until, _) in itertools.pairwise([*known, (_FOREVER, "")]):
+            for member in run.members.values():
+                if member.broker == broker and member.address != address:
+                    yield {"consumer": consumer, "broker": broker, "node": member.name, "at": at, "until": until}
 
 
 def _incarnation(run: Run, member: Member, disturbances: list[Span]) -> _Incarnation | None:

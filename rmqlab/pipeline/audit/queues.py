@@ -12,7 +12,7 @@ from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
 from rmqlab.verdict.catalogue import MESSAGES, SECONDS
-from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.causes import DUPLICATE_CAUSES, RESET_MILLIS
 from rmqlab.verdict.findings import Finding, failed_attempts, line_evidence, unknown
 
 _DELIVERIES = "deliveries"
@@ -253,7 +253,7 @@ with several as (
 select * from numbered where nth > 1
 """
 
-_CAUSES = """
+_CAUSES = f"""
 with taken as (
     select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
     from cluster_events where kind = 'rebalanced'
@@ -265,6 +265,9 @@ with taken as (
     select distinct r.seq from repeated r join offset_moves m
         on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
         and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
+    union select distinct r.seq from repeated r join cluster_events e
+        on e.kind = 'offset_reset' and r.`group` = get_json_object(e.fields, '$.group')
+        and r.topic = get_json_object(e.fields, '$.topic') and e.at between least(r.same.at, r.at - {RESET_MILLIS}) and r.at
 ), committed as (
     -- A consumer that kept its queue does not query its offset again: a commit beyond it is no explanation there.
     select r.seq, max(c.offset) farthest

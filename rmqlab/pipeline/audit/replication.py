@@ -20,7 +20,7 @@ from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
-from rmqlab.verdict.findings import Finding, line_evidence, unknown
+from rmqlab.verdict.findings import NOT_COMPARED, Finding, line_evidence, unknown
 
 # Samples less than half a second apart count as one.
 _LAG = """
@@ -163,7 +163,7 @@ def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: 
     missing = "; ".join(cut or (() if pair.keys() <= ends.keys() else run.unread_of(slave.broker)))
     if missing or master is None or not {slave.name, master} <= ends.keys():
         for name in ("divergence", "behind", "ahead"):
-            yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
+            yield unknown(f"{name} {slave.name}", BYTES, missing or NOT_COMPARED)
         return
     mine, its_masters = ends[slave.name], ends[master]
     common = max(mine[0], its_masters[0]), min(mine[1], its_masters[1])

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Final
 
 from rmqlab.pipeline.audit.coverage import LogEnds, log_ends, read_ends
-from rmqlab.pipeline.audit.relations import Query, Relations
+from rmqlab.pipeline.audit.relations import Query, Relations, literal
 from rmqlab.pipeline.audit.sources import Reading, store_tables
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.storesource import OK
+from rmqlab.remoting.names import NO_SEND_TOPICS, RESENT_PREFIXES, SCHEDULE_TOPIC
 from rmqlab.store.readableend import readable_end
 from rmqlab.verdict.logcover import LogEpoch
 
@@ -44,9 +45,19 @@ def read_stores(
     return read_ends(found)
 
 
-_WHOLE: Final = """
+# Equivalent to `rmqlab.remoting.contentcrc.keeps_content`.
+_FINAL_TOPIC: Final = f"if(r.topic = {literal(SCHEDULE_TOPIC)}, coalesce(r.realTopic, ''), r.topic)"
+KEEPS_CONTENT: Final = " and ".join(
+    (
+        *(f"not startswith({_FINAL_TOPIC}, {literal(prefix)})" for prefix in RESENT_PREFIXES),
+        f"{_FINAL_TOPIC} not in ({', '.join(map(literal, sorted(NO_SEND_TOPICS)))})",
+    )
+)
+
+_WHOLE: Final = f"""
 select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
-    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.contentCrc content_crc,
+    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc,
+    if({KEEPS_CONTENT}, r.contentCrc, null) content_crc,
     r.realTopic real_topic, r.tagsCode tags_code,
     coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id, r.uniqKey is not null has_unique_id,
     unix_millis(r.storeTimestamp) stored_at, r.state

@@ -48,9 +48,14 @@ from copies c left anti join deleted_topics x
 group by c.node, c.topic
 """
 
+# Of a queue without commits, the lowest delivered offset: the group began there, or below it.
 HIGHEST_COMMITS = """
-select c.`group`, c.topic, c.broker, c.queue, max(c.offset) highest
-from commits c left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic group by all
+select c.`group`, c.topic, c.broker, c.queue, coalesce(max(c.committed), min(c.delivered)) highest
+from (
+    select `group`, topic, broker, queue, offset committed, cast(null as bigint) delivered from commits
+    union all select `group`, topic, broker, queue, null, offset from deliveries) c
+    left anti join deleted_topics x on c.broker = x.broker and c.topic = x.topic
+group by all
 """
 _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
 

@@ -213,7 +213,9 @@ CONTENT_DISAGREEMENT: Final = Metric(
     unit=MESSAGES,
     text="in a store with another content than its producer sent",
     definition="Messages of which a store has a readable copy whose body, flag, keys or tags are not those of their only"
-    " send: the journal has a CRC-32 of them. One log or all of them may be altered, and the CRC of the body with it.",
+    " send: the journal has a CRC-32 of them. One log or all of them may be altered, and the CRC of the body with it."
+    " Records in topics of consumers (%RETRY%, %DLQ%) and of transactions are not compared, nor are messages whose half"
+    " message a broker stored again: 4.9.8 gives it flag 0.",
     blind_to="other properties (such as the delay level), the time and address of the producer, and messages of clients"
     " that record no checksum",
     unknown_when="no send in the journal has a checksum, or no store was given; with a store missing it is at least the"

@@ -56,6 +56,15 @@ def test_a_broker_whose_clock_is_off_is_named_and_not_its_clients() -> None:
     assert list(disagreements(run)) == ["broker-a"]
 
 
+@pytest.mark.parametrize("millis", [-9000, 9000])
+def test_a_time_that_was_altered_in_one_log_is_not_of_a_clock(millis: int) -> None:
+    """As a slave stores it behind a link that corrupts bytes."""
+    run = busy_run()
+    log = run.logs["broker-a-s"]
+    log[2] = attrs.evolve(log[2], stored_at=log[2].stored_at + millis)
+    assert disagreements(run) == {}
+
+
 @pytest.mark.parametrize("millis", [-7000, 7000])
 def test_a_producer_is_seen_on_both_sides(millis: int) -> None:
     run = MadeUpRun()

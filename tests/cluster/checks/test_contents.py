@@ -1,5 +1,6 @@
 """`content_disagreement`: records with another content than was sent."""
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -8,9 +9,14 @@ import pytest
 from rmqlab.client.config import ProducerConfig
 from rmqlab.client.message import Message
 from rmqlab.client.outgoing import prepare, sent_crc
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.copies import read_store
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.testing import MadeUpRun, with_offset
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import body_crc, parse_properties
+from rmqlab.remoting.names import HALF_TOPIC
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.verdict.verdict import Verdict
 
 METRIC = "content_disagreement"
@@ -60,6 +66,38 @@ def test_a_message_that_was_sent_twice_may_have_two_contents() -> None:
     run = sent_run()
     run.send(2, crc=CRC + 1)
     assert run.judge()[METRIC].value == 0
+
+
+def half_run(*places: int) -> MadeUpRun:
+    """A half message, stored at these queue offsets, and committed with another flag."""
+    run = MadeUpRun()
+    run.send(1, at=(), topic="orders", crc=CRC, held_in=f"{HALF_TOPIC}:0")
+    run.entries[-1] = with_offset(run.entries[-1], 0)
+    for place in places:
+        for node in run.members("broker-a"):
+            run.store("ID000001", Queue(HALF_TOPIC, "broker-a", 0), (node,))
+            run.logs[node][-1] = attrs.evolve(run.logs[node][-1], offset=place)
+    run.store("ID000001", Queue("orders", "broker-a", 0), run.members("broker-a"))
+    for node in run.logs:
+        alter(run, node, CRC + 1, len(run.logs[node]) - 1)
+    return run
+
+
+@pytest.mark.parametrize(("places", "expected"), [((0,), 1), ((0, 1), 0), ((1,), 0), ((), 0)])
+def test_a_half_message_that_is_stored_again_may_lose_its_flag(places: tuple[int, ...], expected: int) -> None:
+    """TransactionalMessageBridge.renewHalfMessageInner does not copy it."""
+    assert half_run(*places).judge()[METRIC].value == expected
+
+
+@pytest.mark.parametrize(("topic", "expected"), [("orders", 1), ("%RETRY%shop", 0), (HALF_TOPIC, 0)])
+def test_records_of_retry_and_half_topics_are_read_without_a_checksum(
+    tmp_path: Path, topic: str, expected: int
+) -> None:
+    store = MessageStore.open(small_config(tmp_path / "broker-a" / "store"), now_millis=ManualClock())
+    store.put(new_message(topic=topic, unique_key="ID000001", body=b"x"))
+    store.close()
+    read = read_store("broker-a", "broker-a", tmp_path / "broker-a" / "store")
+    assert [copy.content_crc is not None for copy in read.copies] == [bool(expected)]
 
 
 def test_a_missing_store_makes_it_a_lower_bound() -> None:

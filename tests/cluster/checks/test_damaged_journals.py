@@ -104,6 +104,7 @@ def exchanged(directory: Path, run: str, recorded: str | None = None) -> Path:
         own.send(number)
         other.send(number + 100)
     for made in (own, other):
+        made.add("produce-1", "produced", sent=20, SEND_OK=20)
         made.add("produce-1", "node_stopped")
     write_journals(own.entries, directory / "journal", "a1" * bool(run))
     write_journals(other.entries, directory / "other", run)

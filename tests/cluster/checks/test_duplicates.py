@@ -209,3 +209,16 @@ def test_stored_twice_counts_messages_with_more_than_one_place(made: list[list[t
     expected = sum(len(places) > 1 for places in made)
     if made:
         assert run.judge()["stored_twice"].value == expected
+
+
+def test_a_reset_explains_messages_that_the_consumer_was_still_processing() -> None:
+    """They are beyond every commit, so no offset moved back over them."""
+    run = clean_run()
+    run.send(20)
+    run.deliver(20, offset=10)
+    run.add("broker-a", "offset_reset", group="shop", topic="orders")
+    run.deliver(20, offset=10)
+    run.add("broker-a", "offset_reset", group="other", topic="orders")
+    run.wait(20)
+    run.deliver(20, offset=10)
+    assert causes(run.judge()) == {"offset_rollback": 1, "unexplained": 1}

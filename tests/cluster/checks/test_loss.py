@@ -218,7 +218,9 @@ def test_unsent_messages_are_reported_unless_stored_before_the_run() -> None:
     run = MadeUpRun()
     run.send(1)
     run.store("STRANGER", Queue("orders", "broker-a", 0), ["broker-a"])
-    assert run.judge()["stored_unsent"].message_ids == ("STRANGER",)
+    found = run.judge()["stored_unsent"]
+    assert found.message_ids == ("STRANGER",)
+    assert found.evidence[0].text == "no send in the journals, stored at orders@broker-a:0 offset 1 by broker-a"
     before = MadeUpRun(now=run.now - 10**9)
     before.store("OLD", Queue("orders", "broker-a", 0), ["broker-a"])
     run.logs["broker-a"] = [*before.logs["broker-a"]]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.runtime.journal import JournalEntry
 
 METRIC = "offset_file_behind broker-a"
 
@@ -155,3 +156,18 @@ def test_power_loss_and_a_missing_file_make_it_unknown() -> None:
     run = consumed_run()
     run.offset_files.clear()
     assert "could not be read" in run.judge()[METRIC].missing
+
+
+@pytest.mark.parametrize(("address", "expected"), [(ADDRESSES["broker-a"], 30), (ADDRESSES["broker-a-s"], None)])
+def test_a_commit_to_a_former_master_is_not_in_the_file_of_the_present_one(address: str, expected: int | None) -> None:
+    """As a consumer sends it whose route is stale."""
+    run = consumed_run()
+    run.entries.insert(-2, target_of(run, address))
+    set_back(run)
+    assert run.judge()[METRIC].value == expected
+
+
+def target_of(run: MadeUpRun, address: str) -> JournalEntry:
+    """Return the event of a consumer that commits to an address."""
+    fields = {"broker_name": "broker-a", "broker_id": 0, "address": address}
+    return JournalEntry(run.entries[-2].at_millis, "consume-1", "committing_to", fields)

@@ -139,6 +139,8 @@ def test_a_scenario_without_expectations_gets_the_verdict_of_check(
     done = in_process(tmp_path, monkeypatch, "run", str(tmp_path / "small.toml"), "--simulated")
     assert done.exit_code == 1, done.output
     assert "lost: 20 messages" in done.stdout
+    (written,) = tmp_path.glob("runs/small/*Z*/verdict.json")
+    assert any(line.startswith("lost: 20 messages") for line in json.loads(written.read_text())["why"])
 
 
 def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(

@@ -1,5 +1,6 @@
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -165,3 +166,18 @@ def test_a_profile_reaches_the_brokers_and_keys_set_by_hand_beside_it() -> None:
         assert (settings["profile"], settings["in_sync_replicas"]) == ("hardened", 3)
     assert "profile" not in node_settings(spec, nodes[0], nodes, Path("/x"))
     assert "profile" not in node_settings(ClusterSpec(), nodes[1], nodes, Path("/x"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "profile"),
+    [
+        ({}, "4.9"),
+        ({"profile": "hardened"}, "hardened"),
+        ({"broker_settings": {"profile": "hardened"}}, "hardened"),
+        ({"profile": "hardened", "broker_settings": {"profile": "4.9"}}, "4.9"),
+        ({"profile": "hardened", "node_settings": {"broker-a-s": {"profile": "4.9"}}}, "4.9"),
+        ({"profile": "hardened", "node_settings": {"broker-a-s": {"profile": "hardened"}}}, "hardened"),
+    ],
+)
+def test_judges_read_the_profile_that_all_brokers_have(changes: dict[str, Any], profile: str) -> None:
+    assert ClusterSpec(**changes).common_profile == profile
