@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def compiled(spark: "SparkSession", divisor: int) -> int:
-    """Return how many programs Spark compiles for a query with this number in its code."""
+    """Return how many programs Spark compiles for a query with this number."""
     metrics = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics
     before = int(metrics.METRIC_COMPILATION_TIME().getCount())
     assert spark.sql(f"select id % {divisor} from range(100)").toArrow().num_rows == 100

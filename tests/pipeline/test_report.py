@@ -124,7 +124,7 @@ SUMMARY: dict[str, Any] = {
 
 
 def write_audit(directory: pathlib.Path, **changed: Any) -> None:
-    """Write the summary of an audit with other values of some members, and the tables of events and outages."""
+    """Write an audit: its summary with other values of some members, two tables."""
     tables = directory / "audit"
     for name in ("raw_events", "outages"):
         (tables / name).mkdir(parents=True)
