@@ -26,7 +26,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --constraint constraints.txt --editable '.[dev,spark]'
 	touch $@
 
 setup: $(VENV)/.ready       ## create .venv with rmqlab, a minute; then `. .venv/bin/activate` makes `rmqlab` a command

@@ -5,14 +5,14 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.audittables import TABLES, Column
 from rmqlab.pipeline.report.data import Facts, NoAuditError, RunData
 from rmqlab.pipeline.report.page import write_report
 from rmqlab.pipeline.report.story import anchor_of
@@ -29,6 +29,7 @@ FIGURES = (
     "Consumer offsets",
     "Deliveries",
 )
+SIMPLE_TYPES = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_()}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIETLY = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -115,15 +116,76 @@ def test_a_damaged_summary_is_reported_with_a_remedy(tmp_path: pathlib.Path, con
         write_report(tmp_path, tmp_path / "report.html")
 
 
+SUMMARY: dict[str, Any] = {
+    "verdict": "violated", "why": ["lost: 3"], "warnings": [], "violating": ["lost"], "began_at": 1, "ended_at": 2,
+    "findings": {"lost": {"value": 3, "unit": "messages", "at_least": False, "missing": "", "evidence": []}},
+    "presence": [{"outcome": "SEND_OK", "broker": "a", "nodes": ["a"], "is_consumed": True, "messages": 3}],
+}  # fmt: skip
+
+
+def write_audit(directory: pathlib.Path, **changed: Any) -> None:
+    """Write an audit: its summary with other values of some members, two tables."""
+    tables = directory / "audit"
+    for name in ("raw_events", "outages"):
+        (tables / name).mkdir(parents=True)
+        columns = {one.name: pa.array([], SIMPLE_TYPES[one.type]) for one in columns_of(name)}
+        pq.write_table(pa.table(columns), tables / name / "all.parquet")
+    (tables / "audit.json").write_text(json.dumps({**SUMMARY, "tables": str(tables), **changed}))
+
+
+def columns_of(table: str) -> list[Column]:
+    """Return the columns of a table with simple types."""
+    (columns,) = [one.columns for one in TABLES if one.name == table]
+    return [column for column in columns if column.type in SIMPLE_TYPES]
+
+
+def test_a_page_needs_only_the_members_that_it_reads(tmp_path: pathlib.Path) -> None:
+    write_audit(tmp_path)
+    assert "Lost: 3" in write_report(tmp_path, tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"verdict": "perhaps"},
+        {"why": "lost"},
+        {"warnings": [1]},
+        {"violating": None},
+        {"began_at": "now"},
+        {"ended_at": 10**16},
+        {"findings": {"lost": 3}},
+        {"findings": {"lost": SUMMARY["findings"]["lost"] | {"value": "3"}}},
+        {"presence": [{"outcome": "SEND_OK"}]},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_a_summary_with_other_types_is_damaged(tmp_path: pathlib.Path, changed: dict[str, Any]) -> None:
+    write_audit(tmp_path, **changed)
+    with pytest.raises(NoAuditError, match=r"audit\.json is damaged: run `rmqlab audit .*` again"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
+@pytest.mark.parametrize("table", ["raw_events", "outages"])
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no parquet" * 9], ids=["empty", "truncated", "text"])
+def test_a_damaged_table_is_reported_with_a_remedy(tmp_path: pathlib.Path, table: str, content: bytes) -> None:
+    write_audit(tmp_path)
+    (tmp_path / "audit" / table / "all.parquet").write_bytes(content)
+    with pytest.raises(NoAuditError, match=rf"{table} is damaged: run `rmqlab audit .*` again"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
 def test_tables_of_another_version_are_reported_with_a_remedy(tmp_path: pathlib.Path) -> None:
     (tmp_path / "outages").mkdir()
-    columns = {one.name: [None] for table in TABLES if table.name == "outages" for one in table.columns}
+    columns = {one.name: pa.array([None], SIMPLE_TYPES[one.type]) for one in columns_of("outages")}
     old = {"operation": "way", "broker": "who"}
     data = RunData(
         directory=tmp_path, summary={}, claim="", verdict_document={}, facts=Facts(), events=[], tables=tmp_path
     )
     pq.write_table(pa.table({old.get(name, name): rows for name, rows in columns.items()}), tmp_path / "outages" / "0")
     with pytest.raises(NoAuditError, match=r"outages lacks the columns operation, broker: .* Run `rmqlab audit"):
+        data.table("outages")
+    pq.write_table(pa.table(columns | {"began_at": pa.array(["now"])}), tmp_path / "outages" / "0")
+    with pytest.raises(NoAuditError, match="outages lacks the columns began_at: "):
         data.table("outages")
     pq.write_table(pa.table(columns), tmp_path / "outages" / "0")
     assert len(data.table("outages")) == 1

@@ -11,7 +11,8 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmqlab.pipeline.audittables import TABLES
+from rmqlab.pipeline.audittables import TABLES, Column
+from rmqlab.pipeline.report.document import parse_summary
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.verdict.roles import Roles
 
@@ -21,7 +22,9 @@ _REPORTED_KINDS = (
     "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped",
     "node_crashed", "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
 )  # fmt: skip
-_COLUMNS = {table.name: [column.name for column in table.columns] for table in TABLES}
+_COLUMNS = {table.name: table.columns for table in TABLES}
+_TYPES = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "boolean": pa.bool_()}
+"""Arrow types by SQL types, without structs and arrays."""
 _MOST_EVENTS = 2000
 _MOST_BYTES = 2**30
 """Bytes of a summary."""
@@ -126,10 +129,10 @@ class RunData:
         Raises NoAuditError if it lacks columns.
         """
         path = self.tables / name
-        if not path.is_dir():
+        if not path.exists():
             return []
-        found = pq.read_table(path)
-        missing = [column for column in _COLUMNS[name] if column not in found.column_names]
+        found = _read_table(path, self.directory)
+        missing = [one.name for one in _COLUMNS[name] if not _has(found.schema, one)]
         if missing and len(found):
             raise NoAuditError(
                 f"{path} lacks the columns {', '.join(missing)}: another version of rmqlab wrote it. Run"
@@ -143,17 +146,17 @@ def read_run(directory: Path) -> RunData:
     """Read the results of a run's audit. Raises NoAuditError."""
     path = directory / FOLDER / SUMMARY
     try:
-        summary = json.loads(read_regular_text(path, _MOST_BYTES))
-        tables = Path(summary["tables"])
+        summary = parse_summary(read_regular_text(path, _MOST_BYTES))
     except FileNotFoundError:
         raise NoAuditError(
             f"{directory} was not audited: run `rmqlab audit {shlex.quote(str(directory))}` first"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        raise NoAuditError(f"{path} is damaged: run `rmqlab audit {directory}` again") from None
+    except (OSError, ValueError):
+        raise _damaged(path, directory) from None
+    tables = Path(summary["tables"])
     verdict_document = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
-    events = _events(tables / "raw_events")
+    events = _events(tables / "raw_events", directory)
     started: Mapping[str, Any] = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
     return RunData(
         directory=directory,
@@ -172,7 +175,7 @@ def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str
         role=str(spec.get("role") or ""),
         flush=str(spec.get("flush") or ""),
         profile=str(run.get("profile") or spec.get("profile") or ""),
-        rate=spec.get("rate"),
+        rate=_number(spec.get("rate")),
         version=str(run.get("version") or started.get("version") or ""),
         seed=str(run.get("seed") or started.get("seed") or ""),
         command=str(run.get("command") or ""),
@@ -195,14 +198,40 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
 def _count(value: Any) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _events(path: Path) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(path, columns=["at", "node", "kind", "fields"], filters=[("kind", "in", _REPORTED_KINDS)])
-    except (OSError, pa.ArrowInvalid) as exc:
-        raise NoAuditError(f"{path} cannot be read: {exc}; audit the run again") from None
+def _events(path: Path, run: Path) -> list[dict[str, Any]]:
+    columns = {"at": "bigint", "node": "string", "kind": "string", "fields": "string"}
+    table = _read_table(path, run, columns=list(columns), filters=[("kind", "in", _REPORTED_KINDS)])
     rows: list[dict[str, Any]] = table.sort_by("at").slice(0, _MOST_EVENTS).to_pylist()
     return [row | {"fields": json.loads(row["fields"])} for row in rows]
+
+
+def _read_table(path: Path, run: Path, **options: Any) -> pa.Table:
+    """Return the rows of a parquet table.
+
+    Raises NoAuditError if it is missing or damaged.
+    """
+    try:
+        return pq.read_table(path, **options)
+    except (OSError, pa.ArrowException):
+        raise _damaged(path, run) from None
+
+
+def _has(schema: pa.Schema, column: Column) -> bool:
+    """Return True if a table has a column with its type.
+
+    Types of structs and arrays are not compared.
+    """
+    kinds = [schema.field(index).type for index in schema.get_all_field_indices(column.name)]
+    return len(kinds) == 1 and kinds[0] == _TYPES.get(column.type, kinds[0])
+
+
+def _damaged(path: Path, run: Path) -> NoAuditError:
+    return NoAuditError(f"{path} is damaged: run `rmqlab audit {shlex.quote(str(run))}` again")
