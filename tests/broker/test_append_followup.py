@@ -87,7 +87,7 @@ def test_an_index_that_is_behind_wakes_its_task() -> None:
     assert follow.is_dispatch_wanted.is_set()
 
 
-async def test_what_waits_for_growth_continues_after_each_pass_that_appends() -> None:
+async def test_waiters_for_growth_continue_after_each_pass_that_appends() -> None:
     events, grown = Pass(), 0
     follow = follow_up(events)
 

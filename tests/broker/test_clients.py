@@ -72,7 +72,7 @@ def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> Non
     producers.register("g", member(peers[2]))
 
 
-def test_what_subscriptions_take_is_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_subscriptions_is_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     consumers, peer = ConsumerTable(Filters()), ScriptedPeer()
     small, large = consumer("g", "T"), consumer("g", "T", "U", expression="a || b", version=2)
     for data in (small, large, large, consumer("g", "T", version=3), large):

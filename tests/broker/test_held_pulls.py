@@ -179,7 +179,7 @@ def test_pulls_of_a_congested_peer_stay_held_until_it_drains(hold: PullHold) -> 
     assert (len(waker.woken), len(hold)) == (6, 0)
 
 
-def test_what_waits_for_a_peer_that_is_gone_is_forgotten(hold: PullHold, waker: Waker) -> None:
+def test_pulls_of_a_peer_that_is_gone_are_forgotten(hold: PullHold, waker: Waker) -> None:
     peer = hold_many(hold, waker, 5)
     peer.is_congested = True
     hold.arrived("T", 0, 5, [0])

@@ -39,7 +39,7 @@ MASTER = "10.0.0.1:10911"
         pytest.param({0: 15, 1: 9}, {0: 10, 1: 5}, {1}, False, {1: 9}, id="queue by queue"),
     ],
 )
-def test_what_stays(
+def test_offsets_kept_after_a_hand_back(
     ours: dict[int, int],
     theirs: dict[int, int],
     own: set[int],
@@ -211,7 +211,7 @@ async def test_a_failed_hand_back_after_a_successful_one_is_logged_again(
     assert caplog.text.count("not handed back") == 2
 
 
-async def test_what_is_committed_to_a_slave_is_handed_back_before_the_next_sync(
+async def test_offsets_committed_to_a_slave_are_handed_back_before_the_next_sync(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     """A consumer of the slave commits and ends, and the next asks the master."""

@@ -136,7 +136,7 @@ async def test_a_created_topic_is_registered_alone_with_the_new_version(tmp_path
 
 
 @pytest.mark.parametrize(("oneway", "expected"), [(False, {"orders", "bills"}), (True, None)])
-async def test_what_changes_in_one_moment_is_registered_at_once(
+async def test_changes_of_one_moment_are_registered_at_once(
     tmp_path: pathlib.Path,
     oneway: bool,  # noqa: FBT001
     expected: set[str] | None,

@@ -128,7 +128,7 @@ def test_totals_of_today_and_yesterday_move_at_local_midnight() -> None:
     assert (days.get_yesterday, days.get_today) == (2, 3)
 
 
-def test_what_a_slave_copies_counts_as_put_but_for_no_topic() -> None:
+def test_messages_that_a_slave_copies_count_as_put_but_for_no_topic() -> None:
     stats = BrokerStats(START)
     stats.count_replicated(8, 1684)
     sample(stats, 1)

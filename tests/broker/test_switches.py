@@ -257,7 +257,7 @@ async def test_with_ha_restart_expired_slave_the_master_closes_the_link(start_ma
     ("switch", "files"),
     [pytest.param(False, 1, id="4.9: the last file only"), pytest.param(True, 4, id="with the switch: all of it")],
 )
-async def test_what_an_empty_slave_gets(
+async def test_an_empty_slave_gets_the_expected_log(
     start_master: StartMaster, open_broker: Opener, reactor: Reactor, nursery: trio.Nursery, *, switch: bool, files: int
 ) -> None:
     """Scenario 9, store-ha#36."""

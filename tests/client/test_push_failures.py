@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 REFUSED = Reply(ResponseCode.SYSTEM_ERROR, remark="no")
 
 
-async def test_what_fails_after_its_queue_was_given_up_is_not_handed_back(world: "World", client: Client) -> None:
+async def test_messages_that_fail_after_their_queue_was_given_up_are_not_handed_back(
+    world: "World", client: Client
+) -> None:
     """Its new owner consumes it again anyway."""
     (broker,) = world.add("a")
     world.route("orders", 1)

@@ -96,7 +96,7 @@ async def test_a_send_trace_has_all_fields_of_the_java_trace(
     assert command.ext_fields["a"] == "_INNER_TRACE_PRODUCER-pg-PRODUCE-1"
 
 
-async def test_what_is_not_there_is_null_and_what_a_slave_lacks_no_success(
+async def test_missing_fields_are_null_and_a_message_that_a_slave_lacks_is_no_success(
     world: "World", broker: "FakeBroker", client: Client
 ) -> None:
     late = SendMessageResponseHeader(msg_id="AB", queue_id=0, queue_offset=5)

@@ -150,7 +150,7 @@ def test_produce_fails_when_nothing_is_stored(rmqlab: Run) -> None:
 
 
 @pytest.mark.usefixtures("shared")
-def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> None:
+def test_refuses_a_state_that_a_node_has_already_in_both_directions(rmqlab: Run) -> None:
     assert rmqlab("pause", "-n", "shared", "broker-a-s").returncode == 0
     again = rmqlab("pause", "-n", "shared", "broker-a-s")
     assert (again.returncode, again.stderr) == (1, "rmqlab: broker-a-s is already paused\n")

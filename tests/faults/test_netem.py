@@ -156,7 +156,7 @@ def test_bandwidth_limits_both_the_output_and_the_accepted_input() -> None:
     assert direction.room == 0
 
 
-def test_what_waits_idle_gathers_no_bandwidth() -> None:
+def test_an_idle_link_gathers_no_bandwidth() -> None:
     direction = LinkDirection(Impairment(bytes_per_second=1000))
     direction.push(bytes(3000), 100)
     assert len(drain(direction, 101)) == pytest.approx(1000, abs=11)
@@ -181,7 +181,7 @@ def test_a_cut_lets_so_many_bytes_pass_and_then_it_is_the_end() -> None:
     assert direction.is_ended(0)
 
 
-def test_what_could_not_be_used_is_not_counted_for_the_cut() -> None:
+def test_unused_bytes_are_not_counted_for_the_cut() -> None:
     direction = LinkDirection(Impairment(cut_after=2))
     direction.push(b"abcd", 0)
     part = direction.take(100, 0)

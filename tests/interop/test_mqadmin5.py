@@ -94,7 +94,7 @@ def test_commands_of_every_day_work(
     assert "Exception" not in printed
 
 
-def test_what_the_nameserver_is_asked_for_works(tools: Mqadmin, shared: Cluster) -> None:
+def test_nameserver_commands_work(tools: Mqadmin, shared: Cluster) -> None:
     """remoting#41."""
 
     def run(*words: str) -> str:

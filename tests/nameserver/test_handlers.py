@@ -266,7 +266,7 @@ class FullDisk(Disk):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
-def test_what_a_full_disk_does_not_save_is_1_and_changes_nothing(bench: Any) -> None:
+def test_a_change_that_a_full_disk_does_not_save_is_1_and_changes_nothing(bench: Any) -> None:
     bench.call(RequestCode.PUT_KV_CONFIG, namespace="n", key="k", value="v")
     with on_disk(FullDisk()):
         replies = [

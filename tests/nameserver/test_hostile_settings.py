@@ -100,7 +100,7 @@ def test_every_number_has_a_range(tmp_path: pathlib.Path, name: str, value: str)
 
 
 @pytest.mark.parametrize("text", ["server_channel_max_idle_time_seconds = 0", 'listen_address = ""'])
-def test_what_means_off_or_everywhere_is_legal(tmp_path: pathlib.Path, text: str) -> None:
+def test_values_that_mean_off_or_everywhere_are_legal(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "ns.toml"
     path.write_text(text)
     assert load_config(path)

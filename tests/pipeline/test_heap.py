@@ -26,5 +26,5 @@ def test_collections_skip_what_is_imported() -> None:
     assert frozen("import xml.dom.minidom, http.client") == "True True"
 
 
-def test_what_a_task_leaves_behind_is_still_collected() -> None:
+def test_garbage_of_a_task_is_still_collected() -> None:
     assert frozen("kept = [[number] for number in range(5000)]") == "False False"

@@ -93,7 +93,9 @@ def test_a_batch_fails_at_a_group_that_does_not_answer(spark: "SparkSession", gr
         assert found == at_broker(groups, "broker-b", topic)
 
 
-def test_what_a_batch_leaves_out_is_in_one_warning(groups: Lab, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_a_batch_leaves_out_are_in_one_warning(
+    groups: Lab, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     options = TopicOptions(name_server=groups.namesrv_addr, topic=topic)
     with away(groups, "pause"):
         with pytest.raises(PlanError, match="Start the broker"):

@@ -203,7 +203,7 @@ async def test_a_slave_that_lags_is_waited_for_while_the_master_is_away(
     assert not [chunk for chunk in chunks if chunk.loss]
 
 
-async def test_what_a_whole_group_lacks_is_lost_when_all_have_said_so_for_a_while(
+async def test_messages_that_a_whole_group_lacks_are_lost_when_all_have_said_so_for_a_while(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers |= {"master": FakeBroker(0, 30), "slave": FakeBroker(0, 20)}

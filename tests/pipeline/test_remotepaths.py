@@ -121,7 +121,7 @@ def test_a_pattern_matches_part_by_part(tmp_path: pathlib.Path, bucket: ObjectSt
         ("runs/demo/journal", "^rocketmq-store: s3a://user@bucket/runs/demo/journal holds no commit log"),
     ],
 )
-def test_what_an_object_store_lacks_is_named_without_the_password(
+def test_a_path_that_an_object_store_lacks_is_named_without_the_password(
     run: pathlib.Path, bucket: ObjectStore, path: str, said: str
 ) -> None:
     assert run.exists()

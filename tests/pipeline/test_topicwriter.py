@@ -93,7 +93,7 @@ def wait_for_a_message(server: str, topic: str) -> None:
         ("'x' body", {"topic": "t", "startingOffsets": "earliest"}, "option startingOffsets is for reading only"),
     ],
 )
-def test_what_no_message_can_be_made_of_is_said_before_anything_is_sent(
+def test_rows_of_which_no_message_can_be_made_are_reported_before_anything_is_sent(
     spark: "SparkSession", lab: "Lab", select: str, options: dict[str, str], said: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:

@@ -128,7 +128,7 @@ def test_missing_and_broken_packages_are_distinguished(tmp_path: pathlib.Path, m
     }
 
 
-def test_what_examines_a_worker_needs_no_package_of_ours_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examination_of_a_worker_needs_no_package_of_ours_there(monkeypatch: pytest.MonkeyPatch) -> None:
     by_name = cloudpickle.dumps(workerprobe.examine)
     with workers._pickled_by_value():
         by_value = cloudpickle.dumps(workerprobe.examine)

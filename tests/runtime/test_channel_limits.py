@@ -256,9 +256,7 @@ async def test_a_peer_that_is_owed_too_much_is_closed(
     assert reactor.owed == 0
 
 
-async def test_what_waits_for_a_congested_channel_is_called_once_it_can_serve_again(
-    peer: Peer, reactor: Reactor
-) -> None:
+async def test_waiters_of_a_congested_channel_are_called_once_it_can_serve_again(peer: Peer, reactor: Reactor) -> None:
     called: list[bool] = []
     with _dial(peer.address, encode_command(request(BLOB)) * 3) as sock:
         while not any(channel.is_congested for channel in peer.server.channels):

@@ -25,7 +25,7 @@ def test_a_kind_that_used_up_its_bytes_gets_new_ones_with_time() -> None:
 @pytest.mark.parametrize(
     "kind", ["sent", "served", "offset_committed", "log_sampled", "held_pulls_overdue", "transaction_checked"]
 )
-def test_what_no_peer_can_repeat_and_requested_traffic_have_no_limit(kind: str, tmp_path: pathlib.Path) -> None:
+def test_events_that_no_peer_can_repeat_and_requested_traffic_have_no_limit(kind: str, tmp_path: pathlib.Path) -> None:
     link = ControlLink("broker-a", limit=10, journal=JournalWriter(tmp_path / "broker-a.msgpack"))
     assert link.journal is not None
     text, count = "x" * 4000, 2 * BURST // 4000

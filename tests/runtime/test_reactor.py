@@ -30,7 +30,7 @@ def pairs() -> Iterator[list[tuple[socket.socket, socket.socket]]]:
         yield pairs
 
 
-def test_what_is_urgent_is_done_to_its_end_before_the_others_have_their_turn(
+def test_urgent_sockets_are_finished_before_the_others(
     reactor: Reactor, pairs: list[tuple[socket.socket, socket.socket]]
 ) -> None:
     done: list[str] = []

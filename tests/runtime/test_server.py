@@ -75,7 +75,7 @@ async def test_a_connection_without_traffic_is_closed_after_two_minutes(mock_clo
 
 
 @pytest.mark.parametrize("_time", range(5))
-async def test_what_came_while_the_server_stood_still_is_read_before_it_looks_for_idle_connections(
+async def test_bytes_received_during_a_stall_are_read_before_idle_connections_are_closed(
     mock_clock: trio.testing.MockClock, _time: int
 ) -> None:
     """remoting#13. Which task runs first is chance: hence several times."""

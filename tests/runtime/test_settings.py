@@ -44,7 +44,7 @@ def test_no_spelling_of_a_path_may_be_changed(key: str) -> None:
     assert forbidden_keys([key, "count"], [Some]) == [key]
 
 
-def test_what_is_listed_is_compared_in_the_same_way() -> None:
+def test_lists_are_compared_in_the_same_way() -> None:
     assert forbidden_keys(["is_on", "count", "brokerIp1"], [Some], "isOn", "", "brokerIP1") == ["brokerIp1", "is_on"]
 
 

@@ -62,7 +62,7 @@ def test_a_copy_is_equal_by_root_and_by_the_log_s_own_directory(open_store: Open
     assert (found.a.file_count, found.b.file_count) == (3, 3)
 
 
-def test_what_one_has_beyond_the_other_s_end_is_named(open_store: Open) -> None:
+def test_bytes_beyond_the_end_of_the_other_log_are_named(open_store: Open) -> None:
     store = open_store()
     filled(store, 200)
     copy = copied(store, "copy")

@@ -183,7 +183,9 @@ ODD: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("below", ["commitlog/*", "consumequeue/orders/0/*", "index/*"])
-def test_what_is_no_file_is_not_taken_for_an_empty_one(killed: Path, quick_path: Path, below: str, kind: str) -> None:
+def test_an_entry_that_is_no_file_does_not_count_as_an_empty_file(
+    killed: Path, quick_path: Path, below: str, kind: str
+) -> None:
     """An empty last file is deleted, and a log without files makes the queues empty."""
     paths = sorted(killed.glob(below))
     for path in (paths[0], paths[-1]):
@@ -203,7 +205,7 @@ def test_what_is_no_file_is_not_taken_for_an_empty_one(killed: Path, quick_path:
 @pytest.mark.parametrize(
     "below", ["commitlog", "consumequeue", "consumequeue/orders", "consumequeue/orders/0", "index"]
 )
-def test_what_is_no_directory_is_not_taken_for_a_missing_one(
+def test_an_entry_that_is_no_directory_does_not_count_as_missing(
     killed: Path, quick_path: Path, below: str, kind: str
 ) -> None:
     root = quick_path / "store"

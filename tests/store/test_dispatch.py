@@ -94,7 +94,7 @@ def test_after_a_crash_a_long_log_is_indexed_in_idle_time(
     assert again.dispatch_behind_bytes == 0
 
 
-def test_what_a_crash_left_unindexed_is_finished_at_a_stop(
+def test_records_that_a_crash_left_unindexed_are_indexed_at_a_stop(
     master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """store-ha#5."""
@@ -183,7 +183,7 @@ def test_a_crash_loses_nothing_that_the_index_had_not_yet(
     assert finds_everything(again)
 
 
-def test_what_lies_before_the_files_walked_again_is_indexed_from_where_the_index_was(
+def test_records_before_the_files_walked_again_are_indexed_from_where_the_index_was(
     open_store: Open, tmp_path: Path
 ) -> None:
     """RocketMQ walks only the newest safe file.

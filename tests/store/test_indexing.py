@@ -40,7 +40,7 @@ def test_a_clients_unique_key_has_one_hash_by_either_way(
         f"\x02UNIQ_KEY\x01{'0' * 32}\x02KEYS\x01k l\x02",
     ],
 )
-def test_what_is_not_just_a_clients_unique_key_goes_the_long_way(text: str) -> None:
+def test_properties_with_more_than_a_clients_unique_key_go_the_long_way(text: str) -> None:
     assert unique_key_hash(text.encode(), topic_parts_of(b"orders#")) is None
 
 

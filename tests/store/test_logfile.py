@@ -68,7 +68,7 @@ def test_a_disk_with_little_left_is_used_to_its_end(tmp_path: Path, quota: int) 
     file.close()
 
 
-def test_what_is_appended_by_calls_and_what_is_mapped_are_one(tmp_path: Path) -> None:
+def test_appended_bytes_and_mapped_bytes_are_the_same(tmp_path: Path) -> None:
     file = LogFile.open(tmp_path / offset_name(0), 1000, Disk(), create=True)
     file.append(b"called ")
     file.ensure_room(13)
@@ -120,7 +120,7 @@ def test_another_length_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no call for it")
-def test_what_is_written_next_is_brought_into_memory_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_pages_written_next_are_brought_into_memory_unchanged(tmp_path: Path) -> None:
     if "tmpfs" in subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True):
         pytest.skip("a file system that is memory brings nothing in")
     file = LogFile.open(tmp_path / offset_name(0), 16 * MB, Disk(), create=True)

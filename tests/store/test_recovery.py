@@ -169,7 +169,7 @@ def test_the_first_missing_entry_is_where_the_queues_are_filled_from(
     assert first_missing(wanted, there) == missing
 
 
-def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_path: Path) -> None:
+def test_entries_that_queues_have_are_not_entered_again_after_a_kill(torn: Torn, tmp_path: Path) -> None:
     """Section 3.5: they would skip it.
 
     The index is made anew, and the last store time is known again.

@@ -65,7 +65,7 @@ def fail(job: FlushJob) -> None:
 # ---- a failed sync -----------------------------------------------------------------------------------------------
 
 
-def test_what_a_failed_sync_covered_is_written_once_more_before_it_counts(
+def test_bytes_that_a_failed_sync_covered_are_written_once_more_before_they_count(
     open_store: Open, rewritten: Rewritten
 ) -> None:
     """The kernel reports an error once and marks the pages clean.

@@ -118,7 +118,7 @@ async def test_a_slave_that_reports_at_once_is_served_at_once(
     assert await slave.frame() == (0, bytes(log.data))
 
 
-async def test_what_is_appended_leaves_when_it_is_pushed(
+async def test_appended_bytes_leave_when_they_are_pushed(
     connect: Connect, master: HaMaster, log: MemoryLog, mock_clock: MockClock
 ) -> None:
     del mock_clock  # time stands still: no heartbeat comes between
@@ -379,7 +379,7 @@ async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
         pytest.param(b"GET / HTTP/1.1", "", id="another protocol"),
     ],
 )
-async def test_what_no_slave_says_costs_one_line_and_no_byte(
+async def test_a_report_that_no_slave_sends_costs_one_line_and_no_byte(
     connect: Connect, recorder: Recorder, master: HaMaster, sent: bytes, reason: str, mock_clock: MockClock
 ) -> None:
     """4.9 believes any first report that is not negative.

@@ -295,7 +295,7 @@ async def test_an_acknowledgement_puts_a_slaves_housekeeping_off(
 
 
 @pytest.mark.parametrize("_time", range(5))
-async def test_what_came_while_the_slave_stood_still_is_no_silence(
+async def test_bytes_received_during_a_stall_of_the_slave_are_no_silence(
     start: Start, master: Master, recorder: Recorder, mock_clock: MockClock, _time: int
 ) -> None:
     """Which task runs first is chance: hence several times."""

@@ -223,7 +223,7 @@ def test_the_first_report_leaves_at_once_where_that_is_switched_on() -> None:
     assert stream.repeated(100.1) is None
 
 
-def test_what_raised_the_offset_is_reported_and_puts_the_next_report_off() -> None:
+def test_a_raised_offset_is_reported_and_delays_the_next_report() -> None:
     """store-ha#42, #39."""
     stream = SlaveStream.connected(SETTINGS, 300, 100.0)
     assert stream.advanced(300, 101.0) is None

@@ -142,7 +142,7 @@ def test_a_message_handed_back_never_waits_for_a_slave(open_broker: Opener) -> N
     assert talk.replication.appends == appends + 1
 
 
-def test_what_is_handed_back_is_counted_under_its_first_topic(talk: TalkingBroker) -> None:
+def test_messages_handed_back_are_counted_under_their_first_topic(talk: TalkingBroker) -> None:
     send_back(talk, tried(talk, 1, "%RETRY%g", RETRY_TOPIC="T"))
     stats = talk.broker.stats
     assert list(stats.send_backs) == ["T@g"]

@@ -278,7 +278,7 @@ def test_invalid_numbers_in_unused_fields_of_the_first_send_header_are_ignored(t
     assert talk.ask(RequestCode.SEND_MESSAGE, fields, b"x").code == ResponseCode.SUCCESS
 
 
-def test_what_is_stored_of_a_plain_message(talk: TalkingBroker) -> None:
+def test_fields_stored_of_a_plain_message(talk: TalkingBroker) -> None:
     """Born host, flags, times and the tag's hash are those of the request."""
     fields = send_fields("T", TAGS="TagA", KEYS="k1 k2", colour="red") | {"f": "1", "h": "7", "j": "2"}
     talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"zipped")

@@ -77,7 +77,7 @@ def test_a_producer_is_seen_on_both_sides(millis: int) -> None:
     assert disagreements(run) == {"produce-1": pytest.approx(7.0, abs=0.02)}
 
 
-def test_what_is_stored_again_later_contradicts_nothing() -> None:
+def test_a_message_stored_again_later_contradicts_nothing() -> None:
     """A delayed message has a record in a system topic first.
 
     One that is sent back gets one in the retry topic.

@@ -69,7 +69,7 @@ def test_an_incomplete_journal_of_a_producer_is_a_gap(tmp_path: Path, damage: Da
     assert not judgement["lost"].is_known
 
 
-def test_what_lies_behind_garbage_counts(tmp_path: Path) -> None:
+def test_entries_behind_garbage_count(tmp_path: Path) -> None:
     garble(written(tmp_path))
     judgement = judge_directory(tmp_path)
     assert judgement.verdict is Verdict.UNKNOWN

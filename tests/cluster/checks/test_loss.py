@@ -76,7 +76,7 @@ def test_a_loss_is_unknown_while_a_store_that_may_have_it_was_not_read() -> None
     assert finding.message_ids == ("ID000001",)
 
 
-def test_what_was_found_is_not_lost_whatever_else_was_not_read() -> None:
+def test_a_message_that_was_found_is_not_lost_whatever_else_was_not_read() -> None:
     run = MadeUpRun()
     run.send(1)
     run.unread = {"broker-a-s"}
@@ -183,7 +183,7 @@ def test_messages_missing_on_a_slave_are_reported_with_their_removal() -> None:
     assert evidence.entries[-1].fields == {"file": "commitlog/00000000000000000000"}
 
 
-def test_what_lies_in_a_store_is_at_least_so_much_while_another_was_not_read() -> None:
+def test_counts_of_a_store_are_lower_bounds_while_another_was_not_read() -> None:
     run = MadeUpRun()
     run.send(1, "indeterminate", at=["broker-a"])
     run.send(2, "refused", at=["broker-a"])

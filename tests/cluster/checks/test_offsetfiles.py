@@ -137,7 +137,7 @@ def test_a_fault_that_began_before_the_end_may_have_kept_the_broker_from_saving(
     assert run.judge()[METRIC].value is None
 
 
-def test_what_was_committed_to_a_frozen_broker_proves_nothing() -> None:
+def test_offsets_committed_to_a_frozen_broker_prove_nothing() -> None:
     run = MadeUpRun()
     run.wait(60)
     run.end("broker-a", "pause", "node_paused")

@@ -165,5 +165,5 @@ def test_overlaps_are_those_of_counting_instants(one: Span, other: Span) -> None
 
 
 @given(spans, st.lists(spans, max_size=5))
-def test_what_is_left_is_that_of_counting_instants(span: Span, taken: list[Span]) -> None:
+def test_remaining_spans_are_those_of_counting_instants(span: Span, taken: list[Span]) -> None:
     assert instants(*without(span, taken)) == instants(span) - instants(*taken)

@@ -46,7 +46,7 @@ def test_the_last_commit_is_no_finding(tmp_path: Path) -> None:
         ("consume-1", "node_killed", {"pid": 101}),
     ],
 )
-def test_what_may_explain_it_is_no_finding(tmp_path: Path, node: str, kind: str, fields: dict[str, object]) -> None:
+def test_an_explained_rollback_is_no_finding(tmp_path: Path, node: str, kind: str, fields: dict[str, object]) -> None:
     run = made_up_run()
     uncommitted(run)
     place = next(index for index, one in enumerate(run.entries) if one.kind == "cluster_stopping")

@@ -66,7 +66,7 @@ def newly_unknown(judgement: Judgement, before: Judgement) -> set[str]:
         ("config/consumerOffset.json", {"offset_file_ahead", "offset_file_behind"}),
     ],
 )
-def test_what_rests_on_an_unreadable_place_is_unknown_and_nothing_is_found(
+def test_metrics_that_rest_on_an_unreadable_place_are_unknown_and_nothing_is_found(
     run: Path, monkeypatch: pytest.MonkeyPatch, below: str, metrics: set[str]
 ) -> None:
     before = judge_directory(run)

@@ -30,7 +30,7 @@ def test_an_asynchronous_master_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["store_wiped", "power_lost", "file_deleted", "log_truncated", "log_dropped"])
-def test_what_the_slave_may_have_lost_later_is_named_apart(kind: str) -> None:
+def test_messages_that_the_slave_may_have_lost_later_are_named_apart(kind: str) -> None:
     run = sync_run()
     run.send(2, at=["broker-a"])
     run.add("broker-a-s", kind)

@@ -271,7 +271,7 @@ CONTENTS: Mapping[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("below", STORE_PLACES)
-def test_what_is_odd_in_a_store_is_unknown_and_a_line_that_names_it(
+def test_an_odd_entry_of_a_store_is_unknown_and_a_line_that_names_it(
     small_run: Path, tmp_path: Path, below: str
 ) -> None:
     for number, (name, make) in enumerate({**ODD, **CONTENTS}.items()):

@@ -58,7 +58,7 @@ def test_the_count_is_shown_after_the_outage_and_the_next_one_is_new() -> None:
     assert output.lines[2:] == [(9, 1)]
 
 
-def test_what_is_no_failure_is_always_shown() -> None:
+def test_events_that_are_no_failure_are_always_shown() -> None:
     output = Output()
     for number in range(3):
         output.folder.add({"kind": "rebalanced", "number": number})

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rmqlab.cluster.demo.timeline import Timeline
 
 
-def test_what_happened_first_is_shown_first_though_it_came_last() -> None:
+def test_the_first_event_is_shown_first_though_it_came_last() -> None:
     shown: list[str] = []
     timeline = Timeline()
     for at, text in ((20, "second"), (10, "first"), (20, "third"), (99, "later")):

@@ -48,7 +48,7 @@ def test_a_short_case_has_few_faults_that_end_soon(seed: int) -> None:
     assert case.load in SHORT.loads
 
 
-def test_what_no_switch_protects_from_is_not_drawn_for_the_hardened_profile() -> None:
+def test_faults_without_a_protecting_switch_are_not_drawn_for_the_hardened_profile() -> None:
     assert set(kinds_for("4.9")) == set(KINDS)
     assert set(KINDS) - set(kinds_for("hardened")) == {"corruption"}
 

@@ -48,7 +48,7 @@ def test_a_wiped_slave_of_4_9_lacks_the_history_and_a_switch_mends_it() -> None:
     assert (progress.seeds, progress.unknown, progress.problems) == (1, 0, [])
 
 
-def test_what_a_switch_mends_is_mended_in_what_follows() -> None:
+def test_a_switch_that_fixes_a_flaw_is_on_in_later_schedules() -> None:
     hunt = Hunt(
         claims=("slave-complete",),
         kinds=("wipe",),

@@ -29,7 +29,7 @@ def test_the_figures_of_a_death() -> None:
     assert figures["log_bytes"] is None  # no log was sampled
 
 
-def test_what_the_promoted_slave_lacks_is_missing_at_the_last_master() -> None:
+def test_messages_that_the_promoted_slave_lacks_are_missing_at_the_last_master() -> None:
     run = died()
     run.logs[S] = run.logs[S][:-3]
     run.ready(S, 0)

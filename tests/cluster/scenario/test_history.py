@@ -19,7 +19,7 @@ def test_each_event_is_a_line_and_messages_that_follow_each_other_are_one() -> N
     assert list(history_lines([])) == []
 
 
-def test_what_others_send_meanwhile_does_not_part_messages_but_an_event_and_an_outcome_do() -> None:
+def test_sends_of_others_do_not_part_messages_but_an_event_and_an_outcome_do() -> None:
     def sent(at: int, outcome: str) -> JournalEntry:
         return JournalEntry(at, "orders", "sent", {"outcome": outcome})
 

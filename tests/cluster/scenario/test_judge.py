@@ -58,7 +58,7 @@ def test_times_have_an_allowance_and_counts_do_not() -> None:
     ("take", "found", "expected"),
     [("min", 2.99, HOLDS), ("min", 2.97, VIOLATED), ("min", 3.9, HOLDS), ("delay", 2.2, HOLDS), ("min", 4.1, VIOLATED)],
 )
-def test_what_one_process_measured_may_be_late_but_not_early(take: str, found: float, expected: Verdict) -> None:
+def test_times_measured_by_one_process_may_be_late_but_not_early(take: str, found: float, expected: Verdict) -> None:
     at_least, at_most = Quantity(3, "s"), Quantity(3, "s")
     bound = Expectation(event="sent", take=take, field="took", at_least=at_least, at_most=at_most)
     judged = judge_expectation(bound, seconds(found), Allowance(late=1.0, rounded=0.02))

@@ -91,7 +91,7 @@ def test_a_settings_file_without_its_paths_starts_no_node(directory: ClusterDire
         check_startable(directory, BROKER)
 
 
-def test_what_a_node_may_change_is_no_obstacle(directory: ClusterDirectory) -> None:
+def test_files_that_a_node_may_change_are_no_obstacle(directory: ClusterDirectory) -> None:
     add_setting(directory, BROKER, "region_id", "/elsewhere")
     add_setting(directory, BROKER, "store_path_commit_log", store_config(directory, "broker-a").store_path_commit_log)
     for node in NODES.values():
