@@ -9,10 +9,11 @@ from typing import Final
 
 import attrs
 
-from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import BLANK_MAGIC, HEADER, UNIT, EntryHeader, IndexUnit
+from rmqlab.store.disk import StoreCorrupt
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
+from rmqlab.store.sparse import zero_from
 
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
@@ -34,12 +35,16 @@ class LogEnd:
 def recover(data: FileQueue, index: FileQueue) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
-    DLedgerError(DISK_ERROR) if a file in the middle is missing; OSError if units cannot be written.
+    The bytes behind that entry become zeros.
+
+    StoreCorrupt if a file in the middle is missing (DISK_ERROR in DLedger); OSError if units cannot be written.
     """
     _check_continuous(data)
     _check_continuous(index)
     end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
     data.trim(end.position)
+    if data.last is not None:  # otherwise an entry that was cut may follow a new one of the same size
+        zero_from(data.last.path, data.last.wrote, data.disk)
     index.trim((end.index + 1) * UNIT.size)
     return end
 
@@ -69,7 +74,7 @@ def unit_at(index: FileQueue, number: int) -> IndexUnit | None:
 def _check_continuous(files: FileQueue) -> None:
     for before, after in zip(files.files, files.files[1:], strict=False):
         if after.first_offset - before.first_offset != files.file_size:
-            raise DLedgerError(DLedgerCode.DISK_ERROR, f"{before.path} is not followed by the next file")
+            raise StoreCorrupt(f"{after.path} does not follow {before.path.name}: files between them are missing")
 
 
 @attrs.define

@@ -186,7 +186,7 @@ def test_a_file_of_another_length_or_a_gap_prevents_the_start(tmp_path: Path) ->
     with pytest.raises(StoreCorrupt, match=r"5 bytes, expected 1024"):
         open_small(tmp_path)
     path.unlink()
-    with pytest.raises(DLedgerError, match="not followed by the next file"):
+    with pytest.raises(StoreCorrupt, match=f"does not follow {DATA_FILE:020}: files between them are missing"):
         open_small(tmp_path)
 
 
@@ -309,3 +309,21 @@ def test_a_follower_that_is_cut_ends_with_the_leaders_bytes(
         again = open_small(Path(name) / "follower")
         expected = [leader.get(number) for number in range(leader.end_index + 1)]
         assert [again.get(number) for number in range(leader.end_index + 1)] == expected
+
+
+@pytest.mark.parametrize("damage", [bytes(48), b"\xff" * 48])
+def test_entries_behind_a_damaged_one_do_not_return_behind_a_new_one(tmp_path: Path, damage: bytes) -> None:
+    """DLedger finds them at its next start, if the sizes are equal."""
+    store = open_small(tmp_path)
+    for _ in range(5):
+        store.append(1, bytes(50))
+    position, path = store.get(2).pos, store.data.files[0].path
+    store.close()
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(damage)
+    store = open_small(tmp_path)
+    assert store.end_index == 1
+    store.append(1, bytes(50))
+    store.close()
+    assert open_small(tmp_path).end_index == 2
