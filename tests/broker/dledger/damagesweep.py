@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Damages each file of a DLedger member's store in each way, starts it, and compares its messages.
-=======
 """Damages each file of a DLedger member, starts it, and compares messages.
->>>>>>> h-nodes
 
 A tool to be called by hand: `python -m tests.broker.dledger.damagesweep`. It is `tests.store.damagesweep` for the store
 of a group of one member. A start either fails with one line that names the file, or the member works: it leads within
