@@ -132,13 +132,13 @@ def _cluster(scenario: Table) -> ClusterSpec:
     types = {field.name: field.type for field in attrs.fields(ClusterSpec)}
     for key, value in table.values.items():
         _check_type(("cluster", key), value, types[key])
+        for target, settings in value.items() if key == "node_settings" else ():
+            _check_type(("cluster", key, target), settings, Mapping)
         try:
             ClusterSpec(**{key: value})
         except (ValueError, TypeError) as exc:
             raise BindingError(("cluster", key), str(exc.args[0])) from None
         given[key] = value
-    for target, settings in given.get("node_settings", {}).items():
-        _check_type(("cluster", "node_settings", target), settings, Mapping)
     return ClusterSpec(name="scenario", **given)
 
 

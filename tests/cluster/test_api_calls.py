@@ -74,9 +74,9 @@ async def test_a_time_that_cannot_be_waited_is_a_value_error(tmp_path: pathlib.P
             await cluster.snapshot("broker-a", seconds)
 
 
-async def test_an_unknown_module_of_a_workload_is_a_value_error(tmp_path: pathlib.Path) -> None:
+async def test_an_invalid_module_of_a_workload_is_a_value_error(tmp_path: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x"), directory=tmp_path / "lab", modules=FAKES) as cluster:
-        for module in ("", "nowhere.to_be.found", "rmqlab.nowhere", ".x"):
+        for module in ("", "no module", ".x", "x."):
             with pytest.raises(ValueError, match=rf"module = '{module}': expected the name of a Python module"):
                 await cluster.run_workload(module, {})
         assert set(cluster.supervisor.nodes) == {"namesrv-1", "broker-a", "broker-a-s"}
