@@ -84,6 +84,8 @@ async def record(directory: Path) -> None:
             await cluster.wait_until(f"slave-caught-up {group}")
         for consumer in consumers:
             await consumer.stop()
+        for group in ("broker-a", "broker-b"):  # the tables of a slave are compared if they have the master's version
+            await cluster.wait_until(f"metadata-synced {group}")
 
 
 async def _until(cluster: Cluster, is_enough: Callable[[Iterable[JournalEntry]], bool]) -> None:
