@@ -13,10 +13,9 @@ import enum
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
 
 import attrs
 import pyarrow as pa
@@ -25,12 +24,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from rmqlab.pipeline.audit.classloaders import class_loader, find_task_loader
 from rmqlab.pipeline.audit.previews import rows_of
 from rmqlab.pipeline.audit.size import Scale
 
-Q = TypeVar("Q")
-T = TypeVar("T")
 _SHORT = 500
 """Rows below which a table shares its view with others, and this process holds it at any size of the run."""
 _AT_ONCE = 2
@@ -97,12 +93,6 @@ class Relations:
     """Frames that Spark holds. Their plans have the counters of tasks: Java would collect them before the last task."""
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
-    _loader: Any = attrs.field(init=False)
-    """The class loader of tasks."""
-
-    @_loader.default
-    def _find_loader(self) -> Any:
-        return find_task_loader(self.spark)
 
     @property
     def tasks(self) -> int:
@@ -164,17 +154,15 @@ class Relations:
         first_rows = {}
         for query in queries:
             if self._strategy(query) is _Strategy.CACHED:
-                self._compiling_once(self._cache, query)
+                self._cache(query)
                 first_rows[query] = Query(f"select * from {query.name} limit {_SHORT}")
             elif self._strategy(query) is _Strategy.TRIED:
                 first_rows[query] = Query(f"select * from ({query.text}) limit {_SHORT}")
         collected = [query for query in queries if self._strategy(query) is _Strategy.COLLECTED]
         asked = [*collected, *first_rows.values()]
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # Spark plans one while it executes the other
-            collecting = [
-                (share, threads.submit(self._compiling_once, self._collect, share)) for share in self._shares(asked)
-            ]
-            frames = [threads.submit(self._compiling_once, self._write, query) for query in written]
+            collecting = [(share, threads.submit(self._collect, share)) for share in self._shares(asked)]
+            frames = [threads.submit(self._write, query) for query in written]
         contents = {
             query: table for share, tables in collecting for query, table in zip(share, tables.result(), strict=True)
         }
@@ -184,17 +172,13 @@ class Relations:
             if (content := contents[first]).num_rows < _SHORT:
                 contents[query] = content
             elif query.is_written:
-                self._hold_short(query.name, self._compiling_once(self._write, query))
+                self._hold_short(query.name, self._write(query))
         for query, content in contents.items():
             if query.name:
                 self._hold(query.name, content)
             if query.is_written:
                 self.keep(query.name, content)
         return contents
-
-    def _compiling_once(self, call: Callable[[Q], T], argument: Q) -> T:
-        with class_loader(self.spark, self._loader):
-            return call(argument)
 
     def keep(self, name: str, content: pa.Table) -> None:
         """Write a table of this process as parquet.
