@@ -144,6 +144,13 @@ def test_a_page_needs_only_the_members_that_it_reads(tmp_path: pathlib.Path) -> 
     assert "Lost: 3" in write_report(tmp_path, tmp_path / "report.html").read_text()
 
 
+@pytest.mark.parametrize(("pieces", "text"), [(99, "98 more<"), (100, "99 more (a finding keeps at most 100)<")])
+def test_a_page_says_that_evidence_is_limited(tmp_path: pathlib.Path, pieces: int, text: str) -> None:
+    lost = SUMMARY["findings"]["lost"] | {"value": 107, "evidence": [{"says": f"m-{n}"} for n in range(pieces)]}
+    write_audit(tmp_path, findings={"lost": lost})
+    assert text in write_report(tmp_path, tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "changed",
     [

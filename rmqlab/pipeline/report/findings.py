@@ -10,6 +10,7 @@ from typing import Any
 from rmqlab.pipeline.report.data import RunData
 from rmqlab.pipeline.report.story import anchor_of
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import EVIDENCE_LIMIT
 from rmqlab.verdict.metrics import Metric, UnknownMetricError, find_metric
 
 _MOST_EVIDENCE = 12
@@ -103,7 +104,8 @@ def _evidence(one: Finding) -> str:
         return first
     rest = pieces[1:_MOST_EVIDENCE]
     more = f"<li>and {len(pieces) - _MOST_EVIDENCE} more in the tables</li>" if len(pieces) > _MOST_EVIDENCE else ""
-    return f"{first}<details><summary>{len(pieces) - 1} more</summary>{_items(rest, more)}</details>"
+    limit = f" (a finding keeps at most {EVIDENCE_LIMIT})" if len(pieces) >= EVIDENCE_LIMIT else ""
+    return f"{first}<details><summary>{len(pieces) - 1} more{limit}</summary>{_items(rest, more)}</details>"
 
 
 def _items(pieces: Iterable[str], more: str = "") -> str:
