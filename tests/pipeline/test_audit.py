@@ -3,7 +3,9 @@
 They share no code for that.
 """
 
+import os
 import pathlib
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -197,3 +199,21 @@ def test_an_audit_refuses_a_session_of_spark_connect(tmp_path: pathlib.Path) -> 
     connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(UserError, match="cannot use a session of Spark Connect; expected one of open_session"):
         audit_run(connected, tmp_path)
+
+
+@pytest.mark.parametrize("scale", [Scale.SMALL, Scale.MEDIUM])
+def test_ctrl_c_ends_an_audit_without_its_other_queries(
+    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale
+) -> None:
+    steps: list[str] = []
+
+    def interrupt_at_the_second(step: str) -> None:
+        steps.append(step)
+        if len(steps) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    directory = write_run(clean_run(), tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        audit_run(spark, directory, scale=scale, on_progress=interrupt_at_the_second)
+    assert len(steps) == 2
+    assert spark.range(3).count() == 3

@@ -61,6 +61,10 @@ class Query:
     """True: a row for each violation, so usually empty."""
 
 
+class QueriesCancelledError(Exception):
+    """No further query is made."""
+
+
 class _Strategy(enum.Enum):
     """How the rows of a query are computed."""
 
@@ -91,6 +95,7 @@ class Relations:
     """Tables of this process that no query has used yet."""
     _computed: list[DataFrame] = attrs.field(factory=list, init=False)
     """Frames that Spark holds. Their plans have the counters of tasks: Java would collect them before the last task."""
+    _is_cancelled: bool = attrs.field(default=False, init=False)
     _shared: int = attrs.field(default=0, init=False)
     """Number of shared views."""
 
@@ -180,6 +185,14 @@ class Relations:
                 self.keep(query.name, content)
         return contents
 
+    def cancel(self) -> None:
+        """Cancel all queries that run, and reject later ones with QueriesCancelledError. From any thread.
+
+        A query whose plan is being made needs another call: it has no job yet.
+        """
+        self._is_cancelled = True
+        self.spark.sparkContext.cancelAllJobs()
+
     def keep(self, name: str, content: pa.Table) -> None:
         """Write a table of this process as parquet.
 
@@ -261,6 +274,8 @@ class Relations:
 
     def _sql(self, text: str) -> DataFrame:
         """Return a query with the definitions that it uses."""
+        if self._is_cancelled:
+            raise QueriesCancelledError
         text = self._hinted(text)
         used = self._used([text])
         if not used:

@@ -9,6 +9,10 @@ Request = TypeVar("Request")
 Result = TypeVar("Result")
 
 
+class RoundsEndedError(Exception):
+    """No further round is computed."""
+
+
 class Rounds(Generic[Request, Result]):
     """Groups one request of each thread into one computation.
 
@@ -21,11 +25,14 @@ class Rounds(Generic[Request, Result]):
         self._threads = threads
         self._lock = threading.Lock()
         self._waiting: list[tuple[Request, Future[Result]]] = []
+        self._has_ended = False
 
     def ask(self, request: Request) -> Result:
-        """Return the result of a request, or raise the error of its round."""
+        """Return the result of a request, or raise the error of its round. RoundsEndedError."""
         future: Future[Result] = Future()
         with self._lock:
+            if self._has_ended:
+                raise RoundsEndedError
             self._waiting.append((request, future))
             complete = self._pop_complete()
         self._finish(complete)
@@ -37,6 +44,14 @@ class Rounds(Generic[Request, Result]):
             self._threads -= 1
             complete = self._pop_complete()
         self._finish(complete)
+
+    def end(self) -> None:
+        """Let all waiting and later requests raise RoundsEndedError."""
+        with self._lock:
+            self._has_ended = True
+            waiting, self._waiting = self._waiting, []
+        for _, future in waiting:
+            future.set_exception(RoundsEndedError())
 
     def _pop_complete(self) -> list[tuple[Request, Future[Result]]]:
         if len(self._waiting) < self._threads:
