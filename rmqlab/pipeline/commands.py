@@ -45,7 +45,14 @@ run_name_argument = click.argument(
 )
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
-console = Console(highlight=False, markup=False, emoji=False)
+
+class _AuditConsole(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise BrokenPipeError: rich ends with status 1, which is a verdict."""
+        raise BrokenPipeError
+
+
+console = _AuditConsole(highlight=False, markup=False, emoji=False)
 
 
 @attrs.frozen(kw_only=True)

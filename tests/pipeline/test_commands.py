@@ -1,5 +1,6 @@
 """What `rmqlab audit` makes of its options for Spark."""
 
+import io
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -69,3 +70,13 @@ def test_metrics_that_are_zero_are_shown_on_request_only(capsys: pytest.CaptureF
     assert rows == ["metric", "lost", "sent", "2", "holds:"]
     commands._show(document, every=True)
     assert "expired" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_exit_status_of_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(commands.console, "file", Closed())
+    with pytest.raises(BrokenPipeError):
+        commands.console.print("Tables: audit")
