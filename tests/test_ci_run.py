@@ -98,7 +98,7 @@ def test_recipes_keep_the_bytecode_of_modules() -> None:
     """
     recipe = 'shown: ; @echo "<$$PYTHONDONTWRITEBYTECODE>"'
     done = subprocess.run(
-        ["make", "--eval", recipe, "shown"],
+        ["make", "--no-print-directory", "--eval", recipe, "shown"],
         cwd=ROOT,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
