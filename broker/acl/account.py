@@ -4,8 +4,8 @@ Classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm. A res
 listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import attrs
 
@@ -17,6 +17,8 @@ from rmqlab.remoting.message import java_hash
 from rmqlab.remoting.names import RETRY_PREFIX
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
+_MOST_HASHED: Final = 2**16
+"""Characters of denied resources that are hashed for a remark."""
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
 
 ADMIN_CODES = frozenset(
@@ -79,7 +81,7 @@ class Account:
             return
         denied = [resource for resource, perm in needed.items() if not _allows(self._perm_of(resource), perm)]
         if denied:
-            resource = next(name for name in _in_map_order(needed) if name in denied)
+            resource = _first_in_map(denied, len(needed))
             is_group = resource.startswith(RETRY_PREFIX)
             shown = f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
             line = 611 if resource in self.perms else 606
@@ -90,20 +92,22 @@ class Account:
         return self.perms.get(resource, default)
 
 
-def _in_map_order(resources: Collection[str]) -> list[str]:
-    """Return resources in the order of a Java HashMap.
+def _first_in_map(resources: Sequence[str], size: int) -> str:
+    """Return the one that comes first in a Java HashMap of this size.
 
-    The remark names the first one that is denied.
+    The remark names it. Of very long names, which would take seconds to hash, it is the first that arrived.
     """
+    if sum(map(len, resources)) > _MOST_HASHED:
+        return resources[0]
     buckets = 16
-    while len(resources) > buckets * 3 // 4:
+    while size > buckets * 3 // 4:
         buckets *= 2
 
     def bucket(name: str) -> int:
         hashed = java_hash(name) & 0xFFFFFFFF
         return (hashed ^ hashed >> 16) & (buckets - 1)
 
-    return sorted(resources, key=bucket)
+    return min(resources, key=bucket)
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from rmqlab.broker.filter.lexer import FilterError, Token, tokens
+from rmqlab.broker.filter.lexer import MAX_LENGTH, FilterError, Token, tokens
 from rmqlab.broker.filter.values import (
     MAX_DIGITS,
     EvaluationError,
@@ -88,7 +88,8 @@ class CompiledFilter:
 
 def compile_filter(expression: str) -> CompiledFilter:
     """Compile an expression. FilterError if it is invalid."""
-    result = _compiled(expression)
+    # Those that are too long are not cached: they would be kept with their error.
+    result = (_compiled if len(expression) <= MAX_LENGTH else _compiled.__wrapped__)(expression)
     if isinstance(result, str):
         raise FilterError(result)
     return result

@@ -62,7 +62,7 @@ class ConsumerFilterTable:
         return self.topics.get(topic, {}).get(group)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> Iterator[None]:
-        """Register all subscriptions of a group's heartbeat; yield after each expression.
+        """Register all subscriptions of a group's heartbeat; yield before each expression.
 
         Filters of topics it no longer lists become dead.
         """
@@ -70,8 +70,8 @@ class ConsumerFilterTable:
         for one in subscriptions:
             named.add(one.topic)
             if not is_tag_type(one.expression_type) and one.sub_string:
-                self._register(group, one)
                 yield
+                self._register(group, one)
         self._bury(group, named)
 
     def unregister(self, group: str) -> None:

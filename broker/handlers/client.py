@@ -57,7 +57,10 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
     if is_new:
         broker.emit("consumer_joined", group=consumer.group_name, client_id=member.client_id)
     yield
-    yield from broker.filters.register(consumer.group_name, consumer.subscription_data_set)
+    for _ in broker.filters.register(consumer.group_name, consumer.subscription_data_set):
+        yield
+        if not broker.consumers.has_member(consumer.group_name, member.channel):
+            return  # it left meanwhile, and the filters of a group end with its last member
 
 
 def _register_producer(broker: Broker, group: str, member: Member) -> None:

@@ -6,6 +6,7 @@ Each connection carries one command.
 import contextlib
 import shlex
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
@@ -62,6 +63,8 @@ SILENT_SECONDS: Final = 10.0
 """Seconds without a byte from the supervisor after which a second command asks whether it responds."""
 RESPONSE_SECONDS: Final = 20.0
 """Seconds that the supervisor has for that response."""
+_CONNECT_SECONDS: Final = 0.05
+"""Pause between attempts to connect."""
 
 
 class CommandFailedError(Exception):
@@ -184,8 +187,7 @@ def invalid_reply(cluster: str, exc: ControlError) -> str:
 def _connect(directory: ClusterDirectory) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
     try:
-        connection.settimeout(RESPONSE_SECONDS)
-        connection.connect(str(directory.command_socket))
+        _connect_in_time(connection, str(directory.command_socket))
     except (BlockingIOError, TimeoutError):  # the supervisor does not accept connections, and the queue of them is full
         connection.close()
         raise CommandFailedError(_no_response(directory)) from None
@@ -193,6 +195,20 @@ def _connect(directory: ClusterDirectory) -> socket.socket:
         connection.close()
         raise NoClusterError(explain_absence(directory)) from None
     return connection
+
+
+def _connect_in_time(connection: socket.socket, address: str) -> None:
+    """Connect, and wait while the listener's queue is full.
+
+    A connect with a timeout fails at once then. BlockingIOError, if it stays full.
+    """
+    connection.settimeout(RESPONSE_SECONDS)
+    until = time.monotonic() + RESPONSE_SECONDS
+    while time.monotonic() < until:
+        with contextlib.suppress(BlockingIOError):
+            return connection.connect(address)
+        time.sleep(_CONNECT_SECONDS)
+    return connection.connect(address)
 
 
 def explain_absence(directory: ClusterDirectory) -> str:

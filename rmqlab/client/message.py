@@ -2,7 +2,7 @@
 
 import enum
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -36,8 +36,8 @@ class SendStatus(enum.Enum):
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 
 
-def _keys(value: str | Sequence[str]) -> str:
-    if not isinstance(value, str | list | tuple | set | frozenset) or not all(isinstance(key, str) for key in value):
+def _keys(value: str | Collection[str]) -> str:
+    if not isinstance(value, Collection) or not all(isinstance(key, str) for key in value):
         raise TypeError(f"keys = {shown(value)}: expected a text, or several")
     return value if isinstance(value, str) else " ".join(value)
 

@@ -56,7 +56,7 @@ class EntryStore:
     ) -> Self:
         """Open and recover the log below `dledger-<selfId>` (dledger#1).
 
-        StoreCorrupt for a file of another length, DLedgerError(DISK_ERROR) for a gap between files, OSError.
+        StoreCorrupt for a file of another length or a gap between files, OSError.
         """
         disk = disk or Disk()
         data = FileQueue(directory / "data", data_file_size, disk)

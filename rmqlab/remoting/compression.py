@@ -29,6 +29,8 @@ class DecompressionError(RecordError):
 
 _MAX_RATIO: Final = 1032
 """Bytes that DEFLATE makes of one byte, at most."""
+_PIECE: Final = 2**20
+"""Bytes that are decompressed at a time."""
 
 
 def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
@@ -48,13 +50,19 @@ def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> by
 
 
 def _inflated(body: bytes, limit: int) -> bytes:
+    """Decompress in pieces, so that the bytes before a fault are known."""
     stream = zlib.decompressobj()
+    parts, size, rest = list[bytes](), 0, body
     try:
-        plain = stream.decompress(body, limit + 1)
+        while size <= limit and (part := stream.decompress(rest, min(_PIECE, limit + 1 - size))):
+            parts.append(part)
+            size += len(part)
+            rest = stream.unconsumed_tail
     except zlib.error as exc:
-        raise DecompressionError(f"cannot decompress a body: {exc}", min(limit, _MAX_RATIO * len(body))) from None
-    if len(plain) > limit:
+        inflated = min(limit, size + min(_PIECE, _MAX_RATIO * len(rest)))
+        raise DecompressionError(f"cannot decompress a body: {exc}", inflated) from None
+    if size > limit:
         raise DecompressionError(f"body of {len(body)} bytes decompresses to more than {limit} bytes", limit)
     if not stream.eof:
-        raise DecompressionError(f"compressed body of {len(body)} bytes is truncated", len(plain))
-    return plain
+        raise DecompressionError(f"compressed body of {len(body)} bytes is truncated", size)
+    return b"".join(parts)

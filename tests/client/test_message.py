@@ -63,3 +63,10 @@ def test_bodies_that_are_decompressed_in_vain_count_too(monkeypatch: pytest.Monk
     messages = received_all(record(bomb) * 5, "b")
     assert [message.body for message in messages] == [bomb] * 5
     assert limits == [MAX_INFLATED] * (MAX_INFLATED_TOGETHER // MAX_INFLATED) + [0] * 3
+
+
+def test_bodies_that_are_not_compressed_leave_room_for_those_that_are() -> None:
+    """Each counted 64 MiB: behind two of them, sound bodies were passed on compressed."""
+    plain, sound = b"no zlib" * 10_000, bytes(3 * 2**20) + b"sound"
+    messages = received_all(record(plain) * 10 + record(zlib.compress(sound)), "b")
+    assert [message.body for message in messages] == [plain] * 10 + [sound]

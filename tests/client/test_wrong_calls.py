@@ -1,5 +1,6 @@
 """Wrong values from an application get errors that name them."""
 
+import collections
 import math
 from typing import Any
 
@@ -30,6 +31,13 @@ from rmqlab.client.push import PushConsumer
 def test_a_setting_of_a_wrong_type_is_named(kind: Any, key: str, value: object, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         kind(**{"topic": "t", "body": b"x", key: value} if kind is Message else {key: value})
+
+
+def test_several_keys_and_addresses_are_any_collection_of_texts() -> None:
+    for keys in (["a", "b"], ("a", "b"), collections.deque("ab"), {"a": 1, "b": 2}.keys()):
+        assert Message(topic="t", body=b"x", keys=keys).keys == "a b"
+    addresses: Any = collections.deque(["h:1", "h:2"])
+    assert ClientConfig(namesrv_addr=addresses).namesrv_addr == ("h:1", "h:2")
 
 
 def test_a_setting_out_of_range_is_named() -> None:

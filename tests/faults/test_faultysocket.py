@@ -185,6 +185,24 @@ def test_latency_delays_each_direction_by_its_own(world: World) -> None:
     assert world.peer_gets(2) == b"hi"
 
 
+def test_the_buffers_of_one_send_are_in_flight_as_one(world: World) -> None:
+    """Up to 512 replies are sent at once; the link holds MOST_PARTS sends."""
+    world.impair(outbound=Impairment(latency=5))
+    for _ in range(20):
+        assert world.sock.sendmsg([b"x"] * 512) == 512
+    world.until(5)
+    assert world.peer_gets(20 * 512) == b"x" * 20 * 512
+
+
+def test_a_send_ends_where_the_link_is_full(world: World) -> None:
+    world.impair(outbound=Impairment(latency=5, window=10))
+    assert world.sock.sendmsg([b"", b"abcdef", b"ghijkl", b"m"]) == 10
+    with pytest.raises(BlockingIOError):
+        world.sock.sendmsg([b"kl", b"m"])
+    world.until(5)
+    assert world.peer_gets(10) == b"abcdefghij"
+
+
 def test_a_heal_keeps_delayed_bytes_before_it_restores_the_real_socket(world: World) -> None:
     world.impair(inbound=Impairment(latency=2))
     world.arrive(b"slow")

@@ -149,16 +149,18 @@ class FaultySocket:
         if self.outbound.impairment.is_reset:
             self.reset()
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
-        sent = 0
+        parts, room = list[bytes | memoryview](), self.outbound.room
         for buffer in buffers:
-            part = bytes(buffer[: self.outbound.room])  # a copy: the owner's buffers live for this pass only
-            if part:
-                self.outbound.push(part, self._now())
-                sent += len(part)
-        if not sent:
+            parts.append(buffer[:room])
+            room -= len(parts[-1])
+            if not room:
+                break
+        data = b"".join(parts)  # a copy: the owner's buffers live for this pass only
+        if not data:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        self.outbound.push(data, self._now())
         self._update()
-        return sent
+        return len(data)
 
     def close(self) -> None:
         """Close, but keep the system's connection open if the peer must not see it yet."""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rmqlab.broker.acl.access import Access, access_of
-from rmqlab.broker.acl.account import PUB, SUB, _in_map_order
+from rmqlab.broker.acl.account import PUB, SUB
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.acl import Credentials, sign
@@ -392,9 +392,3 @@ def test_lists_that_contain_each_other_are_no_texts(open_control: Opener, place:
 def test_a_large_file_is_not_parsed(open_control: Opener) -> None:
     with pytest.raises(AclDenied, match="more than 1048576 bytes"):
         open_control(ACL_FILE + "#" * 2**20)
-
-
-def test_resources_are_in_the_order_of_a_java_hash_map() -> None:
-    names = ["%RETRY%groupA", *(f"T{number}" for number in range(20))]
-    order = "T4 T5 T6 T7 T8 T9 %RETRY%groupA T10 T12 T11 T14 T13 T16 T15 T18 T17 T0 T1 T19 T2 T3"
-    assert _in_map_order(names) == order.split()

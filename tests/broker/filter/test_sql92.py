@@ -6,6 +6,7 @@ an error there and here, or lets the same messages through.
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlab.broker.filter import lexer
-from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.lexer import MAX_LENGTH, FilterError
 from rmqlab.broker.filter.sql92 import MAX_OPERANDS, compile_filter
 
 MESSAGE = {
@@ -110,6 +111,15 @@ def test_an_invalid_expression_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(FilterError, match="on purpose"):
             compile_filter("an invalid expression of this test alone")
     assert len(texts) == 1
+
+
+def test_an_expression_that_is_too_long_is_not_kept() -> None:
+    """A heartbeat of 4 MiB, or the header of a pull, may be one."""
+    text = " " * MAX_LENGTH + "x"
+    kept = sys.getrefcount(text)
+    with pytest.raises(FilterError, match="65537 characters"):
+        compile_filter(text)
+    assert sys.getrefcount(text) == kept
 
 
 def test_the_smallest_and_greatest_constants_are_taken() -> None:

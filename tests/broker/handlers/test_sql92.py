@@ -74,20 +74,43 @@ def test_a_costly_expression_examines_fewer_messages_in_one_pull(sql: TalkingBro
     assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "60")
 
 
-def test_the_expressions_of_a_long_heartbeat_are_compiled_in_slices(
-    sql: TalkingBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 12.6: others are served between them."""
+LONG_HEARTBEAT = {
+    "clientID": "c",
+    "consumerDataSet": [
+        {
+            "groupName": "G",
+            "subscriptionDataSet": [
+                {"topic": f"T{number}", "subString": f"a = {number}", "subVersion": 1, "expressionType": "SQL92"}
+                for number in range(2 * UNITS_AT_ONCE)
+            ],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def halfway(sql: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> TalkingBroker:
+    """A broker that compiles the expressions of a long heartbeat."""
     monkeypatch.setattr("rmqlab.runtime.slices.SECONDS_AT_ONCE", 1000.0)
-    one = {"subVersion": 1, "expressionType": "SQL92"}
-    topics = [{**one, "topic": f"T{number}", "subString": f"a = {number}"} for number in range(2 * UNITS_AT_ONCE)]
-    body = json.dumps({"clientID": "c", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": topics}]})
     sql.turns.is_collecting = True
-    assert sql.exchange(RequestCode.HEART_BEAT, None, body.encode()) == []
+    assert sql.exchange(RequestCode.HEART_BEAT, None, json.dumps(LONG_HEARTBEAT).encode()) == []
     assert 0 < len(sql.broker.filters.topics) < UNITS_AT_ONCE
-    assert sql.turns.run_all() == 2
-    assert len(sql.broker.filters.topics) == 2 * UNITS_AT_ONCE
-    assert [reply.code for reply in sql.peer.replies][-1] == ResponseCode.SUCCESS
+    return sql
+
+
+def test_the_expressions_of_a_long_heartbeat_are_compiled_in_slices(halfway: TalkingBroker) -> None:
+    """Issue 12.6: others are served between them."""
+    assert halfway.turns.run_all() == 2
+    assert len(halfway.broker.filters.topics) == 2 * UNITS_AT_ONCE
+    assert [reply.code for reply in halfway.peer.replies][-1] == ResponseCode.SUCCESS
+
+
+def test_a_group_that_leaves_between_slices_keeps_no_filters(halfway: TalkingBroker) -> None:
+    """Without a member they were never deleted."""
+    halfway.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "G"})
+    halfway.turns.run_all()
+    filters = [data for groups in halfway.broker.filters.topics.values() for data in groups.values()]
+    assert [data.topic for data in filters if not data.is_dead] == []
 
 
 def test_only_what_matches_is_pulled(sql: TalkingBroker) -> None:

@@ -128,6 +128,22 @@ def impatient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterDirecto
     return ClusterDirectory.named("default")
 
 
+def test_a_command_waits_for_its_place_in_the_queue_of_a_busy_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = ClusterDirectory(tmp_path / "default")
+    listening = Unresponsive(directory, backlog=0).listening
+    with listening, socket.socket(socket.AF_UNIX) as first:
+        first.connect(str(directory.command_socket))
+
+        def pause(_seconds: float) -> None:
+            listening.accept()[0].close()
+
+        monkeypatch.setattr("rmqlab.cluster.supervisor.command.time.sleep", pause)
+        with command._connect(directory):
+            pass
+
+
 @pytest.mark.parametrize("backlog", [0, 10])
 @pytest.mark.parametrize("words", ["status", "kill broker-a", "events", "down"])
 def test_a_stopped_supervisor_is_named_with_its_pid(impatient: ClusterDirectory, words: str, backlog: int) -> None:
