@@ -212,6 +212,25 @@ def test_a_blocking_cluster_takes_a_path_and_runs_once(tmp_path: pathlib.Path) -
     assert cluster.findings()["lost"].missing == "no workload of the journal sent anything"
 
 
+def test_a_blocking_cluster_keeps_its_clock_for_the_next_start(tmp_path: pathlib.Path) -> None:
+    lab = BlockingCluster(ClusterSpec(name="x", slaves=0), tmp_path / "lab")
+    with lab as cluster:
+        started_at = cluster.status()["clock_millis"]
+    kept = lab.directory.read_record()
+    assert kept is not None
+    assert kept.clock_millis >= started_at
+
+
+def test_an_exception_in_the_block_of_a_blocking_cluster_is_raised_after_its_end(tmp_path: pathlib.Path) -> None:
+    lab = BlockingCluster(ClusterSpec(name="x", slaves=0), tmp_path / "lab")
+    with pytest.raises(KeyboardInterrupt), lab:
+        raise KeyboardInterrupt
+    assert lab.journal()[-1].kind in ("journal_closed", "cluster_stopped")
+    kept = lab.directory.read_record()
+    assert kept is not None
+    assert kept.clock_millis > 0
+
+
 async def test_a_blocking_cluster_does_not_block_trio(tmp_path: pathlib.Path) -> None:
     lab = BlockingCluster(ClusterSpec(name="x"), tmp_path / "lab")
     with pytest.raises(RuntimeError, match=r"would block trio's event loop: expected open_cluster"), lab:
