@@ -23,7 +23,7 @@ positive = above(0)
 
 
 def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
-    if not isinstance(value, str | list | tuple) or not all(isinstance(part, str) for part in value):
+    if not isinstance(value, Sequence) or not all(isinstance(part, str) for part in value):
         raise TypeError(f"namesrv_addr = {shown(value)}: expected a text, such as 127.0.0.1:9876")
     parts = value.split(";") if isinstance(value, str) else value
     return tuple(part.strip() for part in parts if part.strip())

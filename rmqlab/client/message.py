@@ -3,6 +3,7 @@
 import enum
 import logging
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import attrs
 
@@ -37,7 +38,7 @@ class SendStatus(enum.Enum):
 
 
 def _keys(value: str | Sequence[str]) -> str:
-    if not isinstance(value, str | list | tuple | set | frozenset) or not all(isinstance(key, str) for key in value):
+    if not isinstance(value, Sequence | AbstractSet) or not all(isinstance(key, str) for key in value):
         raise TypeError(f"keys = {shown(value)}: expected a text, or several")
     return value if isinstance(value, str) else " ".join(value)
 

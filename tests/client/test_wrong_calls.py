@@ -1,6 +1,8 @@
 """Wrong values from an application get errors that name them."""
 
+import collections
 import math
+import types
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from rmqlab.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
+from rmqlab.client.outgoing import check
 from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
@@ -30,6 +33,18 @@ from rmqlab.client.push import PushConsumer
 def test_a_setting_of_a_wrong_type_is_named(kind: Any, key: str, value: object, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         kind(**{"topic": "t", "body": b"x", key: value} if kind is Message else {key: value})
+
+
+def test_any_sequence_of_texts_is_accepted() -> None:
+    texts = collections.deque(["a", "b"])
+    assert Message(topic="t", body=b"x", keys=texts).keys == "a b"
+    assert ClientConfig(namesrv_addr=texts).namesrv_addr == ("a", "b")
+
+
+@pytest.mark.parametrize("properties", [["n"], {"n": 5}, {5: "n"}, types.MappingProxyType({"n": 5})])
+def test_properties_that_are_no_texts_are_named(properties: Any) -> None:
+    with pytest.raises(TypeError, match=r"properties = .*: expected a mapping of texts to texts"):
+        check(Message(topic="t", body=b"x", properties=properties), ProducerConfig())
 
 
 def test_a_setting_out_of_range_is_named() -> None:
