@@ -56,6 +56,7 @@ class BlockingCluster(NodeActions):
         self.directory = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
         self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}")
         self._ready: concurrent.futures.Future[Cluster] = concurrent.futures.Future()
+        self._ended = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._is_over = False
         self._over = trio.Event()
@@ -93,6 +94,7 @@ class BlockingCluster(NodeActions):
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
                 self._token.run_sync_soon(self._stop)
+        self._ended.wait()  # Ctrl-C in Thread.join makes a running thread count as ended
         self._thread.join()
 
     def _stop(self) -> None:
@@ -113,6 +115,8 @@ class BlockingCluster(NodeActions):
                 self._failure = failure
             else:
                 self._ready.set_exception(failure)
+        finally:
+            self._ended.set()
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
