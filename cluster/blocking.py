@@ -56,9 +56,11 @@ class BlockingCluster(NodeActions):
         self.directory = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
         self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}")
         self._ready: concurrent.futures.Future[Cluster] = concurrent.futures.Future()
+        self._ended = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._is_over = False
-        self._running = trio.CancelScope()
+        self._over = trio.Event()
+        self._starting = trio.CancelScope()
         self._failure: BaseException | None = None
 
     # ---- start and end ----------------------------------------------------------------------------------------
@@ -91,8 +93,19 @@ class BlockingCluster(NodeActions):
         self._is_over = True
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
-                self._token.run_sync_soon(self._running.cancel)
+                self._token.run_sync_soon(self._stop)
+        self._ended.wait()  # Ctrl-C in Thread.join makes a running thread count as ended
         self._thread.join()
+
+    def _stop(self) -> None:
+        """End the body of `open_cluster`, or cancel its start.
+
+        A cancelled body would not save the record.
+        """
+        if self._ready.done():
+            self._over.set()
+        else:
+            self._starting.cancel()
 
     def _run(self) -> None:
         try:
@@ -102,15 +115,17 @@ class BlockingCluster(NodeActions):
                 self._failure = failure
             else:
                 self._ready.set_exception(failure)
+        finally:
+            self._ended.set()
 
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         if self._is_over:  # before there was a token to cancel it with
             return
-        with self._running:
+        with self._starting:
             async with open_cluster(self.spec, directory=self.directory) as cluster:
                 self._ready.set_result(cluster)
-                await trio.sleep_forever()
+                await self._over.wait()
 
     @property
     def _cluster(self) -> Cluster:

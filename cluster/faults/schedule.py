@@ -15,7 +15,6 @@ from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.targets import find_targets
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.faults import FaultError, near_miss
-from rmqlab.runtime.validators import within
 from rmqlab.runtime.valuetypes import typed_fields
 
 UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
@@ -45,6 +44,11 @@ def _is_positive(_instance: object, field: "attrs.Attribute[float]", value: floa
         raise FaultError(f"random: {field.name} = {value:g}: expected more than 0 seconds")
 
 
+def _is_count(_instance: object, _field: object, value: int) -> None:
+    if not 0 <= value <= MOST_FAULTS:
+        raise FaultError(f"count = {value}: expected 0 to {MOST_FAULTS}")
+
+
 @attrs.frozen(kw_only=True, field_transformer=typed_fields)
 class RandomFaults:
     """One fault on one random node every `every` seconds, for `heal_after` seconds.
@@ -62,7 +66,7 @@ class RandomFaults:
     """masters, slaves, brokers, nameservers, or a target."""
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
-    count: int = attrs.field(default=0, validator=within(0, MOST_FAULTS))
+    count: int = attrs.field(default=0, validator=_is_count)
     """Number of faults; 0 means no limit."""
 
     @property

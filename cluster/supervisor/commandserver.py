@@ -28,6 +28,7 @@ from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import journal_files
 from rmqlab.runtime.mapcodec import CHUNK, ControlError
+from rmqlab.runtime.valuetypes import Seconds, check_value
 
 Arguments = Mapping[str, Any]
 Send = Callable[[Any], Awaitable[None]]
@@ -269,7 +270,14 @@ async def _remove(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
 
 
 async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    return await cluster.wait_until(arguments["condition"], arguments["seconds"])
+    condition: Any = arguments.get("condition")
+    seconds: Any = arguments.get("seconds")
+    try:
+        check_value("condition", condition, str)
+        check_value("seconds", seconds, Seconds)
+    except (TypeError, ValueError) as exc:
+        raise InvalidCommandError(f"wait: {exc}") from None
+    return await cluster.wait_until(condition, seconds)
 
 
 async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:

@@ -2,6 +2,7 @@
 
 import collections
 import math
+import types
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rmqlab.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
+from rmqlab.client.outgoing import check
 from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
@@ -38,6 +40,12 @@ def test_several_keys_and_addresses_are_any_collection_of_texts() -> None:
         assert Message(topic="t", body=b"x", keys=keys).keys == "a b"
     addresses: Any = collections.deque(["h:1", "h:2"])
     assert ClientConfig(namesrv_addr=addresses).namesrv_addr == ("h:1", "h:2")
+
+
+@pytest.mark.parametrize("properties", [["n"], {"n": 5}, {5: "n"}, types.MappingProxyType({"n": 5})])
+def test_properties_that_are_no_texts_are_named(properties: Any) -> None:
+    with pytest.raises(TypeError, match=r"properties = .*: expected a mapping of texts to texts"):
+        check(Message(topic="t", body=b"x", properties=properties), ProducerConfig())
 
 
 def test_a_setting_out_of_range_is_named() -> None:

@@ -5,7 +5,9 @@ Each kind of mistake has one exception, which names it and what was expected.
 
 import asyncio
 import math
+import os
 import pathlib
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, ClusterClosedError, WaitTimeoutError, open_cluster
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import DiskFull, FaultError, Latency, fault_of
 
@@ -210,6 +213,42 @@ def test_a_blocking_cluster_takes_a_path_and_runs_once(tmp_path: pathlib.Path) -
         pass
     assert cluster.journal()
     assert cluster.findings()["lost"].missing == "no workload of the journal sent anything"
+
+
+def test_a_blocking_cluster_keeps_its_clock_for_the_next_start(tmp_path: pathlib.Path) -> None:
+    lab = BlockingCluster(ClusterSpec(name="x", slaves=0), tmp_path / "lab")
+    with lab as cluster:
+        started_at = cluster.status()["clock_millis"]
+    kept = lab.directory.read_record()
+    assert kept is not None
+    assert kept.clock_millis >= started_at
+
+
+def test_an_exception_in_the_block_of_a_blocking_cluster_is_raised_after_its_end(tmp_path: pathlib.Path) -> None:
+    lab = BlockingCluster(ClusterSpec(name="x", slaves=0), tmp_path / "lab")
+    with pytest.raises(KeyboardInterrupt), lab:
+        raise KeyboardInterrupt
+    assert lab.journal()[-1].kind in ("journal_closed", "cluster_stopped")
+    kept = lab.directory.read_record()
+    assert kept is not None
+    assert kept.clock_millis > 0
+
+
+def test_an_interrupt_at_the_end_lets_a_blocking_cluster_stop_in_order(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_all = Supervisor.stop_all
+
+    async def interrupted(supervisor: Supervisor) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await stop_all(supervisor)
+
+    lab = BlockingCluster(ClusterSpec(name="x", slaves=0), tmp_path / "lab")
+    monkeypatch.setattr(Supervisor, "stop_all", interrupted)
+    with pytest.raises(KeyboardInterrupt), lab:
+        pass
+    lab._thread.join()
+    assert lab.journal()[-1].kind in ("journal_closed", "cluster_stopped")
 
 
 async def test_a_blocking_cluster_does_not_block_trio(tmp_path: pathlib.Path) -> None:

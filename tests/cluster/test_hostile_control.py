@@ -233,6 +233,28 @@ async def test_an_action_without_a_target_is_invalid_and_no_defect(
     assert not supervisor.processes.errors.counts
 
 
+@pytest.mark.parametrize(
+    ("verb", "arguments", "said"),
+    [
+        (
+            "wait",
+            {"condition": "ready", "seconds": 1e10},
+            "wait: seconds = 10000000000.0: expected a number of seconds",
+        ),
+        ("wait", {"condition": 7, "seconds": 1}, "wait: condition = 7: expected a text"),
+        ("random-faults", {"count": 200_000}, "count = 200000: expected 0 to 100000"),
+    ],
+)
+async def test_a_value_out_of_range_is_invalid_and_no_defect(
+    supervisor: Supervisor, verb: str, arguments: dict[str, Any], said: str
+) -> None:
+    (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest(verb, arguments)))
+    assert isinstance(failure, Failure)
+    assert failure.is_usage
+    assert failure.text.startswith(said)
+    assert not supervisor.processes.errors.counts
+
+
 async def test_a_defect_of_a_command_is_named_and_counted(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
