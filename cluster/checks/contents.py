@@ -54,6 +54,7 @@ def _is_stored_again(send: Send, stores: Stores) -> bool:
 
     The committed message then has flag 0.
     """
+    if send.place is not None and send.place[0].topic != HALF_TOPIC:
+        return False
     halves = {place for place in stores.places(send.ids[0]) if place[0].topic == HALF_TOPIC}
-    is_half = send.place is not None and send.place[0].topic == HALF_TOPIC
-    return halves != ({send.place} if is_half else set())
+    return halves != (set() if send.place is None else {send.place})

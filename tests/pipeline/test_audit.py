@@ -6,6 +6,7 @@ They share no code for that.
 import os
 import pathlib
 import signal
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import pytest
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.pipeline.audit.relations import Relations
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.errors import UserError
 
@@ -203,15 +205,24 @@ def test_an_audit_refuses_a_session_of_spark_connect(tmp_path: pathlib.Path) -> 
 
 @pytest.mark.parametrize("scale", [Scale.SMALL, Scale.MEDIUM])
 def test_ctrl_c_ends_an_audit_without_its_other_queries(
-    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale
+    spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
+    cancelled = threading.Event()
 
     def interrupt_at_the_second(step: str) -> None:
+        """The first is reported by the main thread, and the others by those of the questions."""
         steps.append(step)
         if len(steps) == 2:
             os.kill(os.getpid(), signal.SIGINT)
+            assert cancelled.wait(timeout=300)
 
+    def cancel(relations: Relations) -> None:
+        relations_cancel(relations)
+        cancelled.set()
+
+    relations_cancel = Relations.cancel
+    monkeypatch.setattr(Relations, "cancel", cancel)
     directory = write_run(clean_run(), tmp_path)
     with pytest.raises(KeyboardInterrupt):
         audit_run(spark, directory, scale=scale, on_progress=interrupt_at_the_second)

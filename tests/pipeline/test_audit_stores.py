@@ -236,6 +236,13 @@ def test_a_half_message_that_is_stored_again_may_change_its_content(
     assert compare(spark, write_run(run, tmp_path)).findings["content_disagreement"].value == expected
 
 
+def test_a_record_in_the_half_topic_hides_no_altered_message(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    run.send(100, crc=1)
+    run.store("ID000100", Queue(HALF_TOPIC, "broker-a", 0), run.members("broker-a"))
+    assert compare(spark, write_run(run, tmp_path)).findings["content_disagreement"].value == 1
+
+
 def test_commits_to_a_former_master_are_not_expected_in_the_file_of_the_present_one(
     spark: "SparkSession", tmp_path: pathlib.Path
 ) -> None:

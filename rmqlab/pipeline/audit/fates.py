@@ -91,8 +91,9 @@ or exists(delivered, one -> not exists(places, place -> place.topic = one.topic 
 _IS_SENT_PLACE = """coalesce(place.topic = send.place_topic and place.broker = send.broker
     and place.queue = send.place_queue and place.offset = send.offset + send.position, false)"""
 _STORED_AGAIN = f"""
-exists(places, place -> place.topic = {literal(HALF_TOPIC)} and not {_IS_SENT_PLACE})
-    or send.place_topic = {literal(HALF_TOPIC)} and not exists(places, place -> {_IS_SENT_PLACE})
+coalesce(send.place_topic, {literal(HALF_TOPIC)}) = {literal(HALF_TOPIC)}
+    and (exists(places, place -> place.topic = {literal(HALF_TOPIC)} and not {_IS_SENT_PLACE})
+        or send.place_topic is not null and not exists(places, place -> {_IS_SENT_PLACE}))
 """
 
 _PRESENCE = """

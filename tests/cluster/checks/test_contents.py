@@ -89,6 +89,15 @@ def test_a_half_message_that_is_stored_again_may_lose_its_flag(places: tuple[int
     assert half_run(*places).judge()[METRIC].value == expected
 
 
+def test_a_record_in_the_half_topic_hides_no_altered_message() -> None:
+    """The acknowledgement names the message's own topic, so it was never a half message."""
+    run = sent_run()
+    for node in run.logs:
+        alter(run, node, CRC + 1, 1)
+        run.store("ID000002", Queue(HALF_TOPIC, "broker-a", 0), (node,))
+    assert run.judge()[METRIC].message_ids == ("ID000002",)
+
+
 @pytest.mark.parametrize(("topic", "expected"), [("orders", 1), ("%RETRY%shop", 0), (HALF_TOPIC, 0)])
 def test_records_of_retry_and_half_topics_are_read_without_a_checksum(
     tmp_path: Path, topic: str, expected: int
