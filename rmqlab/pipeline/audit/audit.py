@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,11 +181,13 @@ def _judge_all(run: Run, on_progress: Callable[[str], object]) -> list[Finding]:
     rounds = Rounds(execute, len(QUESTIONS))
     sharing = attrs.evolve(run, rounds=rounds)
     with ThreadPoolExecutor(len(QUESTIONS)) as threads:
-        judged = [threads.submit(judge_question, judge) for judge in QUESTIONS]
+        judged: list[Future[list[Finding]]] = []
         try:
+            judged.extend(threads.submit(judge_question, judge) for judge in QUESTIONS)
             return list(itertools.chain.from_iterable(findings.result() for findings in judged))
         except BaseException:  # also Ctrl-C: the pool waits for its threads
             rounds.end()
+            run.relations.cancel()
             while wait(judged, timeout=_CANCEL_SECONDS).not_done:
                 run.relations.cancel()
             raise
