@@ -211,7 +211,7 @@ def test_ctrl_c_ends_an_audit_without_its_other_queries(
     cancelled = threading.Event()
 
     def interrupt_at_the_second(step: str) -> None:
-        """The first is reported by the main thread, and the others by those of the questions."""
+        """The main thread reports the first, threads of the questions the others."""
         steps.append(step)
         if len(steps) == 2:
             os.kill(os.getpid(), signal.SIGINT)

@@ -186,9 +186,9 @@ class Relations:
         return contents
 
     def cancel(self) -> None:
-        """Cancel all queries that run, and reject later ones with QueriesCancelledError. From any thread.
+        """Cancel all queries that run; later ones raise QueriesCancelledError.
 
-        A query whose plan is being made needs another call: it has no job yet.
+        From any thread. A query whose plan is being made needs another call: it has no job yet.
         """
         self._is_cancelled = True
         self.spark.sparkContext.cancelAllJobs()

@@ -28,7 +28,10 @@ class Rounds(Generic[Request, Result]):
         self._has_ended = False
 
     def ask(self, request: Request) -> Result:
-        """Return the result of a request, or raise the error of its round. RoundsEndedError."""
+        """Return the result of a request, or raise the error of its round.
+
+        RoundsEndedError after `end`.
+        """
         future: Future[Result] = Future()
         with self._lock:
             if self._has_ended:

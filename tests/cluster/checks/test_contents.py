@@ -90,7 +90,7 @@ def test_a_half_message_that_is_stored_again_may_lose_its_flag(places: tuple[int
 
 
 def test_a_record_in_the_half_topic_hides_no_altered_message() -> None:
-    """The acknowledgement names the message's own topic, so it was never a half message."""
+    """The acknowledgement names the message's own topic: it was no half message."""
     run = sent_run()
     for node in run.logs:
         alter(run, node, CRC + 1, 1)
