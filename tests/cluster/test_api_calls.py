@@ -24,7 +24,7 @@ from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import DiskFull, FaultError, Latency, fault_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 PRODUCE = "rmqlab.cluster.workload.produce"
@@ -234,6 +234,18 @@ def test_an_exception_in_the_block_of_a_blocking_cluster_is_raised_after_its_end
     assert kept.clock_millis > 0
 
 
+@pytest.fixture
+def interruptible() -> "Iterator[None]":
+    """Let SIGINT raise KeyboardInterrupt.
+
+    A shell lets what it runs in the background ignore it.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_at_the_end_lets_a_blocking_cluster_stop_in_order(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
