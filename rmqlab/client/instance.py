@@ -12,7 +12,7 @@ closes every connection. Source: class MQClientInstance.
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, NoReturn
 
 import trio
@@ -308,7 +308,7 @@ class Client:
                 await self.leave(consumer_group=group)
 
 
-async def _for_each(addresses: Iterable[str], call: Callable[[str], Awaitable[None]]) -> None:
+async def _for_each(addresses: Collection[str], call: Callable[[str], Awaitable[None]]) -> None:
     """Await a call for each address, up to MAX_AT_ONCE at a time.
 
     A route may have thousands of addresses. Tasks for all of them would hold up the event loop for seconds.
@@ -320,7 +320,7 @@ async def _for_each(addresses: Iterable[str], call: Callable[[str], Awaitable[No
             await call(address)
 
     async with trio.open_nursery() as nursery:
-        for _ in range(MAX_AT_ONCE):
+        for _ in range(min(MAX_AT_ONCE, len(addresses))):
             nursery.start_soon(call_next)
 
 
