@@ -207,7 +207,7 @@ def _connect_in_time(connection: socket.socket, address: str) -> None:
     while time.monotonic() < until:
         with contextlib.suppress(BlockingIOError):
             return connection.connect(address)
-        time.sleep(_CONNECT_SECONDS)
+        time.sleep(_CONNECT_SECONDS)  # nothing reports that the queue has a place again
     return connection.connect(address)
 
 
