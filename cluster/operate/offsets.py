@@ -40,6 +40,8 @@ class GroupOffsets:
 
     group: str
     queues: tuple[QueueOffsets, ...]
+    replied: Mapping[str, tuple[int, ...]]
+    """Ids of the brokers that replied, by name. One that `committed` of a queue lacks has no offset there."""
     unreachable: Mapping[str, str]
     """Why brokers did not reply, by address: their offsets are missing."""
 
@@ -73,6 +75,7 @@ async def show_offsets(operator: Operator, group: str, topic: str | None = None)
     """
     group = group_name(group)
     committed: dict[MessageQueue, dict[int, int]] = {}
+    replied: dict[str, list[int]] = {}
     unreachable = {}
     for broker in list_brokers(await operator.admin.cluster_info()):
         try:
@@ -80,6 +83,7 @@ async def show_offsets(operator: Operator, group: str, topic: str | None = None)
         except FAILURES as exc:
             unreachable[broker.address] = str(exc)
             continue
+        replied.setdefault(broker.broker, []).append(broker.broker_id)
         for key, offsets in table.items():
             of_topic, _, of_group = key.partition("@")
             if of_group == group and topic in (None, of_topic):
@@ -97,6 +101,7 @@ async def show_offsets(operator: Operator, group: str, topic: str | None = None)
     return GroupOffsets(
         group=group,
         queues=tuple(_offsets_of(queue, found, bounds.get(queue)) for queue, found in ordered),
+        replied={name: tuple(sorted(ids)) for name, ids in replied.items()},
         unreachable=unreachable,
     )
 

@@ -16,7 +16,7 @@ offsets_app = CommandGroup("offsets", help="Show the offsets of consumer groups 
 
 
 def _shown(result: offsets.GroupOffsets) -> Lines:
-    ids = sorted({broker_id for one in result.queues for broker_id in one.committed})
+    ids = sorted({broker_id for one in result.queues for broker_id in result.replied[one.broker]})
     titles = "".join(f"|>{'MASTER' if number == 0 else f'SLAVE {number}'}" for number in ids)
     yield table_of(
         f"QUEUE|>MIN|>MAX{titles}",

@@ -224,8 +224,12 @@ def test_a_group_is_created_reset_and_deleted(lab: Lab, topic: str) -> None:
     assert moved["queues"] == [{"broker": "broker-a", "queue": 0, "before": None, "after": 3}]
     moved = lab.json("offsets", "reset", "shop", "orders", "--offset", "1", "--queue", "broker-a:0")
     assert [one["after"] for one in moved["queues"]] == [1]
-    (shown,) = lab.json("offsets", "show", "shop")["queues"]
+    found = lab.json("offsets", "show", "shop")
+    (shown,) = found["queues"]
     assert (shown["min_offset"], shown["max_offset"], shown["committed"]["0"]) == (0, 3, 1)
+    assert found["replied"] == {"broker-a": [0, 1]}
+    header = lab.text("offsets", "show", "shop").splitlines()[0]
+    assert header.split() == ["QUEUE", "MIN", "MAX", "MASTER", "SLAVE", "1"]  # the slave copies it 10 s later
     assert "outside of orders@broker-a:0, which has 0 to 3" in lab.error(
         "offsets", "reset", "shop", "orders", "--offset", "4"
     )
