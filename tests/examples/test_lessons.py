@@ -1,4 +1,4 @@
-"""Plays docs/lessons.md from its first command to its last, and compares the output that it shows."""
+"""Plays docs/lessons.md, and compares the output that it shows."""
 
 import functools
 import pathlib
