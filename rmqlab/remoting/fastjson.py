@@ -62,11 +62,28 @@ def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
     try:
         try:
             value = msgspec.json.decode(raw)
+            if _is_too_deep(raw):  # msgspec stops only at the interpreter's limit: 1,000 to 10,000 levels, by release
+                raise RecursionError
         except (msgspec.DecodeError, UnicodeDecodeError):
             value = parse_dialect(raw)
         return resolve_references(value, max(MAX_EXPANDED, len(raw))) if b"$ref" in raw else value
-    except RecursionError:  # msgspec stops only at Python's recursion limit
+    except RecursionError:
         raise FastJsonError("objects or lists nested too deep") from None
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _is_too_deep(raw: bytes) -> bool:
+    """Return True for valid JSON with more than MAX_DEPTH levels."""
+    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
+        return False
+    levels = _STRING.sub(b"", raw).translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        levels = levels.replace(b"[]", b"")  # the innermost level
+    return bool(levels)
 
 
 def parse_dialect(raw: bytes) -> Any:

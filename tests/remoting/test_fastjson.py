@@ -113,10 +113,21 @@ def test_depth_is_bounded(opening: bytes) -> None:
         parse_fastjson(opening * (MAX_DEPTH + 1))
 
 
-def test_depth_of_strict_json_is_bounded() -> None:
-    for depth in (500, 100_000):
-        with pytest.raises(FastJsonError, match="too deep"):
-            parse_fastjson(b'{"$ref":' * depth + b"1" + b"}" * depth)
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 500, 100_000])
+@pytest.mark.parametrize("opening", [b'{"$ref":', b'{"]}":', b'[[],"]",'])
+def test_depth_of_strict_json_is_bounded(opening: bytes, depth: int) -> None:
+    closing = {b"{": b"}", b"[": b"]"}[opening[:1]]
+    with pytest.raises(FastJsonError, match="too deep"):
+        parse_fastjson(opening * depth + b"1" + closing * depth, 10**6)
+
+
+def test_strict_json_can_have_many_objects_and_brackets_in_texts() -> None:
+    rows = [{"a": [[["[[[{{{"], "\\"]], "b": {}}] * (MAX_DEPTH + 1)
+    assert parse_fastjson(json.dumps(rows).encode()) == rows
+    inner: list[Any] = []
+    for _ in range(MAX_DEPTH - 1):
+        inner = [[], inner]
+    assert parse_fastjson(json.dumps(inner).encode()) == inner
 
 
 def test_references_to_earlier_values_are_resolved() -> None:
