@@ -99,7 +99,9 @@ def _examine_all(faults: list[Fault], jobs: int) -> list[Result]:
                 " ".join(one) for one, is_passed in zip(tests, threads.map(passes, tests), strict=True) if not is_passed
             ]
             if failing:
-                raise ListError(f"tests that fail without a fault notice nothing: {'; '.join(failing)}")
+                raise ListError(
+                    f"tests that fail, or exceed {SECONDS:g} s, without a fault notice nothing: {'; '.join(failing)}"
+                )
             return list(threads.map(examine, faults))
     finally:
         for one in made:
