@@ -5,8 +5,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 
 import pytest
+
+from tests.pipeline.conftest import LONGEST
 
 ROOT = pathlib.Path(__file__).parents[1]
 STEPS = ("check", "test", "hunt", "scenarios", "fuzz", "spark", "interop")
@@ -106,3 +110,18 @@ def test_recipes_keep_the_bytecode_of_modules() -> None:
         check=True,
     )
     assert done.stdout == "<>\n"
+
+
+def test_files_that_start_first_exist() -> None:
+    """A file that was renamed would start among the last ones."""
+    assert [name for name in LONGEST if not (ROOT / "tests" / "pipeline" / f"{name}.py").exists()] == []
+
+
+def test_the_packages_of_spark_are_those_of_the_extra() -> None:
+    recipe = "shown: ; @echo $(SPARK_PACKAGES)"
+    done = subprocess.run(
+        ["make", "--no-print-directory", "--eval", recipe, "shown", f"BIN={pathlib.Path(sys.executable).parent}"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert done.stdout.split() == project["optional-dependencies"]["spark"]

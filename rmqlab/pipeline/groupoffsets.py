@@ -6,7 +6,7 @@ import attrs
 
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import Client
-from rmqlab.pipeline.queues import in_order
+from rmqlab.pipeline.queues import checked_offset, in_order
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.bodies.topic import GroupList
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -43,6 +43,8 @@ async def groups_at(client: Client, queue: QueueName, members: Mapping[int, str]
 async def committed_offset(client: Client, queue: QueueName, members: Mapping[int, str], group: str) -> int | None:
     """Return the offset that a group has committed, or None. Raises UnreachableError.
 
+    A negative offset is no commit: as a position it would mean `latest` or `earliest`.
+
     For a group without a commit, a broker returns 0 as long as it has the queue's first message in memory
     (broker-requests#43): ask `groups_at` first.
     """
@@ -57,7 +59,8 @@ async def committed_offset(client: Client, queue: QueueName, members: Mapping[in
             if exc.code == ResponseCode.QUERY_NOT_FOUND:
                 return None
             raise
-        return response.header(QueryConsumerOffsetResponseHeader).offset
+        offset = checked_offset(response.header(QueryConsumerOffsetResponseHeader).offset, least=-(2**63))
+        return offset if offset >= 0 else None
 
     offset, _ = await in_order(queue, members, ask)
     return offset

@@ -71,6 +71,11 @@ class Chunk:
     bodies: Sequence[bytes] = ()
     loss: Loss | None = None
 
+    @property
+    def available_end(self) -> int:
+        """The end of the part that was read: before the loss, if any."""
+        return self.end if self.loss is None else self.loss.start
+
 
 @attrs.define
 class _Round:

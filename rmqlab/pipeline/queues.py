@@ -4,6 +4,7 @@ If the master is unavailable its slaves serve reads. They have at most the maste
 are the application's: the client adds its namespace on the wire.
 """
 
+import contextlib
 import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
@@ -18,7 +19,7 @@ from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
-from rmqlab.remoting.header import Header, header_to_fields
+from rmqlab.remoting.header import HeaderError, header_to_fields
 from rmqlab.remoting.headers.offset import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
@@ -30,7 +31,7 @@ from rmqlab.remoting.headers.offset import (
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.remoting_errors import RemotingError
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 T = TypeVar("T")
 _SUBSCRIPTION = 4  # of a pull's sysFlag: the request contains the subscription
@@ -48,6 +49,11 @@ _PULL_ANSWERS = frozenset(
         ),
     )
 )
+
+NO_QUEUE = -1
+"""First offset, and offset at a time, of a queue that a broker does not have."""
+MAX_OFFSET = 2**63 // QUEUE_ENTRY_SIZE
+"""Maximum end of a queue: brokers count the bytes of its entries in 64 bits."""
 
 Members = Mapping[str, Mapping[int, str]]
 """Addresses by broker name and broker id."""
@@ -165,15 +171,23 @@ async def max_offset(client: Client, queue: QueueName, members: Mapping[int, str
     Raises UnreachableError.
     """
     header = GetMaxOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
-    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MAX_OFFSET, header)
-    return Bound(answer.header(GetMaxOffsetResponseHeader).offset or 0, broker_id)
+
+    async def ask(address: str) -> int:
+        response = await client.ask(address, RequestCode.GET_MAX_OFFSET, header)
+        return checked_offset(response.header(GetMaxOffsetResponseHeader).offset, least=0)
+
+    return Bound(*await in_order(queue, members, ask))
 
 
 async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
     """Return the first available offset. Raises UnreachableError."""
     header = GetMinOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
-    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MIN_OFFSET, header)
-    return Bound(max(0, answer.header(GetMinOffsetResponseHeader).offset or 0), broker_id)
+
+    async def ask(address: str) -> int:
+        response = await client.ask(address, RequestCode.GET_MIN_OFFSET, header)
+        return max(0, checked_offset(response.header(GetMinOffsetResponseHeader).offset))
+
+    return Bound(*await in_order(queue, members, ask))
 
 
 async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
@@ -184,8 +198,12 @@ async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str]
     and the messages before it.
     """
     header = SearchOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id, timestamp=millis)
-    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-    offset = max(0, answer.header(SearchOffsetResponseHeader).offset or 0)
+
+    async def ask(address: str) -> int:
+        response = await client.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return max(0, checked_offset(response.header(SearchOffsetResponseHeader).offset))
+
+    offset, broker_id = await in_order(queue, members, ask)
 
     async def is_older(offset: int) -> bool | None:
         pulled = await pull(client, members[broker_id], queue, offset, count=1)
@@ -215,10 +233,12 @@ async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], of
     return high
 
 
-async def _ask_in_order(
-    client: Client, queue: QueueName, members: Mapping[int, str], code: RequestCode, header: Header
-) -> tuple[Command, int]:
-    return await in_order(queue, members, lambda address: client.ask(address, code, header))
+def checked_offset(offset: int | None, *, least: int = NO_QUEUE) -> int:
+    """Return the offset of a response. HeaderError if no queue can have it."""
+    if offset is None or not least <= offset <= MAX_OFFSET:
+        said = "no offset" if offset is None else f"offset {offset}"
+        raise HeaderError(f"the response has {said}: expected {least} to {MAX_OFFSET}")
+    return offset
 
 
 async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
@@ -264,15 +284,18 @@ async def pull_all(
 ) -> list[Pulled | None]:
     """Pull messages from several offsets at once.
 
-    From each offset `count` messages, but none from `end` on. The result is None for each pull that failed. Raises
-    ConnectError.
+    From each offset `count` messages, but none from `end` on. The result is None for each pull that failed, or whose
+    response is invalid. Raises ConnectError.
     """
     commands = [_pull_command(client, queue, offset, min(count, end - offset), reading) for offset in offsets]
     responses = await client.remoting.request_all(address, commands, reading.request_seconds)
-    return [
-        _pulled(address, offset, response) if response is not None and response.code in _PULL_ANSWERS else None
-        for offset, response in zip(offsets, responses, strict=True)
-    ]
+
+    def pulled(offset: int, response: Command | None) -> Pulled | None:
+        with contextlib.suppress(BrokerError, HeaderError):
+            return None if response is None else _pulled(address, offset, response)
+        return None
+
+    return [pulled(offset, response) for offset, response in zip(offsets, responses, strict=True)]
 
 
 def _pull_command(client: Client, queue: QueueName, offset: int, count: int, reading: Reading) -> Command:
@@ -302,13 +325,14 @@ def _pull_fields(group: str, topic: str, wanted: Filter) -> dict[str, str]:
 
 
 def _pulled(address: str, offset: int, response: Command) -> Pulled:
-    """Parse the response to a pull. Raises BrokerError."""
+    """Parse the response to a pull. Raises BrokerError and HeaderError."""
     if response.code not in _PULL_ANSWERS:
         raise BrokerError(address, response.code, response.remark)
     answer = response.header(PullMessageResponseHeader)
+    following = offset if answer.next_begin_offset is None else answer.next_begin_offset
     return Pulled(
         response.code,
-        offset if answer.next_begin_offset is None else answer.next_begin_offset,
+        checked_offset(following, least=0),
         answer.suggest_which_broker_id or MASTER_ID,
         bytes(response.body) if response.code == _FOUND else b"",
     )
@@ -327,7 +351,7 @@ async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str],
         except BrokerError as exc:
             if exc.code not in _PASSING:
                 refusal = refusal or exc
-        except RemotingError:
+        except FAILURES:  # after BrokerError: no response, or an invalid one
             continue
         else:
             return

@@ -26,7 +26,7 @@ from rmqlab.pipeline.recordlayout import (
     STORE_HOST,
     HostField,
 )
-from rmqlab.remoting.compression import MAX_INFLATED, decompress_body
+from rmqlab.remoting.compression import MAX_INFLATED, DecompressionError, decompress_body
 from rmqlab.remoting.contentcrc import content_crc
 from rmqlab.remoting.message import (
     BORN_HOST_IPV6,
@@ -135,10 +135,13 @@ class Records:
         A part has MAX_INFLATED_TOGETHER bytes at most. A body that cannot be decompressed is yielded as stored.
         """
         part: list[bytes] = []
-        first = size = 0
+        first = size = in_vain = 0
         stored = self.binary(self.body_at, self.body_size).to_pylist()
         for index, (each, flag) in enumerate(zip(stored, self.number("sys_flag").tolist(), strict=True)):
-            body = _decompressed(each, flag)
+            is_suspect = in_vain >= MAX_INFLATED_IN_VAIN
+            limit = min(MAX_INFLATED, len(each) * _SUSPECT_RATIO) if is_suspect else MAX_INFLATED
+            body, wasted = _decompressed(each, flag, limit)
+            in_vain += wasted
             if part and size + len(body) > MAX_INFLATED_TOGETHER:
                 yield first, pa.array(part, pa.binary())
                 part, first, size = [], index, 0
@@ -168,6 +171,12 @@ class Records:
 
 MAX_INFLATED_TOGETHER: Final = 128 * 2**20
 """Bytes of decompressed bodies of one batch."""
+MAX_INFLATED_IN_VAIN: Final = 2 * MAX_INFLATED
+"""Bytes that the bodies of one buffer may inflate to in vain, before bodies are suspect.
+
+A body of 2 KiB can inflate to more than MAX_INFLATED with ZSTD, and a buffer may have thousands of these."""
+_SUSPECT_RATIO: Final = 100
+"""Growth up to which suspect bodies are decompressed: texts and JSON grow less than 30-fold."""
 
 
 def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, int | None]:
@@ -205,18 +214,35 @@ def _sections(raw: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return begins, after_born, after_born + IPV6_EXTRA * ((flags & STORE_HOST_IPV6) != 0)
 
 
+_PIECE: Final = 2**20
+"""Bytes that are decompressed at a time."""
 _ARROW_CODECS: Final = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
 
 
-def _decompressed(body: bytes, sys_flag: int) -> bytes:
+def _decompressed(body: bytes, sys_flag: int, limit: int) -> tuple[bytes, int]:
+    """Return the body, and how many bytes were decompressed in vain.
+
+    If there are any, the body is the stored one.
+    """
+    if sys_flag & COMPRESSED and (codec := _ARROW_CODECS.get(sys_flag & COMPRESSION_MASK)):
+        return _decompressed_by_arrow(body, codec, limit)
     try:
-        if sys_flag & COMPRESSED and (codec := _ARROW_CODECS.get(sys_flag & COMPRESSION_MASK)):
-            with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
-                plain: bytes = stream.read(MAX_INFLATED + 1)
-                return plain if len(plain) <= MAX_INFLATED else body
-        return decompress_body(body, sys_flag)
-    except (RecordError, OSError):
-        return body
+        return decompress_body(body, sys_flag, limit), 0
+    except RecordError as exc:
+        return body, exc.inflated if isinstance(exc, DecompressionError) else 0
+
+
+def _decompressed_by_arrow(body: bytes, codec: str, limit: int) -> tuple[bytes, int]:
+    pieces: list[bytes] = []
+    size = 0
+    with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
+        try:
+            while size <= limit and (piece := stream.read(min(_PIECE, limit + 1 - size))):
+                pieces.append(piece)
+                size += len(piece)
+        except OSError:
+            return body, size
+    return (b"".join(pieces), 0) if size <= limit else (body, size)
 
 
 def as_text(raw: pa.Array) -> pa.Array:

@@ -229,7 +229,8 @@ class Bounds:
 
     async def gather(self, client: Client, ask: AskBound, of: Collection[QueueName]) -> GatheredBounds:
         """Return a bound of each of these queues, or the reason why it is missing."""
-        return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=_BOUNDS_SECONDS)
+        seconds = max(_BOUNDS_SECONDS, 2 * self.options.reading.request_seconds)  # for a slave after its silent master
+        return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=seconds)
 
     def resolve(self, places: Mapping[QueueName, QueuePosition]) -> dict[QueueName, int]:
         """Return the offsets of places in these queues.

@@ -320,9 +320,8 @@ class TopicOptions:
 
     def check_for_write(self) -> None:
         """Raise OptionError for options that a writer does not support."""
-        fields = attrs.fields_dict(TopicOptions)
-        first = list(fields).index("brokers")
-        reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
+        fields = list(attrs.fields_dict(TopicOptions))
+        reading = [name for name in fields[fields.index("brokers") :] if name not in _WRITE_ONLY]
         self._refuse(
             ("topics", "topic_pattern", "assign", *[name for name in reading if name not in _TIMEOUTS]),
             "reading",
@@ -370,6 +369,7 @@ class TopicOptions:
                 namespace=self.namespace or None,
                 instance_name=f"{self.instance_name}#{os.getpid()}" if self.instance_name else "DEFAULT",
                 connect_timeout=self.connect_timeout_ms / 1000,
+                api_timeout=self.request_timeout_ms / 1000,
                 unit_name=self.unit_name or None,
             )
         )

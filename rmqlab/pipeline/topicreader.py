@@ -3,7 +3,6 @@
 The task belongs to a batch or a stream.
 """
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,13 +16,14 @@ from pyspark.sql.datasource import InputPartition
 from rmqlab.client.instance import Client
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.heap import freeze_imports
+from rmqlab.pipeline.pulledrecords import PulledPart, holes, requested_records
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batches
 from rmqlab.pipeline.recordwalk import walk_many
-from rmqlab.pipeline.topicbounds import DataLossError
+from rmqlab.pipeline.topicbounds import DataLossError, PlanError
 from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges, split_ranges
-from rmqlab.pipeline.topicoptions import TopicOptions
+from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.message import PROPERTY_TAGS
 
 COLUMNS = {"topic": "string", "broker": "string"} | {
@@ -34,6 +34,7 @@ _RANGES_AT_ONCE = 16
 """Ranges of a task that are read concurrently: each with pulls of its own, and a share of the batch's bytes."""
 _MANY_TASKS = 256
 """Tasks beyond which small ranges share them, unless option minPartitions asks for more."""
+_MAX_TASKS = 200_000
 _SMALL_TASK = 1000
 """Messages up to which ranges share a task: a task costs Spark as much as reading some thousands of messages."""
 
@@ -54,15 +55,37 @@ class RangesPartition(InputPartition):
 
 
 def plan_work(ranges: Iterable[QueueRange], members: Members, options: TopicOptions) -> list[InputPartition]:
-    """Return the tasks: one or several for a range, or one for several small ranges."""
+    """Return the tasks: one or several for a range, or one for several small ranges.
+
+    Raises PlanError if the options ask for too many.
+    """
     most, least = options.max_records_per_partition, options.min_partitions
-    parts = split_ranges([part for part in ranges if part.size > 0], most=most, least_parts=least)
+    filled = [part for part in ranges if part.size > 0]
+    _check_count(filled, most, least)
+    parts = split_ranges(filled, most=most, least_parts=least)
     plan = []
     for group in group_ranges(parts, max(_MANY_TASKS, least), most=most, small=_SMALL_TASK if least == 1 else 0):
         brokers = {part.queue.broker for part in group}
         known = {name: dict(addresses) for name, addresses in members.items() if name in brokers}
         plan.append(RangesPartition(Work(tuple(group), known)))
     return plan
+
+
+def _check_count(ranges: Sequence[QueueRange], most: int, least: int) -> None:
+    """Raise PlanError for more tasks than Spark can plan.
+
+    A broker may claim any number of messages.
+    """
+    total = sum(part.size for part in ranges)
+    for option, count in (
+        ("minPartitions", min(least, total)),
+        ("maxRecordsPerPartition", total // most if most else 0),
+    ):
+        if count > _MAX_TASKS:
+            raise PlanError(
+                f"{NAME}: option {option} asks for {count} tasks for {total} messages: at most {_MAX_TASKS} can be "
+                "planned. Change the option, or limit the read by offsets, by times, or by maxOffsetsPerTrigger"
+            )
 
 
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -80,8 +103,10 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
             losses = [one.chunk.loss for one in pulled]
             if found:
                 records, owners = _records(found)
-                if options.message_filter.is_any:
-                    losses += _holes(found, records, owners)
+                wanted = [PulledPart(one.part.queue, one.chunk.start, one.chunk.available_end) for one in found]
+                keep, strays = requested_records(wanted, records, owners, options.namespace)
+                records, owners = (records, owners) if keep.all() else (records.take(keep), owners[keep])
+                losses += holes(wanted, records, owners) if options.message_filter.is_any else strays
                 yield from _batches(records, owners, found, options, schema)
             loss = next((loss for loss in losses if loss is not None), None)
             if loss is not None and options.fail_on_data_loss:
@@ -120,9 +145,7 @@ def _explained(loss: Loss) -> str:
 
 
 def _records(pulled: Sequence[_Pulled]) -> tuple[Records, np.ndarray]:
-    """Return the pulled records within their ranges, and whose they are.
-
-    The latter are indices in `pulled`.
+    """Return the pulled records, and whose they are: indices in `pulled`.
 
     Raises ReadError if they cannot be parsed.
     """
@@ -133,11 +156,7 @@ def _records(pulled: Sequence[_Pulled]) -> tuple[Records, np.ndarray]:
     borders = np.searchsorted(starts, ends)
     if unsound is not None or end != len(view) or not np.isin(ends, [*starts, len(view)]).all():
         raise ReadError(_unreadable(pulled))
-    owners = np.repeat(np.arange(len(pulled)), np.diff(borders, prepend=0))
-    offsets = records.number("queue_offset")
-    first, last = np.array([(one.part.start, one.part.end) for one in pulled]).T
-    keep = (offsets >= first[owners]) & (offsets < last[owners])
-    return (records, owners) if keep.all() else (records.take(keep), owners[keep])
+    return records, np.repeat(np.arange(len(pulled)), np.diff(borders, prepend=0))
 
 
 def _unreadable(pulled: Sequence[_Pulled]) -> str:
@@ -148,23 +167,6 @@ def _unreadable(pulled: Sequence[_Pulled]) -> str:
         if end != len(view) or decode_records(view, starts)[1] is not None:
             return f"{one.part.queue}: the response to a pull from offset {one.chunk.start} cannot be parsed"
     raise AssertionError("each chunk can be parsed")  # then all of them can
-
-
-def _holes(pulled: Sequence[_Pulled], records: Records, owners: np.ndarray) -> list[Loss]:
-    """Return the offsets that brokers skipped without an error.
-
-    One range of them for each chunk that lacks some. This happens if a file of the commit log is missing but the
-    consume queue is complete.
-    """
-    holes, there = [], records.number("queue_offset")
-    borders = np.searchsorted(owners, np.arange(len(pulled) + 1))
-    for one, (low, high) in zip(pulled, itertools.pairwise(borders), strict=True):
-        start, end = one.chunk.start, one.chunk.end if one.chunk.loss is None else one.chunk.loss.start
-        if high - low != end - start:
-            missing = np.setdiff1d(np.arange(start, end), there[low:high])
-            reason = f"the broker skips {len(missing)} of them"
-            holes.append(Loss(one.part.queue, int(missing[0]), int(missing[-1]) + 1, reason))
-    return holes
 
 
 def _batches(

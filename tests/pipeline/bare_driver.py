@@ -41,7 +41,7 @@ def main(master: str, store: str, name_server: str, run: str, scratch: str) -> N
     spark = session.__enter__()  # still open at the exit of this program, which must stay silent
     found["shipped"] = shipped_packages(spark, executors=2)
     found["batch"] = spark.read.format("rocketmq-store").load(store).count()
-    options = {"nameServer": name_server, "topic": "orders"}
+    options = {"nameServer": name_server, "topic": "shipped"}
     rows = spark.createDataFrame([(f"row {number}",) for number in range(20)], "body string").repartition(2)
     found["streams"] = []
     for _ in range(2):
@@ -88,7 +88,9 @@ def stream(spark: "SparkSession", options: dict[str, str], scratch: pathlib.Path
     sizes: list[int] = []
 
     def copy(frame: "DataFrame", _: int) -> None:
-        frame.select("body").write.format("rocketmq").mode("append").options(**options | {"topic": "copies"}).save()
+        frame.select("body").write.format("rocketmq").mode("append").options(
+            **options | {"topic": "shipped-copies"}
+        ).save()
         sizes.append(frame.count())
 
     source = spark.readStream.format("rocketmq").options(**options, startingOffsets="earliest").load()

@@ -31,6 +31,8 @@ from rmqlab.remoting.bodies.topic import TopicConfig
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.pipeline.audited import Audited
+
 HERE = pathlib.Path(__file__).parent
 GOLDEN = HERE.parent / "golden" / "store"
 
@@ -39,7 +41,18 @@ collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py
 pytest.register_assert_rewrite("tests.pipeline.violations")
 
 
+LONGEST = (
+    "test_agreement", "test_topicsource", "test_audit_stores", "test_missing_brokers", "test_audit", "test_shipping",
+    "test_topicselection", "test_messagesizes", "test_report", "test_topicwriter", "test_repeated_writes",
+    "test_executions", "test_sources", "test_auditframes", "test_deletions", "test_odd_runs", "test_storesource",
+    "test_planted", "test_order",
+)  # fmt: skip
+"""Files in the order of their start, the longest first: so two processes end at about the same time."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem if item.path.parent == HERE else "", len(places)))
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.spark)
@@ -52,6 +65,21 @@ def spark() -> Iterator["SparkSession"]:
 
     with open_session("local[2,4]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def planted_audit(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> "Audited":
+    """The audit of a run with every planted violation.
+
+    It has a fault whose target has markup, too.
+    """
+    from rmqlab.pipeline.audit.size import Scale
+    from tests.pipeline.audited import audited
+    from tests.pipeline.violations import planted_run, write_run
+
+    run = planted_run()
+    run.add("", "fault_applied", id="f1", fault="disk", target="<script>alert('not run')</script>")
+    return audited(spark, write_run(run, tmp_path_factory.mktemp("planted")), Scale.SMALL)
 
 
 @pytest.fixture(scope="session")
@@ -182,9 +210,9 @@ class Lab:
         trio.run(create)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A master and its slave."""
+    """A master and its slave. All files share them: each has topics of its own."""
     lab = Lab(tmp_path_factory.mktemp("lab"), "--role", "ASYNC_MASTER")
     lab.run("wait", "slave-connected", "broker-a")
     yield lab

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 import pyspark
@@ -35,15 +35,16 @@ def bare_cluster(directory: pathlib.Path, *, workers: int) -> Iterator[BareClust
     """Run a master and workers of one core each, until the block ends."""
     java = find_java()
     home = make_overlay(pathlib.Path(pyspark.__file__).parent, java)
+    archive = [f"-XX:SharedArchiveFile={path}" for path in home.glob("classes.jsa")]
     core = next((home / "jars").glob("spark-core_*.jar")).name
     environment = _without_ours(os.environ) | {
-        "JAVA_HOME": str(_make_java_home(directory / "java", java)),
+        "JAVA_HOME": str(_make_java_home(directory / "java", java, archive)),
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": core.removeprefix("spark-core_").partition("-")[0],
     }
     options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    program = [str(java.program), *java_options(java, Machine(heap="256m")), "-cp", f"{home}/jars/*"]
+    program = [str(java.program), *archive, *java_options(java, Machine(heap="256m")), "-cp", f"{home}/jars/*"]
     with contextlib.ExitStack() as running:
 
         def start(name: str, *arguments: str) -> Callable[[], str]:
@@ -84,17 +85,27 @@ def _without_ours(environment: "os._Environ[str]") -> dict[str, str]:
     return {key: value for key, value in environment.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
 
 
-def _make_java_home(directory: pathlib.Path, java: Java) -> pathlib.Path:
+def _make_java_home(directory: pathlib.Path, java: Java, archive: Sequence[str]) -> pathlib.Path:
     """Return a JAVA_HOME for executors.
 
-    They start faster with it, and on a runtime without the module for vectors.
+    They start faster with it, and on a runtime without the module for vectors. The archive of a local session's classes
+    fits to a class path without directories.
     """
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(
-        '#!/bin/sh\nfor one in "$@"; do\n    shift\n    [ "$one" = --add-modules=jdk.incubator.vector ] ||'
-        f' set -- "$@" "$one"\ndone\nexec {shlex.quote(str(java.program))} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC "$@"\n'
-    )
+    options = [*archive, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    program.write_text(f"""\
+#!/bin/sh
+for one in "$@"; do
+    shift
+    case "$one" in
+    --add-modules=jdk.incubator.vector) ;;
+    */conf/:*) set -- "$@" "${{one#*/conf/:}}" ;;
+    *) set -- "$@" "$one" ;;
+    esac
+done
+exec {shlex.join([str(java.program), *options])} "$@"
+""")
     program.chmod(0o755)
     return directory
 

@@ -7,7 +7,7 @@ import os
 import pathlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +15,7 @@ import pytest
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.pipeline.audit.audit import Summary, audit_run
 from rmqlab.pipeline.audit.relations import Relations
 from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.errors import UserError
@@ -23,8 +23,10 @@ from rmqlab.pipeline.errors import UserError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+from tests.pipeline.audited import Audited
 from tests.pipeline.violations import (
     PLANTED,
+    check_agreement,
     clean_run,
     compare,
     correct,
@@ -32,6 +34,7 @@ from tests.pipeline.violations import (
     hold_pulls,
     leave_attempts,
     move_clock,
+    planted_run,
     stop,
     write_run,
 )
@@ -52,23 +55,29 @@ def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathl
     assert [summary.findings[metric].value for metric in clean] == [0] * len(clean)
 
 
+def check_everything_is_found(summary: Summary, directory: pathlib.Path) -> None:
+    assert summary.verdict == "violated"
+    (unsent,) = judge_directory(directory)["stored_unsent"].evidence
+    assert summary.findings["stored_unsent"].evidence[0].text == f"STRANGE: {unsent.text}"
+    assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
+
+
+def test_both_find_everything_that_was_planted(planted_audit: Audited) -> None:
+    check_agreement(planted_audit.summary, planted_audit.directory)
+    check_everything_is_found(planted_audit.summary, planted_audit.directory)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     "scale",
     [
-        pytest.param(Scale.SMALL, id="within one process"),
-        pytest.param(Scale.MEDIUM, id="with one partition per table", marks=pytest.mark.long),
-        pytest.param(Scale.LARGE, id="by Spark's workers", marks=pytest.mark.long),
+        pytest.param(Scale.MEDIUM, id="with one partition per table"),
+        pytest.param(Scale.LARGE, id="by Spark's workers"),
     ],
 )
-def test_both_find_everything_that_was_planted(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
-    run = clean_run()
-    for plant in dict(PLANTED):
-        plant(run)
-    summary = compare(spark, write_run(run, tmp_path), scale=scale)
-    assert summary.verdict == "violated"
-    (unsent,) = judge_directory(tmp_path)["stored_unsent"].evidence
-    assert summary.findings["stored_unsent"].evidence[0].text == f"STRANGE: {unsent.text}"
-    assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
+def test_both_find_everything_in_a_larger_run(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+    directory = write_run(planted_run(), tmp_path)
+    check_everything_is_found(compare(spark, directory, scale=scale), directory)
 
 
 DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
@@ -78,24 +87,38 @@ DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("process", ["produce-1", pytest.param("cluster", marks=pytest.mark.long)])
-def test_both_notice_an_incomplete_journal(
-    spark: "SparkSession", tmp_path: pathlib.Path, process: str, damage: str
-) -> None:
-    """Issue 14.2: the same sends and gaps, and `unknown` for what needs missing data."""
+def run_with_gaps(directory: pathlib.Path, damages: Mapping[str, str]) -> pathlib.Path:
+    """Write a run, and damage the journals of some processes."""
     run = clean_run()
     run.add("", "cluster_starting", role="SYNC_MASTER", profile="4.9")
     run.send(20, at=["broker-a"])
     run.add("produce-1", "node_stopped")
     for number in range(10):
         run.add("", "step", number=number)
-    directory = write_run(run, tmp_path)
-    DAMAGES[damage](directory / "journal" / f"{process}.msgpack")
-    summary = compare(spark, directory)
-    (gap,) = [gap for gap in summary.judgement.conditions.gaps if gap.process]
-    assert gap.process == process
+    write_run(run, directory)
+    for process, damage in damages.items():
+        DAMAGES[damage](directory / "journal" / f"{process}.msgpack")
+    return directory
+
+
+def check_gaps(summary: Summary, *processes: str) -> None:
+    assert [gap.process for gap in summary.judgement.conditions.gaps if gap.process] == [*processes]
     assert not summary.findings["lost"].is_known
+
+
+def test_both_notice_incomplete_journals(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    """Issue 14.2: the same sends and gaps, and `unknown` for what needs missing data."""
+    damages = {"broker-a-s": "deleted", "consume-1": "garbled", "produce-1": "end cut"}
+    check_gaps(compare(spark, run_with_gaps(tmp_path, damages)), *damages)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("process", ["produce-1", "cluster"])
+def test_both_notice_an_incomplete_journal(
+    spark: "SparkSession", tmp_path: pathlib.Path, process: str, damage: str
+) -> None:
+    check_gaps(compare(spark, run_with_gaps(tmp_path, {process: damage})), process)
 
 
 def test_both_count_what_no_slave_has(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
@@ -170,22 +193,25 @@ def deliver_again_without_a_cause(run: MadeUpRun) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "metric"),
+    ("plants", "expected"),
     [
-        (expire, "expired"),
-        (expire_held, "expired"),
-        (overwrite, "lost"),
-        (store_in_doubt, "stored.refused"),
-        (run_ahead, "ahead broker-a-s"),
-        (deliver_again_without_a_cause, "duplicates.unexplained"),
+        ((expire, expire_held, deliver_again_without_a_cause), {"expired": 4, "duplicates.unexplained": 1}),
+        ((overwrite, run_ahead), {"lost": 1, "ahead broker-a-s": 116}),
+        ((store_in_doubt,), {"stored.refused": 1}),
     ],
 )
 def test_both_find_what_does_not_go_with_the_rest(
-    spark: "SparkSession", tmp_path: pathlib.Path, plant: Callable[[MadeUpRun], None], metric: str
+    spark: "SparkSession",
+    tmp_path: pathlib.Path,
+    plants: Sequence[Callable[[MadeUpRun], None]],
+    expected: dict[str, int],
 ) -> None:
+    """Those of one run do not touch each other's messages."""
     run = clean_run()
-    plant(run)
-    assert compare(spark, write_run(run, tmp_path)).findings[metric].value
+    for plant in plants:
+        plant(run)
+    findings = compare(spark, write_run(run, tmp_path)).findings
+    assert {metric: findings[metric].value for metric in expected} == expected
 
 
 def test_two_nameservers_that_differ_are_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -18,8 +18,8 @@ INTERNAL = {"repeated"}
 """Tables between two queries of the audit, which nobody reads."""
 
 
-@pytest.fixture
-def run(spark: "SparkSession", tmp_path: pathlib.Path) -> pathlib.Path:
+@pytest.fixture(scope="module")
+def run(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """An audited run: ten messages, one of them refused, some consumed twice."""
     from rmqlab.pipeline.audit.audit import audit_run
 
@@ -31,7 +31,7 @@ def run(spark: "SparkSession", tmp_path: pathlib.Path) -> pathlib.Path:
     made_up.commit(9)
     made_up.commit(4)
     made_up.send(9, "refused")
-    directory = tmp_path / "run"
+    directory = tmp_path_factory.mktemp("run")
     write_journals(made_up.entries, directory / "journal")
     audit_run(spark, directory)
     return directory
@@ -63,12 +63,9 @@ def test_a_key_identifies_a_row(spark: "SparkSession", run: pathlib.Path) -> Non
 def test_a_key_identifies_a_row_of_a_run_with_violations(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     from rmqlab.pipeline.audit.audit import audit_run
     from rmqlab.pipeline.auditframes import audit_frames
-    from tests.pipeline.violations import PLANTED, clean_run, write_run
+    from tests.pipeline.violations import planted_run, write_run
 
-    made_up = clean_run()
-    for plant in dict(PLANTED):
-        plant(made_up)
-    directory = write_run(made_up, tmp_path)
+    directory = write_run(planted_run(), tmp_path)
     audit_run(spark, directory)
     frames = audit_frames(spark, directory)
     filled = {table.name for table in TABLES if not frames[table.name].isEmpty()}

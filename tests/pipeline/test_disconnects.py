@@ -105,9 +105,9 @@ from rmqlab.pipeline.session import open_session
 
 server, checkpoint = sys.argv[1:]
 with open_session("local[1]") as spark:
-    options = {"nameServer": server, "topic": "orders", "startingOffsets": "earliest"}
+    options = {"nameServer": server, "topic": "stopped", "startingOffsets": "earliest"}
     frame = spark.readStream.format("rocketmq").options(**options).load().select("body")
-    sink = frame.writeStream.format("rocketmq").options(nameServer=server, topic="copies")
+    sink = frame.writeStream.format("rocketmq").options(nameServer=server, topic="stopped-copies")
     query = sink.option("checkpointLocation", checkpoint).start()
     while not sum(progress["numInputRows"] for progress in query.recentProgress):
         query.awaitTermination(0.2)
@@ -132,7 +132,7 @@ def test_a_stopped_stream_leaves_the_terminal_quiet(lab: "Lab", tmp_path: pathli
 
     Its checkpoint starts no program to follow links.
     """
-    lab.send("orders", [b"one", b"two"])
+    lab.send("stopped", [b"one", b"two"])
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, lab.namesrv_addr, tmp_path / "checkpoint"],
         check=False, capture_output=True, text=True, timeout=500, env=os.environ | {"PATH": path_with_spy},

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.audit.relations import _SHORT, Query, Relations
 from rmqlab.pipeline.audit.rounds import Rounds
 from rmqlab.pipeline.audit.size import Scale
-from tests.pipeline.violations import PLANTED, clean_run, write_run
+from tests.pipeline.audited import Audited, audited
+from tests.pipeline.violations import planted_run, write_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EACH_SCALE = (Scale.SMALL, *(pytest.param(scale, marks=pytest.mark.long) for scale in (Scale.MEDIUM, Scale.LARGE)))
 FEW = {Scale.SMALL: (12, 110), Scale.MEDIUM: (18, 110), Scale.LARGE: (24, 560)}
 """The executions and stages that an audit may take. Issue 15 permits 25 executions.
 
@@ -24,34 +23,20 @@ Two executions of a small run can compute a stage that both need: the number of 
 """
 
 
-def executions(spark: "SparkSession") -> dict[int, int]:
-    """Return the number of stages of each of Spark's SQL executions with jobs, by id.
-
-    Others only name a view: 5 ms each.
-    """
-    context = spark.sparkContext._jsc.sc()
-    context.listenerBus().waitUntilEmpty()
-    found = spark._jsparkSession.sharedState().statusStore().executionsList()
-    listed = [found.apply(nth) for nth in range(found.size())]
-    return {
-        int(execution.executionId()): int(execution.stages().size())
-        for execution in listed
-        if not execution.jobs().isEmpty()
-    }
-
-
-@pytest.mark.parametrize("scale", EACH_SCALE)
-def test_an_audit_needs_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
-    run = clean_run()
-    for plant in dict(PLANTED):
-        plant(run)
-    directory = write_run(run, tmp_path)
-    before = executions(spark)
-    audit_run(spark, directory, scale=scale)
-    stages = [count for nth, count in executions(spark).items() if nth not in before]
+def check_few(audit: Audited, scale: Scale) -> None:
     few_executions, few_stages = FEW[scale]
-    assert 0 < len(stages) <= few_executions
-    assert sum(stages) <= few_stages
+    assert 0 < len(audit.stages) <= few_executions
+    assert sum(audit.stages) <= few_stages
+
+
+def test_a_small_audit_needs_few_executions(planted_audit: Audited) -> None:
+    check_few(planted_audit, Scale.SMALL)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scale", [Scale.MEDIUM, Scale.LARGE])
+def test_an_audit_needs_few_executions(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
+    check_few(audited(spark, write_run(planted_run(), tmp_path), scale), scale)
 
 
 @pytest.mark.parametrize("scale", Scale)

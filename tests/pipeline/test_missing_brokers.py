@@ -88,15 +88,15 @@ def test_a_batch_fails_without_a_broker_of_its_assignment(spark: "SparkSession",
 def test_a_batch_fails_at_a_group_that_does_not_answer(spark: "SparkSession", groups: Lab, topic: str) -> None:
     with away(groups, "pause"):
         with pytest.raises(AnalysisException, match=rf"broker-a \({topic}@broker-a:0, {topic}@broker-a:1\): no member"):
-            read(spark, groups, topic).count()
-        found = bodies(read(spark, groups, topic, failOnDataLoss="false"))
+            read(spark, groups, topic, requestTimeoutMs="1000").count()
+        found = bodies(read(spark, groups, topic, requestTimeoutMs="1000", failOnDataLoss="false"))
         assert found == at_broker(groups, "broker-b", topic)
 
 
 def test_brokers_that_a_batch_leaves_out_are_in_one_warning(
     groups: Lab, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    options = TopicOptions(name_server=groups.namesrv_addr, topic=topic)
+    options = TopicOptions(name_server=groups.namesrv_addr, topic=topic, request_timeout_ms=1000)
     with away(groups, "pause"):
         with pytest.raises(PlanError, match="Start the broker"):
             planned(Bounds(options))

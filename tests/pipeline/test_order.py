@@ -11,7 +11,7 @@ from rmqlab.pipeline.audit import order
 from rmqlab.pipeline.audit.order import DELIVERED, STORED, Ordered
 from rmqlab.pipeline.audit.relations import Query, Relations
 from rmqlab.pipeline.audit.size import Scale
-from tests.pipeline.violations import PLANTED, clean_run, compare, write_run
+from tests.pipeline.violations import compare, planted_run, write_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,10 +73,7 @@ def test_both_judges_agree_on_cut_queues(
     spark: "SparkSession", tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order, "CHUNK_ROWS", 2)
-    run = clean_run()
-    for plant in dict(PLANTED):
-        plant(run)
-    directory = write_run(run, tmp_path)
+    directory = write_run(planted_run(), tmp_path)
     summary = compare(spark, directory, scale=Scale.LARGE)
     assert summary.findings["order.stored"].value
     assert summary.findings["order.delivered shop"].value

@@ -23,9 +23,34 @@ def test_a_body_that_inflates_without_bound_is_left_as_it_is_stored(kind: int) -
     """issue 12.14"""
     flags = COMPRESSED | kind
     small, large = (_compressed(bytes(size), kind) for size in (1000, MAX_INFLATED + 1))
-    assert records._decompressed(small, flags) == bytes(1000)
-    assert records._decompressed(large, flags) == large
-    assert records._decompressed(small[:-3], flags) in (small[:-3], bytes(1000))
+    assert records._decompressed(small, flags, MAX_INFLATED) == (bytes(1000), 0)
+    assert records._decompressed(large, flags, MAX_INFLATED)[0] == large
+    assert records._decompressed(small[:-3], flags, MAX_INFLATED)[0] in (small[:-3], bytes(1000))
+
+
+def test_bodies_after_many_that_inflate_in_vain_may_grow_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only two are decompressed as far as the limit of a body.
+
+    Bodies of usual growth are all decompressed.
+    """
+    monkeypatch.setattr(records, "MAX_INFLATED", 100_000)
+    monkeypatch.setattr(records, "MAX_INFLATED_IN_VAIN", 200_000)
+    inflated: list[int] = []
+    decompressed = records._decompressed
+
+    def counted(body: bytes, sys_flag: int, limit: int) -> tuple[bytes, int]:
+        result = decompressed(body, sys_flag, limit)
+        inflated.append(result[1])
+        return result
+
+    monkeypatch.setattr(records, "_decompressed", counted)
+    text = b"a text of usual growth" * 20
+    bodies = [*[zlib.compress(bytes(500_000))] * 20, zlib.compress(text)]
+    log = [_record(body, COMPRESSED, number) for number, body in enumerate(bodies)]
+    starts = [sum(map(len, log[:number])) for number in range(len(log))]
+    decoded, _ = records.decode_records(memoryview(b"".join(log)), starts)
+    assert decoded.bodies().to_pylist() == [*bodies[:-1], text]
+    assert inflated == [100_000] * 2 + [100 * len(bodies[0])] * 18 + [0]
 
 
 def test_bodies_with_a_large_total_size_are_split_into_batches(monkeypatch: pytest.MonkeyPatch) -> None:

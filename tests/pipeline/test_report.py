@@ -19,7 +19,7 @@ from rmqlab.pipeline.report.story import anchor_of
 from rmqlab.verdict.html.svg import Axis, Plot, log_ticks, short, ticks
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from tests.pipeline.audited import Audited
 
 FIGURES = (
     "Node status, routes and availability",
@@ -38,17 +38,9 @@ QUIETLY = (
 
 
 @pytest.fixture(scope="module")
-def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def page(planted_audit: "Audited") -> pathlib.Path:
     """The page of a made-up run with everything in it."""
-    from rmqlab.pipeline.audit.audit import audit_run
-    from tests.pipeline.violations import PLANTED, clean_run, write_run
-
-    run = clean_run()
-    for plant in dict(PLANTED):
-        plant(run)
-    run.add("", "fault_applied", id="f1", fault="disk", target="<script>alert('not run')</script>")
-    directory = write_run(run, tmp_path_factory.mktemp("report") / "master-killed")
-    audit_run(spark, directory)
+    directory = planted_audit.directory
     return write_report(directory, directory / "report.html")
 
 
@@ -142,6 +134,15 @@ def columns_of(table: str) -> list[Column]:
 def test_a_page_needs_only_the_members_that_it_reads(tmp_path: pathlib.Path) -> None:
     write_audit(tmp_path)
     assert "Lost: 3" in write_report(tmp_path, tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_was_copied_is_reported_by_its_own_tables(tmp_path: pathlib.Path) -> None:
+    """The summary has the path at which they were written."""
+    write_audit(tmp_path / "old")
+    shutil.copytree(tmp_path / "old", tmp_path / "new")
+    (tmp_path / "old" / "audit" / "raw_events" / "all.parquet").write_bytes(b"no parquet")
+    page = write_report(tmp_path / "new", tmp_path / "report.html").read_text()
+    assert f"<code>{tmp_path}/new/audit</code>" in page
 
 
 @pytest.mark.parametrize(("pieces", "text"), [(99, "98 more<"), (100, "99 more (a finding keeps at most 100)<")])

@@ -38,8 +38,8 @@ def test_workers_without_this_package_read_stream_write_and_audit(
     cluster: BareCluster, golden: pathlib.Path, lab: "Lab", tmp_path: pathlib.Path
 ) -> None:
     """Issue 15.3. The driver's planning processes have the workers' Python, too."""
-    lab.create_topic("orders", 2)
-    lab.create_topic("copies", 1)
+    lab.create_topic("shipped", 2)
+    lab.create_topic("shipped-copies", 1)
     run = write_run(clean_run(), tmp_path)
     done = subprocess.run(
         [sys.executable, DRIVER, cluster.url, golden / "master", lab.namesrv_addr, run, tmp_path],
@@ -54,4 +54,4 @@ def test_workers_without_this_package_read_stream_write_and_audit(
     assert [pathlib.Path(place).name for place in found["shipped"]] == ["rmqlab-shipped"] * 2
     assert found["batch"] == 2161
     assert found["streams"] == [[20], [20]]
-    assert sorted(lab.bodies("copies")) == sorted(2 * [f"row {number}".encode() for number in range(20)])
+    assert sorted(lab.bodies("shipped-copies")) == sorted(2 * [f"row {number}".encode() for number in range(20)])

@@ -16,7 +16,7 @@ from rmqlab.pipeline.audit.size import Scale
 from rmqlab.pipeline.audit.sources import journal_tables, reading, store_tables
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from tests.cluster.checks.test_unreadable import deny
-from tests.pipeline.violations import PLANTED, clean_run, write_run
+from tests.pipeline.violations import clean_run, planted_run, write_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,19 +24,12 @@ if TYPE_CHECKING:
 TABLES = ("message_events", "raw_events", "queue_entries", "raw_records")
 
 
-def planted_run(directory: pathlib.Path) -> pathlib.Path:
-    run = clean_run()
-    for plant in dict(PLANTED):
-        plant(run)
-    return write_run(run, directory)
-
-
 def rows(spark: "SparkSession", table: pathlib.Path) -> list[str]:
     return sorted(map(repr, spark.read.parquet(str(table)).collect()))
 
 
 def test_this_process_reads_what_workers_read(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
-    directory = planted_run(tmp_path / "run")
+    directory = write_run(planted_run(), tmp_path / "run")
     (directory / "journal" / "torn-1.msgpack").write_bytes(b"\xc1" * 9)
     with reading(directory, tmp_path / "own", Scale.MEDIUM) as files:
         assert files is not None
@@ -52,7 +45,7 @@ def test_this_process_reads_what_workers_read(spark: "SparkSession", tmp_path: p
 
 @pytest.mark.parametrize("scale", Scale)
 def test_a_run_without_stores_has_empty_tables(spark: "SparkSession", tmp_path: pathlib.Path, scale: Scale) -> None:
-    directory = planted_run(tmp_path / "run")
+    directory = write_run(planted_run(), tmp_path / "run")
     for store in directory.glob("*/store"):
         shutil.rmtree(store)
     relations = Relations(spark, tmp_path / "audit", scale)
@@ -112,7 +105,7 @@ def test_offsets_are_read_before_all_logs(tmp_path: pathlib.Path, monkeypatch: p
 
 
 def test_an_error_of_the_reading_is_raised_by_its_first_use(tmp_path: pathlib.Path) -> None:
-    directory = planted_run(tmp_path / "run")
+    directory = write_run(planted_run(), tmp_path / "run")
     (tmp_path / "own").write_text("not a directory")
     with reading(directory, tmp_path / "own", Scale.SMALL) as files:
         assert files is not None
@@ -121,7 +114,7 @@ def test_an_error_of_the_reading_is_raised_by_its_first_use(tmp_path: pathlib.Pa
 
 
 def test_a_reading_replaces_the_tables_of_an_earlier_one(tmp_path: pathlib.Path) -> None:
-    directory = planted_run(tmp_path / "run")
+    directory = write_run(planted_run(), tmp_path / "run")
     old = tmp_path / "own" / "message_events" / "part-0.parquet"
     old.parent.mkdir(parents=True)
     old.write_text("old")

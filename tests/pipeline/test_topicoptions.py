@@ -5,6 +5,7 @@ import os
 import pytest
 
 from rmqlab.client.config import ClientConfig
+from rmqlab.pipeline import topicoptions
 from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 
@@ -222,3 +223,12 @@ def test_options_of_a_batch_write_are_refused_elsewhere() -> None:
         options.check_for_read()
     with pytest.raises(OptionError, match="option brokers is for reading only"):
         bound(topic="t", brokers="broker-a").check_for_write()
+
+
+def test_the_timeout_of_a_request_is_also_that_of_routes_and_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs: list[ClientConfig] = []
+    monkeypatch.setattr(topicoptions, "link_to", configs.append)
+    options = bound(topic="t", requestTimeoutMs="40000", connectTimeoutMs="2000")
+    assert options.link is None
+    assert [(one.api_timeout, one.connect_timeout) for one in configs] == [(40.0, 2.0)]
+    assert options.reading.request_seconds == 40.0

@@ -68,15 +68,18 @@ def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:
 
 
 def compare(spark: "SparkSession", directory: pathlib.Path, scale: Scale | None = None) -> Summary:
-    """Both judge a run; they must agree on every metric that the quick checks measure.
+    """Judge a run with both judges, which must agree, and return the audit's summary."""
+    summary = audit_run(spark, directory, scale=scale)
+    check_agreement(summary, directory)
+    return summary
 
-    Gives the audit's.
-    """
-    summary, quick = audit_run(spark, directory, scale=scale), judge_directory(directory)
+
+def check_agreement(summary: Summary, directory: pathlib.Path) -> None:
+    """Both judges must agree on every metric that the quick checks measure."""
+    quick = judge_directory(directory)
     assert differences(summary, quick) == {}
     assert summary.verdict is quick.verdict
     assert summary.judgement.conditions == quick.conditions
-    return summary
 
 
 def differences(summary: Summary, quick: Findings) -> dict[str, str]:
@@ -341,6 +344,14 @@ PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
     (stop, "lost.SEND_OK"),
     (cut_off, "behind broker-a-s"),
 ]
+
+
+def planted_run() -> MadeUpRun:
+    """Return a run with every planted violation."""
+    run = clean_run()
+    for plant in dict(PLANTED):
+        plant(run)
+    return run
 
 
 def wipe_and_start(run: MadeUpRun) -> None:

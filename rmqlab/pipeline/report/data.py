@@ -153,7 +153,7 @@ def read_run(directory: Path) -> RunData:
         ) from None
     except (OSError, ValueError):
         raise _damaged(path, directory) from None
-    tables = Path(summary["tables"])
+    tables = path.parent  # not the path in the summary: the run may have been moved, or copied, since
     verdict_document = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
     events = _events(tables / "raw_events", directory)
