@@ -96,7 +96,7 @@ def test_an_older_registration_does_not_overwrite_topics_of_a_newer_one(bench: A
 
 @pytest.mark.parametrize("topics_of_second", [1, TOPICS])
 def test_the_last_of_two_masters_of_one_name_has_address_and_queues(bench: Any, topics_of_second: int) -> None:
-    """4.9 registers under one lock, so one never has the address while the other has the queues."""
+    """4.9 registers under one lock."""
     wires = [bench.wire() for _ in range(3)]
     last = f"t{TOPICS - 1}"
     tables = [

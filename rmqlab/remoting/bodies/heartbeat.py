@@ -128,7 +128,7 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Parse a heartbeat, as any body; a larger one than MAX_HEARTBEAT_SIZE is a BodyError, too."""
+        """Parse a heartbeat. BodyError also for one above MAX_HEARTBEAT_SIZE."""
         if len(raw) > MAX_HEARTBEAT_SIZE:
             raise BodyError(f"a heartbeat of {len(raw)} bytes; at most {MAX_HEARTBEAT_SIZE}")
         return super().decode(raw)

@@ -14,8 +14,6 @@ from rmqlab.broker.acl.account import SUB
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.acl import Credentials, sign
-from rmqlab.remoting.bodies.heartbeat import MAX_HEARTBEAT_SIZE, HeartbeatData
-from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
 
@@ -173,19 +171,6 @@ def test_a_heartbeat_needs_each_group_and_topic_that_it_names(open_control: Open
     assert denial(control, heartbeat("groupA", "topicC")) == "No default permission for group:groupA"
     assert denial(control, heartbeat("groupB", "topicA")) == "No default permission for topic:topicA"
     assert denial(control, heartbeat("groupA", "topicA")) == "No default permission for topic:topicA"
-
-
-def test_a_heartbeat_is_parsed_only_within_its_limit_and_once_its_signature_is_right(
-    open_control: Opener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One of 16 MiB held up a broker for 0.3 s, whoever sent it."""
-    control = open_control()
-    with pytest.raises(BodyError, match=f"a heartbeat of {MAX_HEARTBEAT_SIZE + 1} bytes; at most {MAX_HEARTBEAT_SIZE}"):
-        control.check(signed(RequestCode.HEART_BEAT, body=b" " * (MAX_HEARTBEAT_SIZE + 1)), FAR)
-    monkeypatch.setattr(HeartbeatData, "decode", None)
-    stranger = signed(RequestCode.HEART_BEAT, Credentials("RocketMQ", "87654321"), body=b"{}")
-    assert denial(control, stranger) == "Check signature failed for accessKey=RocketMQ"
-    assert denial(control, request(RequestCode.HEART_BEAT, {"a": "b"}, b"{}")) == "No accessKey is configured"
 
 
 def test_an_administrator_with_permissions_of_his_own_has_no_others(open_control: Opener) -> None:
