@@ -18,7 +18,7 @@ def body_of(number: int) -> bytes:
 
 
 def open_small(directory: Path) -> EntryStore:
-    return EntryStore.open(directory, DATA_FILE, INDEX_FILE, is_whole=lambda body: body[:5] == b"whole")
+    return EntryStore.open(directory, DATA_FILE, INDEX_FILE, is_whole=lambda body: bytes(body[:5]) == b"whole")
 
 
 def lose_bodies(directory: Path, numbers: range) -> None:
