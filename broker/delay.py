@@ -58,6 +58,10 @@ class DueAlarm:
             await trio.sleep_forever()
         self._nap = None
 
+    def wake(self) -> None:
+        """End the sleep, because the wall clock has jumped: other messages may be due."""
+        self.bring_forward(self.now_millis())
+
     def bring_forward(self, due_millis: int) -> None:
         """Shorten the sleep to the due time of a delayed message that was stored.
 
@@ -161,7 +165,15 @@ class DelayedDelivery:
         if not heads or (decision is not None and decision.status is None):
             return math.inf
         now = self.now_millis()
-        return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
+        return max(0, self._pause_left(level, now), self._due(level, heads[0][2], now) - now)
+
+    def _pause_left(self, level: int, now: int) -> int:
+        """Return the ms until a level is resumed.
+
+        More than a pause is the time of another clock, and counts as none.
+        """
+        left = self._resume_at.get(level, 0) - now
+        return left if 0 < left <= PAUSE_AFTER_ERROR_MILLIS else 0
 
     def _deliver_level(self, level: int, until: float) -> int:
         """Deliver in order until one is not due or cannot be stored now.
@@ -171,7 +183,7 @@ class DelayedDelivery:
         Returns the number of entries that are done.
         """
         now = self.now_millis()
-        if self._resume_at.get(level, 0) > now or not self._follow_decision(level):
+        if self._pause_left(level, now) or not self._follow_decision(level):
             return 0
         done, position = 0, self._position(level)
         for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):
