@@ -119,9 +119,9 @@ class Assignments:
         self.group.offsets.forget(queue)
 
     async def _acquire_queue(self, queue: MessageQueue, added: list[MessageQueue], silent: set[str]) -> None:
-        """Start to pull a queue, and add it to `added`; the next rebalance tries again what fails.
+        """Start to pull a queue, and add it to `added`.
 
-        `silent` has the names of brokers that did not respond in this round: their other queues wait for the next.
+        The next rebalance tries again what fails. `silent` has the names of brokers that did not respond in this round: their other queues wait for the next.
         """
         config = self.group.config
         if queue.broker_name in silent:

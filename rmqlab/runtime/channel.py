@@ -229,7 +229,7 @@ class Channel:
             self._serve_frames(frames)
 
     def _end(self) -> None:
-        """Close at the peer's end of stream. It may still receive: first send what it is owed."""
+        """Close at the peer's end of stream, once it has what it is owed."""
         if self._pending or not (self._out or self._kept):  # pending: responses of the peer that will not come
             self.close("closed by the peer")
         elif not self._kept:  # otherwise the end is read again later

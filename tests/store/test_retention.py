@@ -171,7 +171,7 @@ def test_a_store_opens_on_a_full_disk_and_resumes_when_space_is_freed(
 def test_a_slave_keeps_a_file_from_when_it_copied_it(
     open_store: Open, clock: ManualClock, stored_at: int | str
 ) -> None:
-    """4.9.8 uses the modification time of the slave's own file, whatever clock or age its master's log has."""
+    """4.9.8 uses the modification time of the slave's own file."""
     year = 365 * 24 * HOUR
     now = clock.now
     clock.now = {"a year ago": now - year, "in a year": now + year}.get(str(stored_at), 0)
