@@ -19,6 +19,7 @@ from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
 from rmqlab.runtime import stopwatch
+from rmqlab.runtime.clock import until_wall
 from rmqlab.store.configfile import keep_config_file, load_config_file
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import Decision, PutResult, PutStatus
@@ -52,8 +53,11 @@ class DueAlarm:
     _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, at most until a message is due that `bring_forward` reports meanwhile."""
-        self._nap = trio.CancelScope(deadline=trio.current_time() + seconds)
+        """Sleep for so many seconds of wall time.
+
+        Shorter if `bring_forward` reports a message meanwhile that is due earlier.
+        """
+        self._nap = trio.CancelScope(deadline=trio.current_time() + until_wall(seconds))
         with self._nap:
             await trio.sleep_forever()
         self._nap = None
@@ -68,7 +72,7 @@ class DueAlarm:
         Do nothing if no task sleeps.
         """
         if self._nap is not None:
-            due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
+            due_at = trio.current_time() + until_wall(max(0, due_millis - self.now_millis()) / 1000)
             self._nap.deadline = min(self._nap.deadline, due_at)
 
 

@@ -8,6 +8,7 @@ At rate 60 an hour takes a minute of real time: trio's sleeps and timeouts are d
 the same rate. Threads, the kernel and programs outside the cluster stay in real time.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -97,6 +98,12 @@ class RatedClock(trio.abc.Clock):
         for call in self.on_wall_change:
             call()
 
+    def until_wall(self, seconds: float) -> float:
+        """Return the time in which wall time advances by so many seconds; inf if it stands still."""
+        if seconds <= 0:
+            return 0.0
+        return seconds * self.rate / self._wall_rate if self._wall_rate > 0 else math.inf
+
 
 _process_clock: RatedClock | None = None
 
@@ -141,6 +148,12 @@ def call_on_wall_change(call: Callable[[], None]) -> None:
     clock = trio.lowlevel.current_clock()
     if isinstance(clock, RatedClock):
         clock.on_wall_change.append(call)
+
+
+def until_wall(seconds: float) -> float:
+    """Return the seconds of this trio run in which its wall time advances by so many seconds."""
+    clock = trio.lowlevel.current_clock()
+    return clock.until_wall(seconds) if isinstance(clock, RatedClock) else seconds
 
 
 def process_time() -> Callable[[], float]:

@@ -1,6 +1,7 @@
 """Delayed delivery when the wall clock jumps."""
 
 import errno
+import math
 
 import pytest
 import trio
@@ -36,6 +37,25 @@ def test_a_level_that_failed_under_a_clock_ahead_is_resumed_when_it_is_right_aga
     assert delay.seconds_until_due() == 0
     delay.deliver_due()
     assert talk.broker.store.max_queue_offset("orders", 0) == 1
+
+
+@pytest.mark.parametrize(("ppm", "expected"), [(1_000_000, WAIT / 2), (-500_000, WAIT * 2), (-1_000_000, math.inf)])
+def test_a_sleep_lasts_until_the_wrong_clock_has_the_time(ppm: float, expected: float) -> None:
+    clock = RatedClock(ClockSettings.starting_now())
+
+    async def main() -> float:
+        alarm = DueAlarm(clock.wall_millis)
+        clock.set_wrong(ppm=ppm)
+        began_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(alarm.sleep, WAIT)
+            await trio.testing.wait_all_tasks_blocked()
+            assert alarm._nap is not None
+            deadline = alarm._nap.deadline
+            nursery.cancel_scope.cancel()
+        return deadline - began_at
+
+    assert trio.run(main, clock=clock) == pytest.approx(expected, abs=60)
 
 
 @pytest.mark.parametrize("by_seconds", [WAIT, -WAIT])
