@@ -99,7 +99,7 @@ class RatedClock(trio.abc.Clock):
             call()
 
     def until_wall(self, seconds: float) -> float:
-        """Return the time in which wall time advances by so many seconds; inf if it stands still."""
+        """Return the time in which wall time advances by these seconds; inf if never."""
         if seconds <= 0:
             return 0.0
         return seconds * self.rate / self._wall_rate if self._wall_rate > 0 else math.inf
@@ -151,7 +151,7 @@ def call_on_wall_change(call: Callable[[], None]) -> None:
 
 
 def until_wall(seconds: float) -> float:
-    """Return the seconds of this trio run in which its wall time advances by so many seconds."""
+    """Return the seconds of this trio run in which wall time advances by these."""
     clock = trio.lowlevel.current_clock()
     return clock.until_wall(seconds) if isinstance(clock, RatedClock) else seconds
 

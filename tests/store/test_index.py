@@ -180,7 +180,7 @@ def test_a_search_ends_at_a_file_that_is_dropped_meanwhile(open_store: Open, clo
 
 
 def test_files_that_were_named_by_a_clock_that_jumped_back_keep_their_order(tmp_path: Path) -> None:
-    """Otherwise the next entries are put beside the newest file, and expired files stay."""
+    """Otherwise the newest file is not the last one, and expired files stay."""
     clock = ManualClock()
     index = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=clock)
     for number in range(4):
