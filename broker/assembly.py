@@ -36,7 +36,7 @@ from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
 from rmqlab.runtime.callthread import caller
-from rmqlab.runtime.clock import process_time, wall_clock, wall_millis
+from rmqlab.runtime.clock import call_on_wall_change, process_time, wall_clock, wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.meter import Meter
 from rmqlab.runtime.process import StartError
@@ -66,7 +66,9 @@ class Environment:
 
 def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
     """Make the parts that the store's dispatch calls, before the store exists."""
-    return Arrivals(PullHold(reactor.again, link.errors, link.emit), DueAlarm(wall_clock()))
+    due_alarm = DueAlarm(wall_clock())
+    call_on_wall_change(due_alarm.wake)
+    return Arrivals(PullHold(reactor.again, link.errors, link.emit), due_alarm)
 
 
 @attrs.frozen(eq=False)

@@ -19,6 +19,7 @@ from rmqlab.remoting import names
 from rmqlab.remoting.bodies.offset import DelayOffsets
 from rmqlab.remoting.message import NewMessage, RecordError, decode_message
 from rmqlab.runtime import stopwatch
+from rmqlab.runtime.clock import until_wall
 from rmqlab.store.configfile import keep_config_file, load_config_file
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import Decision, PutResult, PutStatus
@@ -52,11 +53,18 @@ class DueAlarm:
     _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, at most until a message is due that `bring_forward` reports meanwhile."""
-        self._nap = trio.CancelScope(deadline=trio.current_time() + seconds)
+        """Sleep for so many seconds of wall time.
+
+        Shorter if `bring_forward` reports a message meanwhile that is due earlier.
+        """
+        self._nap = trio.CancelScope(deadline=trio.current_time() + until_wall(seconds))
         with self._nap:
             await trio.sleep_forever()
         self._nap = None
+
+    def wake(self) -> None:
+        """End the sleep, because the wall clock has jumped: other messages may be due."""
+        self.bring_forward(self.now_millis())
 
     def bring_forward(self, due_millis: int) -> None:
         """Shorten the sleep to the due time of a delayed message that was stored.
@@ -64,7 +72,7 @@ class DueAlarm:
         Do nothing if no task sleeps.
         """
         if self._nap is not None:
-            due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
+            due_at = trio.current_time() + until_wall(max(0, due_millis - self.now_millis()) / 1000)
             self._nap.deadline = min(self._nap.deadline, due_at)
 
 
@@ -161,7 +169,15 @@ class DelayedDelivery:
         if not heads or (decision is not None and decision.status is None):
             return math.inf
         now = self.now_millis()
-        return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
+        return max(0, self._pause_left(level, now), self._due(level, heads[0][2], now) - now)
+
+    def _pause_left(self, level: int, now: int) -> int:
+        """Return the ms until a level is resumed.
+
+        More than a pause is the time of another clock, and counts as none.
+        """
+        left = self._resume_at.get(level, 0) - now
+        return left if 0 < left <= PAUSE_AFTER_ERROR_MILLIS else 0
 
     def _deliver_level(self, level: int, until: float) -> int:
         """Deliver in order until one is not due or cannot be stored now.
@@ -171,7 +187,7 @@ class DelayedDelivery:
         Returns the number of entries that are done.
         """
         now = self.now_millis()
-        if self._resume_at.get(level, 0) > now or not self._follow_decision(level):
+        if self._pause_left(level, now) or not self._follow_decision(level):
             return 0
         done, position = 0, self._position(level)
         for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):

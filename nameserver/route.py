@@ -84,6 +84,9 @@ class RouteTable:
     _names_at: ReverseIndex[str, str] = attrs.field(factory=ReverseIndex, init=False)
     """Address: the broker names that have it. Thousands of connections may close at once (issue 12.6)."""
 
+    _turns: dict[str, list[BrokerLive]] = attrs.field(factory=dict, init=False)
+    """Broker name: the registrations that enter topics, in order of arrival. The first one has its turn."""
+
     @property
     def queues(self) -> dict[str, dict[str, QueueData]]:
         """Topic, then broker name."""
@@ -133,23 +136,37 @@ class RouteTable:
     ) -> Generator[None, None, None]:
         """Enter the topics of a broker that was placed, and yield after some.
 
-        Ends early if the broker is removed meanwhile, or registers again with newer topics. Announces the change at the
-        end. Raises RouteTableFullError, after it, if others that were entered meanwhile leave no room for all.
+        Registrations of one broker name enter their topics one after the other, as under 4.9's lock: of two masters of
+        one name, the last one has address and queues. Ends early if the broker is removed meanwhile, or registers again
+        with newer topics. Announces the change at the end. Raises RouteTableFullError, after it, if others that were
+        entered meanwhile leave no room for all.
         """
         if not registered.wants_topics:
             return
-        live, known = self.live[broker.address], self.brokers[broker.broker_name]
+        name, live, known = broker.broker_name, self.live[broker.address], self.brokers[broker.broker_name]
+        turns = self._turns.setdefault(name, [])
+        turns.append(live)
         changed: list[str] = []
+
+        def is_over() -> bool:
+            return self.brokers.get(name) is not known or self.live.get(broker.address, live) is not live
+
         try:
-            for _ in self._queue_table.upsert(broker.broker_name, broker.topics, changed):
+            while turns[0] is not live:
                 yield
-                is_removed = self.brokers.get(broker.broker_name) is not known
-                if is_removed or self.live.get(broker.address, live) is not live:
+            if is_over():
+                return
+            for _ in self._queue_table.upsert(name, broker.topics, changed):
+                yield
+                if is_over():
                     return
             live.data_version, live.body_key = broker.data_version, broker.body_key
         finally:
-            if changed and self.brokers.get(broker.broker_name) is known:  # also if its connection has closed
-                announce(QueueChange(broker_name=broker.broker_name, topics=tuple(changed), reason="registered"))
+            turns.remove(live)
+            if not turns and self._turns.get(name) is turns:
+                del self._turns[name]
+            if changed and self.brokers.get(name) is known:  # also if its connection has closed
+                announce(QueueChange(broker_name=name, topics=tuple(changed), reason="registered"))
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
         """Raise RouteTableFullError if this registration would exceed a limit."""

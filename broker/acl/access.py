@@ -1,6 +1,6 @@
 """The resources, account and signature of a request (class PlainAccessValidator)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -26,15 +26,15 @@ class Access:
     signature: str | None = None
     content: bytes = b""
     """Return the bytes that the client signed."""
-    resources: dict[str, int] = attrs.Factory(dict)
-    """The permission that is needed, by topic and by retry topic of a group."""
+    resources: Callable[[], dict[str, int]] = dict
+    """Returns the permission that is needed, by topic and by retry topic of a group.
+
+    BodyError for an invalid heartbeat. Call it once the signature is known to be right: a heartbeat is parsed for it.
+    """
 
 
 def access_of(command: Command, peer: str) -> Access:
-    """Read the access that a request of a peer, `ip:port`, needs.
-
-    BodyError for an invalid heartbeat.
-    """
+    """Read the access that a request of a peer, `ip:port`, needs."""
     address = peer.rpartition(":")[0]
     if command.raw_fields is None:  # without ext fields there is no signature: only a white-listed address is accepted
         return Access(command.code, address)
@@ -45,7 +45,7 @@ def access_of(command: Command, peer: str) -> Access:
         fields.get(acl.ACCESS_KEY),
         fields.get(acl.SIGNATURE),
         acl.signed_content(fields, command.body, _NOT_SIGNED),
-        {name: perm for name, perm in _resources(command, fields) if name is not None},
+        lambda: {name: perm for name, perm in _resources(command, fields) if name is not None},
     )
 
 

@@ -76,7 +76,7 @@ class AccessControl:
     def check(self, command: Command, peer: str) -> None:
         """Check that a request of a peer may be served.
 
-        AclDenied, with RocketMQ's reason, if not.
+        AclDenied, with RocketMQ's reason, if not; BodyError for an invalid heartbeat.
         """
         self.check_access(access_of(command, peer))
 
@@ -96,9 +96,10 @@ class AccessControl:
             return
         if not is_signed(access.content, account.secret_key, access.signature or ""):
             raise AclDenied(f"Check signature failed for accessKey={access.access_key}", line=684)
-        if access.resources.get(TRACE_TOPIC) == PUB:  # every account may write message traces
+        resources = access.resources()
+        if resources.get(TRACE_TOPIC) == PUB:  # every account may write message traces
             return
-        account.check(access.code, access.resources)
+        account.check(access.code, resources)
 
     # -- following the files ---------------------------------------------------------------------
 

@@ -215,7 +215,7 @@ class EntryLog(CommitLog):
         return self.buffer
 
 
-def is_record(body: bytes) -> bool:
+def is_record(body: bytes | memoryview) -> bool:
     """Return True for a whole record; other bodies would stop dispatch everywhere."""
     return record_size(memoryview(body), 0, check_crc=True) == len(body)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer
+from rmqlab.broker.dledger.entrylog import EntryLog, GroupServer, is_record
 from rmqlab.broker.dledger.putter import GroupPutter
 from rmqlab.broker.dledger.settings import DLedgerConfig
 from rmqlab.dledger.entrystore import EntryStore
@@ -45,7 +45,7 @@ def _open_server(
     settings: GroupSettings, config: StoreConfig, disk: Disk, random_below: Callable[[int], int]
 ) -> GroupServer:
     directory = config.store_path_root_dir / f"dledger-{settings.self_id}"
-    entries = EntryStore.open(directory, config.mapped_file_size_commit_log, disk=disk)
+    entries = EntryStore.open(directory, config.mapped_file_size_commit_log, disk=disk, is_whole=is_record)
     member = Member(settings, functools.partial(save_ballot, disk, directory), load_ballot(disk, directory))
     return GroupServer.of(member, entries, random_below)
 

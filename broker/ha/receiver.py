@@ -10,7 +10,8 @@ from typing import Final, Protocol
 import attrs
 
 from rmqlab.broker.ha.settings import HEADER_SIZE
-from rmqlab.broker.ha.stream import FrameHeader, SlaveStream, StreamError
+from rmqlab.broker.ha.stream import BadFrameError, FrameHeader, SlaveStream, StreamError
+from rmqlab.store.disk import StoreCorrupt
 
 PASS_SIZE: Final = 2**20
 """Bytes after which received log is acknowledged and dispatched, and other sockets have their turn."""
@@ -34,7 +35,7 @@ class ReplicaLog(Protocol):
     def append_raw(self, offset: int, data: memoryview) -> bool:
         """Append bytes of the stream at `offset`.
 
-        False if they do not fit into the file; OSError.
+        False if they do not fit into the file; OSError; StoreCorrupt if they cannot be the begin of a file.
         """
 
 
@@ -117,6 +118,8 @@ class LogReceiver:
             self.log.append_raw(frame.offset, body)
         except OSError as exc:
             raise AppendError(f"cannot append {frame.size} bytes at {frame.offset}: {exc.strerror or exc}") from exc
+        except StoreCorrupt as exc:
+            raise BadFrameError(f"it sent bytes from {frame.offset} on that cannot begin a file: {exc}") from None
 
     def _what_is_missing(self) -> str:
         return "" if self._frame is None else f" within a frame, {self._frame.size - self._held} bytes of it missing"

@@ -17,6 +17,8 @@ from rmqlab.broker.ha.settings import HEADER_SIZE, MAX_FRAME, HaSettings
 
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
+MAX_OFFSET: Final = 2**62
+"""Highest log offset that a slave accepts: behind it, a master needs room for its own offsets, of 63 bits."""
 
 
 class StreamError(Exception):
@@ -176,7 +178,7 @@ class SlaveStream:
             raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
             raise BadFrameError(f"it sent a frame of {size} bytes; the limit is {MAX_FRAME - HEADER_SIZE}")
-        if not 0 <= offset < 2**63 - size:  # an empty log accepts any first offset
+        if not 0 <= offset <= MAX_OFFSET:  # an empty log accepts any first offset
             raise BadFrameError(f"it sent bytes from {offset} on, which is not a valid log offset")
         return FrameHeader(offset, size)
 

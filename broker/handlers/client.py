@@ -15,9 +15,6 @@ from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, U
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 from rmqlab.runtime.slices import Work, in_slices
 
-MAX_HEARTBEAT_SIZE = 4 * 2**20
-"""Bytes. One with 10,000 subscriptions has 1 to 2 MB."""
-
 
 @in_slices
 def heart_beat(broker: Broker, _header: None, request: Request) -> Work:
@@ -25,8 +22,6 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Work:
 
     In slices: it may bring thousands of SQL92 expressions to compile.
     """
-    if len(request.command.body) > MAX_HEARTBEAT_SIZE:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")
     data = HeartbeatData.decode(request.command.body)
     if len(data.consumer_data_set) > MAX_GROUPS_OF_CHANNEL:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client has at most {MAX_GROUPS_OF_CHANNEL} consumer groups here")

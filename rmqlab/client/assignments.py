@@ -14,12 +14,14 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client import orderly, rebalance
 from rmqlab.client.consuming import Consumption
 from rmqlab.client.instance import FAILURES
+from rmqlab.client.limited import for_each
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulling import Assignment, Group, QueuePuller
 from rmqlab.client.routes import subscribe_queues
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.remoting_errors import ConnectError, RequestTimeoutError
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +94,12 @@ class Assignments:
         for queue in removed:
             await self._release_queue(queue)
         added: list[MessageQueue] = []
-        async with trio.open_nursery() as nursery:
-            for queue in rebalance.sort_queues(wanted - self.held.keys()):
-                nursery.start_soon(self._acquire_queue, queue, added)
+        silent: set[str] = set()
+
+        async def acquire(queue: MessageQueue) -> None:
+            await self._acquire_queue(queue, added, silent)
+
+        await for_each(rebalance.sort_queues(wanted - self.held.keys()), acquire)
         if added or removed:
             ours = rebalance.sort_queues(queue for queue in self.held if queue.topic == topic)
             self.group.on_event(
@@ -113,8 +118,14 @@ class Assignments:
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
 
-    async def _acquire_queue(self, queue: MessageQueue, added: list[MessageQueue]) -> None:
+    async def _acquire_queue(self, queue: MessageQueue, added: list[MessageQueue], silent: set[str]) -> None:
+        """Start to pull a queue, and add it to `added`.
+
+        The next rebalance tries again what fails. `silent` has the names of brokers that did not respond in this round: their other queues wait for the next.
+        """
         config = self.group.config
+        if queue.broker_name in silent:
+            return
         needs_lock = config.orderly and config.model is MessageModel.CLUSTERING
         self.group.offsets.forget(queue)
         try:
@@ -125,6 +136,8 @@ class Assignments:
             offset = await self._first_offset(queue)
         except FAILURES as exc:
             log.info("%s is assigned to us, but its start failed: %s", queue, exc)
+            if isinstance(exc, (ConnectError, RequestTimeoutError)):
+                silent.add(queue.broker_name)
             return
         held = ProcessQueue(queue, offset, is_locked=needs_lock, locked_at=trio.current_time())
         assignment = self.held[queue] = Assignment(held)

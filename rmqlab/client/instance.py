@@ -12,14 +12,15 @@ closes every connection. Source: class MQClientInstance.
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NoReturn
 
 import trio
 
 from rmqlab.client.client_handlers import ROUTES, GroupMember, LocalMembers
 from rmqlab.client.config import ClientConfig, client_id, own_ip
 from rmqlab.client.errors import BrokerError, ClientError, NoRouteError
+from rmqlab.client.limited import for_each
 from rmqlab.client.nameservers import NameServers
 from rmqlab.client.namespace import with_namespace, without_namespace
 from rmqlab.client.routes import RouteCache, check_route, route_from_template
@@ -44,9 +45,6 @@ log = logging.getLogger(__name__)
 
 FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
 """Errors of requests that a loop survives: no reply, a refusal, an invalid reply."""
-
-MAX_AT_ONCE: Final = 50
-"""Brokers that are sent heartbeats at a time."""
 
 
 class Client:
@@ -242,7 +240,7 @@ class Client:
             return
         encoded = body.encode()
         addresses = self.routes.for_heartbeat(with_slaves=bool(body.consumer_data_set))
-        await _for_each(addresses, lambda address: self._heartbeat_to(address, encoded))
+        await for_each(addresses, lambda address: self._heartbeat_to(address, encoded))
 
     async def _heartbeat_to(self, address: str, body: bytes) -> None:
         try:
@@ -291,7 +289,7 @@ class Client:
         known = self.routes.for_heartbeat(with_slaves=True)
         # A broker without our connection has dropped us already.
         connected = [address for address in known if self.remoting.connected(address)]
-        await _for_each(connected, lambda address: self._leave(address, header))
+        await for_each(connected, lambda address: self._leave(address, header))
 
     async def _leave(self, address: str, header: UnregisterClientRequestHeader) -> None:
         try:
@@ -306,22 +304,6 @@ class Client:
                 await self.leave(producer_group=group)
             for group in list(self.consumers):
                 await self.leave(consumer_group=group)
-
-
-async def _for_each(addresses: Collection[str], call: Callable[[str], Awaitable[None]]) -> None:
-    """Await a call for each address, up to MAX_AT_ONCE at a time.
-
-    A route may have thousands of addresses. Tasks for all of them would hold up the event loop for seconds.
-    """
-    left = iter(addresses)
-
-    async def call_next() -> None:
-        for address in left:
-            await call(address)
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(min(MAX_AT_ONCE, len(addresses))):
-            nursery.start_soon(call_next)
 
 
 def expect_success(address: str, response: Command) -> Command:

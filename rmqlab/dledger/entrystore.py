@@ -13,7 +13,7 @@ import attrs
 from rmqlab.dledger import keyvalues
 from rmqlab.dledger.codes import DLedgerCode, DLedgerError
 from rmqlab.dledger.entry import MIN_BLANK, UNIT, Entry, EntryHeader, blank
-from rmqlab.dledger.recovery import cut, recover, unit_at
+from rmqlab.dledger.recovery import IsWhole, cut, recover, unit_at
 from rmqlab.store.disk import Disk
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
@@ -52,11 +52,16 @@ class EntryStore:
 
     @classmethod
     def open(
-        cls, directory: Path, data_file_size: int, index_file_size: int = INDEX_FILE_SIZE, disk: Disk | None = None
+        cls,
+        directory: Path,
+        data_file_size: int,
+        index_file_size: int = INDEX_FILE_SIZE,
+        disk: Disk | None = None,
+        is_whole: IsWhole = lambda _body: True,
     ) -> Self:
         """Open and recover the log below `dledger-<selfId>` (dledger#1).
 
-        StoreCorrupt for a file of another length or a gap between files, OSError.
+        `is_whole` as in `recover`. StoreCorrupt for a file of another length or a gap between files, OSError.
         """
         disk = disk or Disk()
         data = FileQueue(directory / "data", data_file_size, disk)
@@ -64,7 +69,7 @@ class EntryStore:
         data.load()
         index.load()
         store = cls(directory, data, index, disk)
-        end = recover(data, index)
+        end = recover(data, index, is_whole)
         store.end_index, store.end_term = end.index, end.term
         store.begin_position = data.min_offset
         if end.index >= 0:

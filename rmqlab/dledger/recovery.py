@@ -3,9 +3,10 @@
 Section 7.4, DLedgerMmapFileStore.recover.
 """
 
+import logging
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -15,6 +16,10 @@ from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.sparse import zero_from
 
+logger = logging.getLogger(__name__)
+
+IsWhole: TypeAlias = Callable[[memoryview], bool]
+"""True for the body of an entry that was written as a whole."""
 _CHECKED_FILES: Final = 3
 """The last files, which recovery reads as a whole."""
 _MAGIC = struct.Struct(">i")
@@ -32,16 +37,21 @@ class LogEnd:
     position: int
 
 
-def recover(data: FileQueue, index: FileQueue) -> LogEnd:
+def recover(data: FileQueue, index: FileQueue, is_whole: IsWhole = lambda _body: True) -> LogEnd:
     """Cut both file lists behind the last valid entry, and fix the index.
 
-    The bytes behind that entry become zeros.
+    The bytes behind that entry become zeros. DLedger checks headers only. A power loss may leave an entry's header, but
+    not its body; the last entries are dropped until one has a whole body, so that the leader sends them again. With
+    them the member could lead, and replace the right entries of the others.
 
     StoreCorrupt if a file in the middle is missing (DISK_ERROR in DLedger); OSError if units cannot be written.
     """
     _check_continuous(data)
     _check_continuous(index)
     end = _Recovery(data, index).run() if data.files else LogEnd(-1, -1, 0)
+    while end.index >= 0 and not is_whole(_body_of(data, index, end.index)):
+        logger.warning("%s: entry %d has no whole body: it is dropped", data.directory, end.index)
+        end = _end_before(data, index, end.index)
     data.trim(end.position)
     if data.last is not None:  # otherwise an entry that was cut may follow a new one of the same size
         zero_from(data.last.path, data.last.wrote, data.disk)
@@ -69,6 +79,24 @@ def unit_at(index: FileQueue, number: int) -> IndexUnit | None:
     if file is None or file.end_offset < offset + UNIT.size:
         return None
     return IndexUnit.decode(file.view, offset - file.first_offset)
+
+
+def _body_of(data: FileQueue, index: FileQueue, number: int) -> memoryview:
+    """Return the body of an entry that the walk has found; empty without a place."""
+    unit = unit_at(index, number)
+    file = data.file_at(unit.pos) if unit else None
+    if unit is None or file is None:
+        return memoryview(b"")
+    at = unit.pos - file.first_offset
+    return file.view[at + HEADER.size : at + unit.size]
+
+
+def _end_before(data: FileQueue, index: FileQueue, number: int) -> LogEnd:
+    """Return the end of the log without an entry and those after it."""
+    unit = unit_at(index, number - 1)
+    if unit is None or unit.number != number - 1 or data.file_at(unit.pos) is None:
+        return LogEnd(-1, -1, data.min_offset)
+    return LogEnd(unit.number, unit.term, unit.pos + unit.size)
 
 
 def _check_continuous(files: FileQueue) -> None:

@@ -74,7 +74,7 @@ class Channel:
         self._decoder = FrameDecoder()
         self._receive_size = RECEIVE_SIZE
         self._kept: list[Frame] = []  # received frames that wait to be served
-        self.has_spoken = self._is_resuming = self._is_dirty = False  # has_spoken: it sent a whole frame
+        self.has_spoken = self._has_ended = self._is_resuming = self._is_dirty = False  # spoken: sent a whole frame
         self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out: list[Buffer] = []
         self._owed = self._parked = self._opaque = 0
@@ -211,7 +211,7 @@ class Channel:
             self.close(exc.strerror or str(exc))
             return
         if not data:
-            self.close("closed by the peer")
+            self._end()
             return
         self.last_active_at = self._now()
         self._meter.received += len(data)
@@ -227,6 +227,14 @@ class Channel:
             self._keep(self._kept + frames)
         else:
             self._serve_frames(frames)
+
+    def _end(self) -> None:
+        """Close at the peer's end of stream, once it has what it is owed."""
+        if self._pending or not (self._out or self._kept):  # pending: responses of the peer that will not come
+            self.close("closed by the peer")
+        elif not self._kept:  # otherwise the end is read again later
+            self._has_ended = True
+            self._follow_up()
 
     def _count_buffered(self) -> bool:
         """Count incomplete frames; above the process's limit, close and return False."""
@@ -348,6 +356,8 @@ class Channel:
         self._owed = owed
         if owed > MAX_OWED or (self._reactor.owed > PROCESS_MAX_OWED and self.is_congested):
             self._evict(f"the peer does not read: {owed} bytes owed to it, {self._reactor.owed} to all peers")
+        elif self._has_ended and not owed:
+            self.close("closed by the peer")
         else:
             self._follow_up()
 
@@ -363,7 +373,7 @@ class Channel:
         if may_serve and self._kept and not self._is_resuming:
             self._is_resuming = True
             self._reactor.again(self._resume)
-        interest = (WRITE if self._out else 0) | (READ if may_serve and not self._kept else 0)
+        interest = (WRITE if self._out else 0) | (READ if may_serve and not (self._kept or self._has_ended) else 0)
         if interest != self._interest:
             self._interest = interest
             self._reactor.modify(self._sock, interest, self._on_ready)

@@ -8,6 +8,7 @@ At rate 60 an hour takes a minute of real time: trio's sleeps and timeouts are d
 the same rate. Threads, the kernel and programs outside the cluster stay in real time.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -52,6 +53,8 @@ class RatedClock(trio.abc.Clock):
         self._epoch = settings.monotonic_epoch
         self._wall_epoch = settings.wall_epoch
         self._wall_rate = settings.rate
+        self.on_wall_change: list[Callable[[], None]] = []
+        """Called after each jump of the wall time: waits until a wall time have to be computed again."""
 
     def start_clock(self) -> None:
         """Make this the clock of all threads of the process.
@@ -92,6 +95,14 @@ class RatedClock(trio.abc.Clock):
         elapsed = self.elapsed()
         self._wall_rate = self.rate * (1 + ppm / 1e6)
         self._wall_epoch = self.settings.wall_epoch + by_seconds + elapsed * (self.rate - self._wall_rate)
+        for call in self.on_wall_change:
+            call()
+
+    def until_wall(self, seconds: float) -> float:
+        """Return the time in which wall time advances by these seconds; inf if never."""
+        if seconds <= 0:
+            return 0.0
+        return seconds * self.rate / self._wall_rate if self._wall_rate > 0 else math.inf
 
 
 _process_clock: RatedClock | None = None
@@ -130,6 +141,19 @@ def wall_clock() -> Callable[[], int]:
     """Return the fastest equivalent of `wall_millis` for this trio run."""
     clock = trio.lowlevel.current_clock()
     return clock.wall_millis if isinstance(clock, RatedClock) else wall_millis
+
+
+def call_on_wall_change(call: Callable[[], None]) -> None:
+    """Call a function after each jump of this trio run's wall time."""
+    clock = trio.lowlevel.current_clock()
+    if isinstance(clock, RatedClock):
+        clock.on_wall_change.append(call)
+
+
+def until_wall(seconds: float) -> float:
+    """Return the seconds of this trio run in which wall time advances by these."""
+    clock = trio.lowlevel.current_clock()
+    return clock.until_wall(seconds) if isinstance(clock, RatedClock) else seconds
 
 
 def process_time() -> Callable[[], float]:

@@ -46,6 +46,7 @@ class Slices:
         if (reply := _slice(work)) is not None:
             return reply
         if len(self._waiting) >= MAX_WAITING:
+            work.close()
             raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
         self._waiting.append((work, request))
         if len(self._waiting) == 1:
@@ -57,10 +58,13 @@ class Slices:
         reply = None if request.channel.is_closed else self._next(work, request)
         if reply is not None:
             request.reply(reply)
-        if reply is not None or request.channel.is_closed:
+        is_over = reply is not None or request.channel.is_closed
+        if is_over:
             self._waiting.popleft()
         if self._waiting:
             self.later(self._continue)
+        if is_over:
+            work.close()  # others may wait until its turn ends
 
     def _next(self, work: Work, request: Request) -> Reply | None:
         try:

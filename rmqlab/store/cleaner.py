@@ -14,6 +14,7 @@ from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
 from rmqlab.store.index import Index
+from rmqlab.store.logfile import LogFile
 from rmqlab.store.put import Putter
 from rmqlab.store.queues import Queues
 
@@ -35,6 +36,8 @@ class Cleaner:
     _rounds_by_hand: int = attrs.field(default=0, init=False)
     _cleaned_below: int = attrs.field(default=0, init=False)
     _is_refused: bool = attrs.field(default=False, init=False)
+    _seen_at: dict[int, int] | None = attrs.field(default=None, init=False)
+    """By first offset of a file: when a check first found it, in ms; 0 for files of the first check."""
 
     def used_percent(self) -> int:
         """Used percent of the fuller disk of commit log and queues."""
@@ -43,6 +46,7 @@ class Cleaner:
 
     def check_disk(self) -> None:
         """Refuse puts while disk use is above the warning level (store-ha#31)."""
+        self._note_files()
         used = self.used_percent()
         self.log.note_used(used)
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
@@ -72,15 +76,10 @@ class Cleaner:
 
         Never raises OSError: if the disk refuses to delete a file, the next round tries again, as in RocketMQ.
         """
+        self._note_files()
         files, now = self.log.all_files, self.now_millis()
-        # RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the next file's first
-        # record is used: one put writes both. Without such a record, the next file has just been created.
-        stored = [
-            self.log.stored_at(following.first_offset + self.log.entry_header_size(following))
-            for following in files[1:]
-        ]
         count = cleaning.expired_count(
-            [at if at >= 0 else now for at in stored],
+            [self._begun_at(following, now) for following in files[1:]],
             self.config,
             now=now,
             hour=hour,
@@ -105,6 +104,24 @@ class Cleaner:
             logger.warning("%d files are not deleted, tried again and again: %s", len(refusals), refusals[0])
         self._is_refused = bool(refusals)
         return deleted
+
+    def _note_files(self) -> None:
+        seen, now = self._seen_at, self.now_millis()
+        self._seen_at = {
+            file.first_offset: 0 if seen is None else seen.get(file.first_offset, now) for file in self.log.all_files
+        }
+
+    def _begun_at(self, file: LogFile, now: int) -> int:
+        """Return when a file got its first record, and the one before it its last.
+
+        RocketMQ uses the modification time of the latter. Our clock may be rated, so the store time of the first record
+        is used: one put writes both. Without such a record, the file has just been created. A slave uses the time at
+        which it found the file, unless that was at its start: its master's clock may be wrong, or its log old.
+        """
+        if self.is_slave and self._seen_at is not None and (seen_at := self._seen_at.get(file.first_offset)):
+            return seen_at
+        stored_at = self.log.stored_at(file.first_offset + self.log.entry_header_size(file))
+        return stored_at if stored_at >= 0 else now
 
     def _try_each(self, deletions: Sequence[Callable[[], object]]) -> list[OSError]:
         """Run all deletions; return the errors of those that failed."""

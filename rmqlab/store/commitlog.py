@@ -28,12 +28,17 @@ _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _PLAIN_SIZE: Final = HEADS[0].size
 _ZEROED_AT_ONCE: Final = 1 << 20
+_HEAD_SIZE: Final = PHYSICAL_OFFSET_AT + _LONG.size
 
 
 def physical_offset_of(record: memoryview) -> int:
     """Return the physical offset field of a record."""
     offset: int = _LONG.unpack_from(record, PHYSICAL_OFFSET_AT)[0]
     return offset
+
+
+def _is_in(file: LogFile, offset: int) -> bool:
+    return offset - offset % file.size == file.first_offset
 
 
 class RecordSpace(Protocol):
@@ -98,7 +103,7 @@ class CommitLog:
         for file in self.files.files:
             found = physical_offset_of(file.view)
             # Another offset in the same file is of `append_stream`; without a whole record, the file is torn.
-            if found - found % file.size != file.first_offset and record_size(file.view, 0, check_crc=True):
+            if not _is_in(file, found) and record_size(file.view, 0, check_crc=True):
                 raise StoreCorrupt(
                     f"{file.path} begins with the record of commit log offset {found}: it is another file"
                 )
@@ -195,11 +200,17 @@ class CommitLog:
         """Append bytes of a master's stream (section 4.5, store-ha#44). OSError: no room.
 
         The very first file begins at the boundary below `offset`, and the bytes are written at its start, not at
-        `offset`. False if the bytes do not fit into the rest of the file: RocketMQ drops them.
+        `offset`. False if the bytes do not fit into the rest of the file: RocketMQ drops them. StoreCorrupt, and
+        nothing is appended, if the file would begin with a record of another file: `load` would not accept it.
         """
         file = self.files.file_to_write(offset)
         if file.size - file.wrote < len(data):
             return False
+        if file.wrote < _HEAD_SIZE <= file.wrote + len(data):
+            head = bytes(file.view[: file.wrote]) + bytes(data[: _HEAD_SIZE - file.wrote])
+            stated = physical_offset_of(memoryview(head))
+            if _PREFIX.unpack_from(head)[1] == MESSAGE_MAGIC and not _is_in(file, stated):
+                raise StoreCorrupt(f"{file.path} would begin with the record of commit log offset {stated}")
         file.append(data)
         return True
 

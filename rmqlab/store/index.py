@@ -277,22 +277,22 @@ class Index:
     is_last_lost: bool = attrs.field(default=False, init=False)  # the newest existing file could not be used
 
     def load(self, *, safe_until: int | None = None) -> int:
-        """Map the files.
+        """Map the files in the log's order; the clock of their names may have jumped.
 
-        After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27).
-
-        Returns the commit log offset of the last indexed record, also if its file was deleted.
+        After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27). Returns the
+        commit log offset of the last indexed record, also if its file was deleted.
         """
         reached = 0
         for path in self.disk.list_directory(self.directory):
             if not path.name.isdecimal() or (file := self._load_file(path)) is None:
                 continue
-            reached = file.end_physical
+            reached = max(reached, file.end_physical)
             if safe_until is not None and file.end_timestamp > safe_until:
                 file.file.discard()
             else:
                 self.files.append(file)
                 self.is_last_lost = False
+        self.files.sort(key=lambda file: (file.end_physical, file.begin_physical))
         return reached
 
     def _load_file(self, path: Path) -> IndexFile | None:

@@ -342,7 +342,8 @@ class MessageStore:
         """Append a piece of the master's log, without dispatch.
 
         Creates files as RocketMQ does (section 4.5), also for an empty piece. False if it does not fit into the file:
-        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError: no room.
+        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError: no room. StoreCorrupt: the piece
+        would begin a file with a record of another one.
         """
         return self.log.append_stream(offset, data)
 

@@ -7,7 +7,8 @@ import trio
 
 from rmqlab.client.config import ClientConfig, client_id
 from rmqlab.client.errors import BrokerError, NoRouteError
-from rmqlab.client.instance import MAX_AT_ONCE, Client, open_client
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.limited import MAX_AT_ONCE
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
 from rmqlab.client.producer import Producer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.faults import ClockSkew, ClockStep, DropRequest
+from rmqlab.faults import ClockSkew, ClockStep, DropRequest, FaultError
 from rmqlab.faults.clock.hook import ClockFaults
 from rmqlab.faults.process import faults_of_process
 from rmqlab.faults.rules import NodeRules, OwnRule
@@ -39,3 +39,10 @@ def test_a_process_starts_with_the_wrong_clock_of_its_rules(monkeypatch: pytest.
     assert ahead(clock) == 1000
     faults.set({})
     assert ahead(clock) == 0
+
+
+@pytest.mark.parametrize("millis", [2**53, -(2**53), 9.2e18])
+def test_a_step_of_more_than_a_century_is_refused(millis: float) -> None:
+    """A broker could not store the time of a message."""
+    with pytest.raises(FaultError, match=r"expected at (most|least) -?3\.15576e"):
+        ClockStep(target="a", millis=millis)

@@ -83,14 +83,54 @@ def test_an_older_registration_does_not_overwrite_topics_of_a_newer_one(bench: A
     last = f"t{TOPICS - 1}"
     assert bench.ask(registration(), older) is None
     topic = TopicConfig(topic_name=last, perm=4)
-    assert bench.ask(registration(counter=2, table={last: topic}), newer) is not None
+    assert bench.ask(registration(counter=2, table={last: topic}), newer) is None
     while bench.turns:
         run_turn(bench)
     assert older.written
+    assert newer.written
     assert bench.state.routes.queues[last]["broker-a"].perm == 4
     assert bench.state.routes.live["10.0.0.1:10911"].data_version.counter == 2
     named = sum(fields["topic_count"] for kind, fields in bench.events if kind == "route_changed")
     assert named == len(bench.state.routes.queues)
+
+
+@pytest.mark.parametrize("topics_of_second", [1, TOPICS])
+def test_the_last_of_two_masters_of_one_name_has_address_and_queues(bench: Any, topics_of_second: int) -> None:
+    """4.9 registers under one lock."""
+    wires = [bench.wire() for _ in range(3)]
+    last = f"t{TOPICS - 1}"
+    tables = [
+        {f"t{number}": TopicConfig(topic_name=f"t{number}", perm=perm) for number in numbers}
+        for perm, numbers in ((2, range(TOPICS)), (4, range(TOPICS - topics_of_second, TOPICS)), (6, [TOPICS - 1]))
+    ]
+    for number, wire in enumerate(wires):
+        table = tables[number]
+        assert bench.ask(registration(address=f"10.0.0.{number}:10911", counter=number, table=table), wire) is None
+    while bench.turns:
+        run_turn(bench)
+    assert [decode_command(*FrameDecoder().feed(bytes(wire.written))).code for wire in wires] == [0, 0, 0]
+    routes = bench.state.routes
+    assert routes.brokers["broker-a"].addresses == {0: "10.0.0.2:10911"}
+    assert routes.queues[last]["broker-a"].perm == 6
+    assert routes.queues[f"t{TOPICS - 2}"]["broker-a"].perm == (2 if topics_of_second == 1 else 4)
+    assert [routes.live[f"10.0.0.{number}:10911"].data_version.counter for number in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_master_whose_connection_closes_holds_up_no_other_of_its_name(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, *, is_busy: bool
+) -> None:
+    if is_busy:  # rejected with code 2 after the first slice
+        monkeypatch.setattr("rmqlab.runtime.slices.MAX_WAITING", 0)
+    first, second = bench.wire(), bench.wire()
+    bench.ask(registration(), first)
+    first.is_closed = True
+    monkeypatch.setattr("rmqlab.runtime.slices.MAX_WAITING", 100)
+    bench.ask(registration(address="10.0.0.2:10911"), second)
+    while bench.turns:
+        run_turn(bench)
+    assert second.written
+    assert bench.state.routes.live["10.0.0.2:10911"].data_version.counter == 1
 
 
 @pytest.mark.parametrize("another_stays", [True, False])

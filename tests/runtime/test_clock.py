@@ -96,3 +96,13 @@ def test_a_skewed_wall_clock_gains_from_the_moment_on(monkeypatch: pytest.Monkey
     assert rated.current_time() == 1100
     rated.set_wrong()
     assert rated.wall_millis() == 1_100_000
+
+
+@pytest.mark.parametrize(
+    ("ppm", "seconds", "expected"),
+    [(0, 10, 10), (1_000_000, 10, 5), (-500_000, 10, 20), (-1_000_000, 10, float("inf")), (-1_000_000, 0, 0)],
+)
+def test_a_wall_clock_that_is_too_fast_has_a_time_sooner(ppm: float, seconds: float, expected: float) -> None:
+    rated = RatedClock(ClockSettings.starting_now(rate=60))
+    rated.set_wrong(ppm=ppm)
+    assert rated.until_wall(seconds) == pytest.approx(expected)

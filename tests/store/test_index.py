@@ -177,3 +177,21 @@ def test_a_search_ends_at_a_file_that_is_dropped_meanwhile(open_store: Open, clo
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert end.value.value.buffers == []
+
+
+def test_files_that_were_named_by_a_clock_that_jumped_back_keep_their_order(tmp_path: Path) -> None:
+    """Otherwise the newest file is not the last one, and expired files stay."""
+    clock = ManualClock()
+    index = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=clock)
+    for number in range(4):
+        index.put([(hashed, (number + 1) * 10, SOME_DAY + number) for hashed in (number, number + 100)])
+        clock.now -= 3_600_000
+    before = [file.file.path for file in index.files]
+    assert before == sorted(before, reverse=True)
+    index.close()
+    again = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=clock)
+    assert again.load() == 40
+    assert [file.file.path for file in again.files] == before
+    assert again.end_physical == 40
+    assert again.delete_expired(25) == 1
+    again.close()

@@ -167,6 +167,29 @@ def test_a_store_opens_on_a_full_disk_and_resumes_when_space_is_freed(
     assert all(again.query("orders", f"k{number}", 9, 0, 2**62).buffers for number in range(300))
 
 
+@pytest.mark.parametrize("stored_at", [0, "a year ago", "in a year"])
+def test_a_slave_keeps_a_file_from_when_it_copied_it(
+    open_store: Open, clock: ManualClock, stored_at: int | str
+) -> None:
+    """4.9.8 uses the modification time of the slave's own file."""
+    year = 365 * 24 * HOUR
+    now = clock.now
+    clock.now = {"a year ago": now - year, "in a year": now + year}.get(str(stored_at), 0)
+    master = open_store("master")
+    while len(master.log.files.files) < 3:
+        master.put(new_message(body=bytes(3000)))
+    clock.now = now
+    slave = open_store("slave", is_slave=True)
+    slave.check_disk()
+    while (at := slave.max_commit_log_offset) < master.max_commit_log_offset:
+        slave.append_raw(at, master.read_log(at, 10_000))
+    slave.check_disk()
+    clock.now = now + 71 * HOUR
+    assert not slave.delete_expired(hour=4)
+    clock.now = now + 73 * HOUR
+    assert len(slave.delete_expired(hour=4)) == 2
+
+
 def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) -> None:
     """store-ha#30."""
     disk = FaultyDisk([ClaimedUsage(99)])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlab.remoting.message import decode_message
+from rmqlab.store.disk import StoreCorrupt
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.store.truncate import reset_store, truncate
@@ -90,6 +91,27 @@ def test_bytes_that_do_not_fit_into_the_file_are_dropped(open_store: Open) -> No
     assert slave.append_raw(65000, b"x" * 536)
     assert slave.append_raw(65536, b"x")
     assert slave.max_commit_log_offset == 65537
+
+
+@pytest.mark.parametrize("cut", [500, 36, 35, 8, 1])
+def test_a_record_of_another_file_does_not_begin_a_file(open_store: Open, cut: int) -> None:
+    """With it the slave would not start again."""
+    master = busy_master(open_store("master"), count=10)
+    stream = everything(master)
+    size = int.from_bytes(stream[:4], "big")
+    record = stream[:28] + (2**40).to_bytes(8, "big") + stream[36:size]
+    slave = open_store("slave", is_slave=True)
+    pieces = [record[at : at + cut] for at in range(0, size, cut)]
+    while slave.max_commit_log_offset + len(pieces[0]) < 36:
+        slave.append_raw(slave.max_commit_log_offset, pieces.pop(0))
+    with pytest.raises(StoreCorrupt, match=f"would begin with the record of commit log offset {2**40}"):
+        slave.append_raw(slave.max_commit_log_offset, pieces.pop(0))
+    assert slave.max_commit_log_offset < 36
+    slave.close()
+    slave = open_store("slave", is_slave=True)
+    end = slave.max_commit_log_offset
+    assert slave.append_raw(end, stream[end:])
+    assert everything(slave) == stream
 
 
 def test_a_slave_that_begins_in_mid_log_fills_its_queues_with_entries_that_point_nowhere(open_store: Open) -> None:

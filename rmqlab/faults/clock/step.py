@@ -1,11 +1,14 @@
 """A wall clock that jumps."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import attrs
 
 from rmqlab.faults.clock.fault import ClockFault
 from rmqlab.faults.specification import option
+
+CENTURY_MILLIS: Final = 36_525 * 86_400_000
+"""Timestamps of messages have 64 bits, and several faults add up."""
 
 
 @attrs.frozen(kw_only=True)
@@ -15,7 +18,10 @@ class ClockStep(ClockFault):
     kind = "step"
     example: ClassVar = {"target": "broker-a", "millis": -60_000}
 
-    millis: float = option("How far the clock jumps ahead; negative: back.", unit="ms")
+    millis: float = option(
+        "How far the clock jumps ahead, at most 100 years; negative: back.",
+        unit="ms", least=-CENTURY_MILLIS, most=CENTURY_MILLIS,
+    )  # fmt: skip
 
     @property
     def by_seconds(self) -> float:

@@ -4,14 +4,16 @@ Source: broker-requests sections 0.2, 0.4, 3.1, 3.5.
 """
 
 import enum
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
-from rmqlab.remoting.body import Body, name_in
+from rmqlab.remoting.body import Body, BodyError, name_in
 from rmqlab.remoting.header import Int, Long
 from rmqlab.remoting.message import java_hash
 
+MAX_HEARTBEAT_SIZE = 4 * 2**20
+"""Bytes. One with 10,000 subscriptions has 1 to 2 MB."""
 MAX_TAGS = 10_000
 """Tags of one expression. Each is hashed, in every heartbeat and pull."""
 MAX_TAGS_SIZE = 2**18
@@ -123,6 +125,13 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
     client_id: str | None = msgspec.field(name="clientID", default=None)
     consumer_data_set: list[ConsumerData] = []
     producer_data_set: list[ProducerData] = []
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """Parse a heartbeat. BodyError also for one above MAX_HEARTBEAT_SIZE."""
+        if len(raw) > MAX_HEARTBEAT_SIZE:
+            raise BodyError(f"a heartbeat of {len(raw)} bytes; at most {MAX_HEARTBEAT_SIZE}")
+        return super().decode(raw)
 
     @classmethod
     def normalized(cls, value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rmqlab.broker.acl.access import Access, access_of
-from rmqlab.broker.acl.account import PUB, SUB
+from rmqlab.broker.acl.account import SUB
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.remoting.acl import Credentials, sign
@@ -188,8 +188,9 @@ def test_the_signature_covers_all_fields_except_itself_and_one_more() -> None:
     sign(command, OWN)
     access = access_of(command, "[::1]:50001")
     assert access.content == b"RocketMQKTbody"
-    assert access == Access(12, "[::1]", "RocketMQ", command.ext_fields["Signature"], access.content, {"T": SUB})
-    assert PUB not in access.resources.values()
+    signature = command.ext_fields["Signature"]
+    assert access == Access(12, "[::1]", "RocketMQ", signature, access.content, access.resources)
+    assert access.resources() == {"T": SUB}
 
 
 def test_files_of_the_directory_count_too_and_the_first_to_name_an_account(open_control: Opener) -> None:

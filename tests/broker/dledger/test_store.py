@@ -159,6 +159,21 @@ def test_a_restart_serves_the_same_messages(open_member: Open, *, is_clean: bool
     assert not list(again.store.queues.stuck)
 
 
+def test_the_last_record_is_dropped_if_only_its_entrys_header_is_whole(open_member: Open) -> None:
+    """A power loss may leave it so; 4.9.8 serves it, and may send it to other members."""
+    member = open_member("member")
+    member.lead()
+    puts = [member.put(b"%d" % number + bytes(900)) for number in range(3)]
+    at = puts[-1].end_offset - 500
+    member.log.files.files[-1].map[at : at + 100] = b"\xff" * 100
+    member.store.close()
+    again = open_member("member")
+    again.lead()
+    assert again.store.max_queue_offset("orders", 0) == 2
+    assert again.put(b"again").queue_offset == 2
+    assert bodies(again) == [b"0" + bytes(900), b"1" + bytes(900), b"again"]
+
+
 def test_truncated_entries_are_removed_from_log_and_queues(open_member: Open) -> None:
     """Section 6.2: a committed entry can be replaced. No queue entry is left."""
     member = open_member("member")

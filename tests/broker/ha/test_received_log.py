@@ -16,6 +16,17 @@ async def test_in_4_9_a_slave_writes_what_is_no_record_and_its_queues_stop_there
     assert pair.copy.dispatched_offset == good
 
 
+async def test_in_4_9_a_slave_refuses_a_record_of_another_file_as_the_first_of_a_file(pair: Pair) -> None:
+    send(pair.master, 3, "good")
+    pair.source.log.files.files[0].map[28:36] = (2**40).to_bytes(8, "big")  # its physical offset
+    pair.follow()
+    await pair.until(lambda: "ha_client_disconnected" in pair.recorder.kinds)
+    assert pair.copy.max_commit_log_offset == 0
+    reason = pair.recorder.reasons("ha_client_disconnected")[0]
+    assert reason.startswith("it sent bytes from 0 on that cannot begin a file")
+    assert reason.endswith(f"would begin with the record of commit log offset {2**40}")
+
+
 @pytest.mark.parametrize("at", [0, 3, 5, 8, 30, 90, 500])
 async def test_with_ha_verify_received_nothing_is_kept_that_is_no_record(pair: Pair, at: int) -> None:
     """Size, magic, checksum, offset, lengths, body: the link closes, good bytes stay."""

@@ -239,7 +239,7 @@ def test_a_silent_master_is_never_given_up_unless_that_is_switched_on() -> None:
     assert stream.silent_at == 120.0
 
 
-@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1, 2**62 + 1])
 def test_an_empty_log_does_not_begin_at_what_is_no_offset(offset: int) -> None:
     """Issue 12.14: any other first offset is taken (section 4.5)."""
     stream = SlaveStream.connected(SETTINGS, 0, 100.0)

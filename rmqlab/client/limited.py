@@ -1,0 +1,27 @@
+"""Calls for many things, a limited number of them at a time."""
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeVar
+
+import trio
+
+T = TypeVar("T")
+
+MAX_AT_ONCE: Final = 50
+
+
+async def for_each(items: Collection[T], call: Callable[[T], Awaitable[object]]) -> None:
+    """Await a call for each item, up to MAX_AT_ONCE at a time.
+
+    A route may have thousands of addresses, and a topic 100,000 queues. Tasks for all of them would hold up the event
+    loop for seconds, and their requests would time out before a broker has replied to them all.
+    """
+    left = iter(items)
+
+    async def call_next() -> None:
+        for item in left:
+            await call(item)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(min(MAX_AT_ONCE, len(items))):
+            nursery.start_soon(call_next)
