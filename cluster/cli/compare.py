@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 import trio
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
@@ -14,6 +13,7 @@ from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
@@ -104,8 +104,8 @@ def _play(
     return document, run
 
 
-def _render(runs: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _render(runs: list[dict[str, Any]]) -> UncutTable:
+    table = UncutTable()
     table.add_column("")
     for run in runs:
         table.add_column(run["name"], justify="right")

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, print_json
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
@@ -109,7 +109,7 @@ def render_stopped(document: Document) -> RenderableType:
     )
 
 
-def _table(clusters: list[dict[str, Any]]) -> Table:
+def _table(clusters: list[dict[str, Any]]) -> UncutTable:
     table = _columns("CLUSTER", "STATUS", "NODES", "NAMESRV_ADDR", "DIRECTORY")
     for cluster in printable_values(clusters):
         state = Text(cluster["state"], _STYLES[cluster["state"]])
@@ -118,10 +118,10 @@ def _table(clusters: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _columns(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _columns(*names: str) -> UncutTable:
+    table = UncutTable()
     for name in names:
-        table.add_column(name, no_wrap=name == "STATUS", overflow="fold")  # a cut address is of no use
+        table.add_column(name, is_one_line=name == "STATUS")
     return table
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
 from rmqlab.cluster.cli.links import by_master, link_note
 from rmqlab.cluster.cli.screen import HangingLine
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
 from rmqlab.runtime.printable import printable_values
@@ -322,9 +323,9 @@ def _known(value: object) -> str:
     return "?" if value is None else str(value)
 
 
-def _render_routes(document: Document) -> Table:
+def _render_routes(document: Document) -> UncutTable:
     states = {node["address"]: node["state"] for node in document["nodes"]}
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = UncutTable()
     for column in ("NAMESERVER", "GROUP", "ROUTE"):
         table.add_column(column)
     for nameserver, view in document["routes"].items():
