@@ -15,7 +15,9 @@ class ClockSkew(ClockFault):
     kind = "skew"
     example: ClassVar = {"target": "broker-a", "ppm": 500}
 
-    ppm: float = option("Microseconds gained each second; negative: lost.", unit="ppm", least=-1_000_000)
+    ppm: float = option(
+        "Microseconds gained each second; negative: lost.", unit="ppm", least=-1_000_000, most=1_000_000
+    )
 
     @property
     def by_ppm(self) -> float:
