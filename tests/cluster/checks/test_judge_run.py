@@ -171,6 +171,7 @@ def test_the_command_reports_invalid_input_in_one_line(write: Write, tmp_path: P
         ((directory, "-m", "losst"), 2, "did you mean lost"),
         ((tmp_path / "none",), 2, "there is no directory"),
         (("no-such-cluster",), 2, "no cluster and no scenario"),
+        (("--metrics", "lost"), 2, "to show one metric of a run: rmqlab check RUN --metric lost"),
     ):
         done = check(*arguments)
         assert (done.exit_code, done.stdout) == (status, "")
