@@ -10,9 +10,9 @@ import attrs
 import click
 from rich.text import Text
 
+from rmqlab.cluster.cli.logcomparison import render_comparison
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.tables import render_comparison
 from rmqlab.cluster.cli.terms import directory_of, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, RecordError

@@ -50,7 +50,7 @@ def within(least: float, most: float) -> Check:
 
 
 def positive_within(most: float) -> Check:
-    """Return a validator that raises ValueError for 0, for negative values, and above the limit."""
+    """Return a validator: ValueError for 0, negative values, and above the limit."""
     return _check(lambda value: 0 < value <= most, f"more than 0, at most {most}")
 
 

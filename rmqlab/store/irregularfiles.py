@@ -35,7 +35,9 @@ def irregular_paths(run: Path) -> Iterator[tuple[Path, str]]:
 
 
 def store_places(run: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the store of each node of a run, and why it cannot be read; empty if it can.
+    """Yield the store of each node of a run, and why it cannot be read.
+
+    The reason is empty for a store that can be read.
 
     `Path.glob` leaves out a store in a directory that this user may not enter.
     """
