@@ -1,4 +1,4 @@
-"""The rules of a default verdict: one table, by role and profile (issue 14.7).
+"""The rules of a default verdict: one table, by role and profile.
 
 Each row names a metric, where it applies, and the effect of a value above zero. A row that violates makes the verdict
 `violated`. A row that warns adds a warning, which is printed beside the verdict and does not change it. Where no row
@@ -133,7 +133,7 @@ VERDICT_RULES: Final = (
         metric="duplicates.unexplained",
         effect=Effect.WARNS,
         because="RocketMQ delivers at least once, but each repetition has a cause.",
-        source="issue 14.9",
+        source="definition of the metric",
     ),
     VerdictRule(
         metric="corrupt",
@@ -225,7 +225,7 @@ VERDICT_RULES: Final = (
         metric="clock_disagreement",
         effect=Effect.WARNS,
         because="Times of this node, and durations across nodes, are not reliable.",
-        source="issue 14.8",
+        source="definition of the metric",
     ),
 )
 """The table. Metrics that are not in it are measurements: they are judged by scenarios only."""
