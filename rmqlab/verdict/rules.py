@@ -71,26 +71,26 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="lost",
         effect=Effect.VIOLATES,
-        because="An acknowledged message is in some store.",
+        because="An acknowledged message must be in some store.",
         source="broker-requests section 1.6",
     ),
     VerdictRule(
         metric="divergence",
         effect=Effect.VIOLATES,
-        because="The log of a slave, or of a former master, has the bytes of the master's.",
+        because="The log of a slave, or of a former master, must have the bytes of the master's.",
         source="store-and-ha section 4.3",
     ),
     VerdictRule(
         metric="unreplicated",
         effect=Effect.VIOLATES,
         roles=(SYNC_MASTER,),
-        because="A SYNC_MASTER returns SEND_OK only when a slave has the message.",
+        because="A SYNC_MASTER must return SEND_OK only when a slave has the message.",
         source="store-and-ha section 4.7",
     ),
     VerdictRule(
         metric="order.stored",
         effect=Effect.VIOLATES,
-        because="A queue keeps the order of sends that follow each other.",
+        because="A queue must keep the order of sends that follow each other.",
         source="store-and-ha section 2.6",
         is_needed=False,
     ),
@@ -98,7 +98,7 @@ VERDICT_RULES: Final = (
         metric="order.delivered",
         effect=Effect.VIOLATES,
         groups=Groups.ORDERLY,
-        because="An orderly consumer receives a queue in its order.",
+        because="An orderly consumer must receive a queue in its order.",
         source="broker-requests section 3.10",
         is_needed=False,
     ),
@@ -132,7 +132,7 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="duplicates.unexplained",
         effect=Effect.WARNS,
-        because="RocketMQ delivers at least once, but each repetition has a cause.",
+        because="RocketMQ delivers at least once, but each repetition must have a cause.",
         source="definition of the metric",
     ),
     VerdictRule(
@@ -205,14 +205,14 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="place_disagreement",
         effect=Effect.WARNS,
-        because="An acknowledgement and a delivery name the queue and offset of the record.",
+        because="An acknowledgement and a delivery must name the queue and offset of the record.",
         source="broker-requests section 1.6",
     ),
     VerdictRule(
         metric="content_disagreement",
         effect=Effect.VIOLATES,
         is_needed=False,
-        because="A broker stores body, flag, keys and tags as the producer sent them.",
+        because="A broker must store body, flag, keys and tags as the producer sent them.",
         source="store-and-ha section 2.1",
     ),
     VerdictRule(

@@ -59,7 +59,7 @@ def test_rows_apply_by_role_and_profile() -> None:
 def test_a_proven_violation_outweighs_missing_evidence_which_is_warned_of() -> None:
     decision = decide([of("lost", 2, is_at_least=True)], gaps=["a journal is cut"])
     assert decision.verdict is Verdict.VIOLATED
-    assert decision.why == ("lost: at least 2 messages. An acknowledged message is in some store.",)
+    assert decision.why == ("lost: at least 2 messages. An acknowledged message must be in some store.",)
     assert decision.warnings == ("a journal is cut",)
 
 
