@@ -6,6 +6,7 @@ violates, missing evidence decides: a gap in the journals, or a needed metric th
 least zero, makes the verdict `unknown`. A scenario's expectation replaces the rows of its metric.
 """
 
+import collections
 import enum
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -264,7 +265,9 @@ def decide(
     rows = [row for row in VERDICT_RULES if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
     found = [(row, one) for row, one in applied if one.value]
-    warnings = tuple(_shown(row, one, reset_groups) for row, one in found if row.effect is Effect.WARNS)
+    warned = [(row, one) for row, one in found if row.effect is Effect.WARNS]
+    totals = _explained_totals(one for _, one in warned)
+    warnings = tuple(_shown(row, one, reset_groups) for row, one in warned if one.metric not in totals)
     broken = [(row, one) for row, one in found if row.effect is Effect.VIOLATES]
     if broken:
         return Decision(
@@ -277,6 +280,17 @@ def decide(
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
+
+
+def _explained_totals(findings: Iterable[Finding]) -> set[str]:
+    """Return the metrics that only repeat the sum of those of single groups."""
+    sums: dict[str, float] = collections.defaultdict(float)
+    values: dict[str, float] = {}
+    for one in findings:
+        name, _, target = one.metric.partition(" ")
+        values[one.metric] = one.value or 0
+        sums[name] += values[one.metric] if target else 0
+    return {metric for metric, value in values.items() if value and sums.get(metric, 0) >= value}
 
 
 def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:
@@ -307,5 +321,6 @@ def _unknown(applied: Iterable[tuple[VerdictRule, Finding]], gaps: Collection[st
 
 def _shown(rule: VerdictRule, finding: Finding, reset_groups: Collection[str] = ()) -> str:
     at_least = "at least " if finding.is_at_least else ""
+    number = finding.value if isinstance(finding.value, int) else f"{finding.value:g}"
     because = _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else rule.because
-    return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {because}"
+    return f"{finding.metric}: {at_least}{number} {finding.unit}. {because}"
