@@ -25,7 +25,7 @@ from rmqlab.cluster.cli.live.view import render_live
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 SCREEN = (100, 26)
 """Columns and lines of the live view."""
-PAGE = (1120, 1150)
+PAGE = (1120, 1075)
 """Pixels of the report's picture: its story, key figures and the first chart."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)

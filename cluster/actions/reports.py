@@ -100,10 +100,7 @@ class RoleReport:
             process = f" (pid {node['pid']})" if node["pid"] else ""
             yield f"{node['name']} is {node['state']} as {node['role']}, broker id {node['broker_id']}{process}"
             for other in node["other_masters"] if node["broker_id"] == MASTER_ID else ():
-                yield (
-                    f"{other['name']} is {other['state']}, and a master of {node['group']}, too:"
-                    " `demote` makes it a slave"
-                )
+                yield f"{other['name']} ({other['state']}) is still a master of {node['group']}: `demote` makes it a slave"
 
 
 class FaultReport:

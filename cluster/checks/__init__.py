@@ -34,6 +34,7 @@ from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
+from rmqlab.store.irregularfiles import store_places
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.clocksteps import with_clock_steps
 from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
@@ -93,7 +94,7 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
-    stores = {path.parent.name: path for path in sorted(directory.glob("*/store"))}
+    stores = {path.parent.name: path for path, _ in store_places(directory)}
     entries = merge_entries(*journals)
     history = read_history(entries)
     conditions = read_conditions(entries, surveys, recorded_run(directory))

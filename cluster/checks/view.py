@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import event_line
 from rmqlab.cluster.cli.screen import HangingLine
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.metrics import Metric
@@ -20,11 +20,11 @@ _IDS_SHOWN = 8
 _EVIDENCE_SHOWN = 5
 
 
-def render_findings(findings: Iterable[Finding]) -> Table:
+def render_findings(findings: Iterable[Finding]) -> UncutTable:
     """Return a table with one row for each finding."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("METRIC", no_wrap=True)
-    table.add_column("VALUE", justify="right", no_wrap=True)
+    table = UncutTable()
+    table.add_column("METRIC", is_one_line=True)
+    table.add_column("VALUE", justify="right", is_one_line=True)
     table.add_column("")
     for finding in findings:
         text, missing = printable(str(finding.text)), printable(f"unknown: {finding.missing}")
@@ -55,11 +55,11 @@ def render_decision(decision: Decision) -> RenderableType:
     return Group(*(HangingLine(line) for line in (text, *warnings)))
 
 
-def render_metrics(metrics: Iterable[Metric]) -> Table:
+def render_metrics(metrics: Iterable[Metric]) -> UncutTable:
     """Return the table of all metrics."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("METRIC", no_wrap=True)
-    table.add_column("UNIT", no_wrap=True)
+    table = UncutTable()
+    table.add_column("METRIC", is_one_line=True)
+    table.add_column("UNIT", is_one_line=True)
     table.add_column("MEANING")
     for metric in metrics:
         table.add_row(metric.title, metric.unit, metric.text)

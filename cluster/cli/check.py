@@ -39,6 +39,9 @@ def check(run: str, metric: tuple[str, ...], *, name: str | None, every: bool, m
     Changes nothing; the cluster may be up or down. A metric without evidence is unknown, with what is missing.
     Exit status 0: the verdict is `holds`. 1: `violated`. 2: `unknown`. It is the same whatever `--metric` shows.
     """
+    if metrics and (run != DEFAULT_NAME or name is not None or metric or every):
+        wanted = "lost" if run == DEFAULT_NAME else run
+        misused(f"--metrics takes only --json; to show one metric of a run: rmqlab check RUN --metric {wanted}")
     if metrics:
         if as_json:
             print_json([{"metric": one.title, "unit": one.unit, "says": one.text} for one in METRICS])

@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 import trio
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.checks import judge_with_history
@@ -14,6 +13,7 @@ from rmqlab.cluster.cli.number import NumberRange
 from rmqlab.cluster.cli.playall import run_subprocess
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, misused, no_result, print_json
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.scenario.catalogue import NoScenarioError, find_scenario
 from rmqlab.cluster.scenario.comparison import VARIANTS, Variant, as_rows, figures_of
 from rmqlab.cluster.scenario.comparison_page import PlayedVariant, render_comparison
@@ -44,7 +44,7 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
     """
     try:
         path = find_scenario(scenario)
-        claim = load_scenario(path).claim
+        chosen = load_scenario(path)
     except (NoScenarioError, ScenarioError) as exc:
         misused(str(exc))
     if report is not None and not report.parent.is_dir():
@@ -53,16 +53,16 @@ def compare(scenario: str, promote_after: float, rate: float | None, report: Pat
         misused(f"--report {report}: a directory; expected a path for the page")
     output = LineOutput(is_silent=as_json)
     try:
-        played = [_play(path, variant, promote_after, rate, output) for variant in VARIANTS]
+        played = [_play(path, chosen.name, variant, promote_after, rate, output) for variant in VARIANTS]
     except KeyboardInterrupt:
         no_result("interrupted; the run is stopped, and its directory is kept")
     finally:
         output.show_progress(None)
     runs = [document for document, _ in played]
     if report is not None:
-        _write_page(report, path.stem, claim, [run for _, run in played], output)
+        _write_page(report, chosen.name, chosen.claim, [run for _, run in played], output)
     if as_json:
-        print_json({"scenario": path.stem, "promote_after": promote_after, "runs": runs})
+        print_json({"scenario": chosen.name, "promote_after": promote_after, "runs": runs})
     else:
         console.print(_render(runs))
     raise click.exceptions.Exit(2 if any(run["missing"] for run in runs) else 0)
@@ -77,7 +77,7 @@ def _write_page(report: Path, scenario: str, claim: str, runs: list[PlayedVarian
 
 
 def _play(
-    path: Path, variant: Variant, patience: float, rate: float | None, output: LineOutput
+    path: Path, scenario: str, variant: Variant, patience: float, rate: float | None, output: LineOutput
 ) -> tuple[dict[str, Any], PlayedVariant]:
     """Run the scenario in its own process.
 
@@ -86,7 +86,7 @@ def _play(
     options = ["--keep-stores", *(["--rate", f"{rate:g}"] if rate is not None else [])]
     options += ["--promote-after", f"{patience:g}"] if variant.promotes else []
     options += ["--mode", variant.mode] if variant.mode is not None else []
-    output.show_progress(lambda: f"playing {path.stem}: {variant.name}")
+    output.show_progress(lambda: f"playing {scenario}: {variant.name}")
     done = trio.run(run_subprocess, path, variant.profile, options)
     directory = done.get("directory")
     if directory is None:
@@ -104,8 +104,8 @@ def _play(
     return document, run
 
 
-def _render(runs: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _render(runs: list[dict[str, Any]]) -> UncutTable:
+    table = UncutTable()
     table.add_column("")
     for run in runs:
         table.add_column(run["name"], justify="right")

@@ -10,9 +10,9 @@ import attrs
 import click
 from rich.text import Text
 
+from rmqlab.cluster.cli.logcomparison import render_comparison
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.screen import console
-from rmqlab.cluster.cli.tables import render_comparison
 from rmqlab.cluster.cli.terms import directory_of, json_option, misused, name_option, print_json
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, RecordError
@@ -46,8 +46,10 @@ def diff(a: str, b: str, name: str, lines: int, *, as_json: bool) -> None:
             LogImage.open(log_directory(b, directory)) as theirs,
         ):
             comparison = compare_logs(ours, theirs, shown=lines)
-    except (StoreError, NoClusterError, RecordError, UnknownTargetError, OSError) as exc:
+    except (StoreError, NoClusterError, RecordError, UnknownTargetError) as exc:
         misused(str(exc))
+    except OSError as exc:
+        misused(f"{exc.filename or name}: {exc.strerror}")
     if as_json:
         print_json(comparison_document(comparison, a, b))
     else:
@@ -58,10 +60,11 @@ def diff(a: str, b: str, name: str, lines: int, *, as_json: bool) -> None:
 def log_directory(target: str, directory: ClusterDirectory) -> Path:
     """Return the commit log of a broker, or of the store at a path.
 
-    A target is a path if it exists or contains a slash.
+    A target is a path if it exists or contains a slash. The directory of a node has its store in `store`.
     """
     if "/" in target or Path(target).is_dir():
-        return Path(target)
+        path = Path(target)
+        return path / "store" if (path / "store").is_dir() else path
     record = directory.read_record()
     if record is None:
         raise NoClusterError(f"{target!r} is not a directory, and {explain_absence(directory)}")

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 import trio
-from rich.table import Table
 
 from rmqlab.cluster.cli.event_lines import clock_text
 from rmqlab.cluster.cli.progress import working
@@ -23,6 +22,7 @@ from rmqlab.cluster.cli.terms import (
     print_json,
     record_of,
 )
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.diverged.listing import DivergedMessage, Listing, list_diverged
 from rmqlab.cluster.diverged.resend import SKIPPED, Resent, as_sent, resend
 from rmqlab.cluster.supervisor.command import explain_absence
@@ -135,8 +135,8 @@ def _show(broker: Node, listing: Listing, most: int) -> None:
         console.print(printable(f"damaged: {damage.file.name} at byte {damage.at}: {damage.reason}"))
 
 
-def _table(messages: tuple[DivergedMessage, ...]) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _table(messages: tuple[DivergedMessage, ...]) -> UncutTable:
+    table = UncutTable()
     for column in ("MESSAGE", "QUEUE", "OFFSET", "KEYS", "STORED", "BYTES", "OUTCOME", "IN LOGS"):
         table.add_column(column)
     for one in messages:

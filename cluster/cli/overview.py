@@ -1,6 +1,8 @@
 """Clusters of this machine, and the files of stopped ones."""
 
 import contextlib
+import errno
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,11 +10,11 @@ from typing import Any
 
 import click
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.screen import console
 from rmqlab.cluster.cli.terms import json_option, print_json
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record, RecordError
 from rmqlab.cluster.supervisor.topology import namesrv_addr
 from rmqlab.runtime.printable import printable_values
@@ -37,20 +39,40 @@ def ls(*, as_json: bool) -> None:
     elif clusters:
         console.print(_table(clusters))
     else:
-        console.print(f"no clusters in {home()}; start one with: rmqlab up")
+        console.print(f"no clusters found in {home()}; start one with: rmqlab up")
 
 
 def _found() -> Iterator[tuple[ClusterDirectory, Record]]:
     """Yield the clusters of the home, and the running ones of runs."""
-    around = home()
-    for pattern, is_lasting in (("*/cluster.json", True), ("runs/*/*/cluster.json", False)):
-        for path in sorted(around.glob(pattern)):
-            directory = ClusterDirectory(path.parent, is_lasting=is_lasting)
+    runs = home() / "runs"
+    lasting = [path for path in _folders_of(runs.parent) if path != runs]
+    passing = [path for scenario in _folders_of(runs) for path in _folders_of(scenario)]
+    for paths, is_lasting in ((lasting, True), (passing, False)):
+        for path in paths:
+            directory = ClusterDirectory(path, is_lasting=is_lasting)
             record = None
             with contextlib.suppress(RecordError):  # of another version, or damaged: `up` reports that
                 record = directory.read_record()
-            if record is not None and not path.parent.is_symlink() and (is_lasting or _state(directory) != STOPPED):
+            if record is not None and (is_lasting or _state(directory) != STOPPED):
                 yield directory, record
+
+
+def _folders_of(folder: Path) -> list[Path]:
+    """Return the directories in a directory, without links.
+
+    Print a line on stderr for each that this user may not enter. An empty list if `folder` is missing.
+    """
+    try:
+        found = sorted(Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except PermissionError as exc:
+        click.echo(f"rmqlab: {folder}: {exc.strerror}: clusters in it are not listed", err=True)
+        return []
+    denied = [path for path in found if not os.access(path, os.X_OK)]
+    for path in denied:
+        click.echo(f"rmqlab: {path}: {os.strerror(errno.EACCES)}: not listed if it is a cluster", err=True)
+    return [path for path in found if path not in denied]
 
 
 def describe(directory: ClusterDirectory, record: Record) -> dict[str, Any]:
@@ -109,7 +131,7 @@ def render_stopped(document: Document) -> RenderableType:
     )
 
 
-def _table(clusters: list[dict[str, Any]]) -> Table:
+def _table(clusters: list[dict[str, Any]]) -> UncutTable:
     table = _columns("CLUSTER", "STATUS", "NODES", "NAMESRV_ADDR", "DIRECTORY")
     for cluster in printable_values(clusters):
         state = Text(cluster["state"], _STYLES[cluster["state"]])
@@ -118,10 +140,10 @@ def _table(clusters: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _columns(*names: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _columns(*names: str) -> UncutTable:
+    table = UncutTable()
     for name in names:
-        table.add_column(name, no_wrap=name == "STATUS", overflow="fold")  # a cut address is of no use
+        table.add_column(name, is_one_line=name == "STATUS")
     return table
 
 

@@ -4,6 +4,7 @@ Modules that render text are imported where they are used: they need rich, and `
 """
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -232,7 +233,7 @@ def events(
 
 
 def _name_missing_journals(directory: ClusterDirectory, known: Iterable[JournalEntry]) -> None:
-    """Print a line on stderr for each missing journal.
+    """Print a line on stderr for each journal that is missing or cannot be read.
 
     A process should have one if it was ready, or belongs to the cluster.
     """
@@ -242,7 +243,9 @@ def _name_missing_journals(directory: ClusterDirectory, known: Iterable[JournalE
         record = record_of(directory)
         ran |= {SUPERVISOR, *(node.name for node in (record.nodes() if record is not None else ()))}
     for name in sorted(ran - present):
-        click.echo(f"rmqlab: journal/{name}{SUFFIX} is missing: its events are not shown", err=True)
+        path = directory.journal_dir / f"{name}{SUFFIX}"
+        problem = "cannot be read" if os.path.lexists(path) else "is missing"
+        click.echo(f"rmqlab: journal/{path.name} {problem}: its events are not shown", err=True)
 
 
 def _event_filter(directory: ClusterDirectory, kinds: Sequence[str], nodes: Sequence[str]) -> "EventFilter":

@@ -1,4 +1,4 @@
-"""Renders documents for a person: nodes, status, faults, compared commit logs."""
+"""Renders documents for a person: nodes, status, faults."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -11,9 +11,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.event_lines import clock_text, shorten
+from rmqlab.cluster.cli.event_lines import shorten
 from rmqlab.cluster.cli.links import by_master, link_note
 from rmqlab.cluster.cli.screen import HangingLine
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import DLEDGER, PROFILES
 from rmqlab.runtime.printable import printable_values
@@ -179,12 +180,14 @@ def render_status(document: Document) -> RenderableType:
 
 
 def _masters_notes(document: Document) -> Iterator[RenderableType]:
-    """Yield a line for each group that has several masters.
+    """Yield a line for each group that has several masters, or only slaves that run.
 
     A stopped master counts, because it would be another one if it were started.
     """
     for group, running in document["masters"].items():
-        members = [node for node in document["nodes"] if node["group"] == group and node["broker_id"] == MASTER_ID]
+        brokers = [node for node in document["nodes"] if node["group"] == group]
+        members = [node for node in brokers if node["broker_id"] == MASTER_ID]
+        slaves = [node["name"] for node in brokers if node["broker_id"] != MASTER_ID and node["state"] == "ready"]
         stopped = [node["name"] for node in members if node["name"] not in running]
         if len(running) > 1:
             effect = "Each accepts writes; a route has the one that registered last"
@@ -193,6 +196,10 @@ def _masters_notes(document: Document) -> Iterator[RenderableType]:
             yield HangingLine(Text(f"{group} has {len(running)} masters: {', '.join(running)}. {effect}", "bold red"))
         elif running and stopped and document.get("mode") != DLEDGER:
             yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
+        elif stopped and slaves and document.get("mode") != DLEDGER:
+            remedy = f"`start {stopped[0]}`, or `promote {slaves[0]}`"
+            text = f"{group} has no running master: slaves serve reads, and RocketMQ promotes none; {remedy}"
+            yield HangingLine(Text(text, "yellow"))
 
 
 def _unflushed_lines(node: Document) -> Iterator[str]:
@@ -249,8 +256,7 @@ def _rate_note(document: Document) -> Text:
 
 def _render_replication(document: Document) -> Text:
     """Render each master, and below it its slaves with the labels of mqadmin haStatus."""
-    slaves = {node["name"]: node for node in document["nodes"]}
-    logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
+    nodes = {node["name"]: node for node in document["nodes"]}
     members = {node["name"]: node["dledger"] for node in document["nodes"] if node.get("dledger")}
     text = Text()
     master: str | None = ""
@@ -258,14 +264,14 @@ def _render_replication(document: Document) -> Text:
         if row["master"] != master:
             master = row["master"]
             text.append(f"{master or 'no master':12} ", "bold")
-            text.append(f"commit log {_span(logs.get(master) or {})}\n" if master else "\n")
-        text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
+            text.append(f"{_log_or_state(nodes[master])}\n" if master else "\n")
+        text.append(f"  {row['slave']:12} ", "bold").append(f"{_log_or_state(nodes[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
-        text.append_text(link_note(row, slaves[row["slave"]]))
+        text.append_text(link_note(row, nodes[row["slave"]]))
         if row["slave"] in members:
             text.append(f"\n    {_entries(members[row['slave']])}\n")
             continue
-        text.append(_ha_status(row))
+        text.append(_ha_status(row, nodes))
         if behind := [kind for kind in ("topics", "groups") if (row.get("metadata") or {}).get(kind) is False]:
             text.append(f"    not copied from its master: {', '.join(behind)}\n", "yellow")
         if row["verdict"]:
@@ -279,7 +285,15 @@ def _render_replication(document: Document) -> Text:
     return text
 
 
-def _ha_status(row: Document) -> str:
+def _log_or_state(node: Document) -> str:
+    """Return the range of a broker's commit log, or why it is unknown."""
+    commit_log = node.get("commit_log") or {}
+    if not commit_log and node["state"] != "ready":
+        return f"{node['state']}"
+    return f"commit log {_known(commit_log.get('min'))}..{_known(commit_log.get('max'))}"
+
+
+def _ha_status(row: Document, nodes: Mapping[str, Document]) -> str:
     """Return what the master reports about its connection from a slave.
 
     Without a report, return the reason.
@@ -287,6 +301,8 @@ def _ha_status(row: Document) -> str:
     if all(row[name] is None for name in _HA_STATUS):
         why = "has no connection from it (a slave connects within 5 s)"
         why = why if row["connected"] is False else "reports nothing about it"
+        if row["master"] and (state := nodes[row["master"]]["state"]) != "ready":
+            why = f"is {state}"
         text = f"{row['master']} {why}" if row["master"] else "its group has no master"
         return f"\n    no haStatus: {text}\n"
     return (
@@ -311,10 +327,6 @@ def _render_lag(lag: int | None) -> Text:
     return Text("lag ").append(_known(lag), "yellow" if lag else "")
 
 
-def _span(commit_log: Document) -> str:
-    return f"{_known(commit_log.get('min'))}..{_known(commit_log.get('max'))}"
-
-
 def _known(value: object) -> str:
     """Return a value as mqadmin prints it."""
     if isinstance(value, bool):
@@ -322,9 +334,9 @@ def _known(value: object) -> str:
     return "?" if value is None else str(value)
 
 
-def _render_routes(document: Document) -> Table:
+def _render_routes(document: Document) -> UncutTable:
     states = {node["address"]: node["state"] for node in document["nodes"]}
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = UncutTable()
     for column in ("NAMESERVER", "GROUP", "ROUTE"):
         table.add_column(column)
     for nameserver, view in document["routes"].items():
@@ -346,45 +358,6 @@ def _render_routes(document: Document) -> Table:
         if left_out:
             table.add_row(nameserver, "...", f"and {left_out} more broker names; --json has them")
     return table
-
-
-def render_comparison(document: Document) -> list[Text]:
-    """Render the ranges of two commit logs, where they differ, and the messages there."""
-    document = printable_values(document)
-    lines = []
-    for side in (document["a"], document["b"]):
-        line = Text(f"{side['target']}  ", "bold").append(f"commit log {side['min_offset']}..{side['max_offset']}", "")
-        lines += [line, Text(f"  {side['directory']}", "dim")]
-    verdict = Text(document["verdict"], "green" if document["verdict"] == "equal" else "red")
-    lines.append(verdict.append(f": {document['reason']}", "default"))
-    if document["common_to"] > document["common_from"]:
-        lines.append(Text(f"common range {document['common_from']}..{document['common_to']}"))
-    if document["last_common"]:
-        lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
-    for part, what in (("differing", "that differ"), ("beyond", "beyond the other's end")):
-        for side in (document["a"], document["b"]):
-            if records := side[part]:
-                lines += _record_lines(side["target"], what, records)
-    return lines
-
-
-def _record_lines(target: str, what: str, records: Document) -> list[Text]:
-    head = Text(target, "bold").append(
-        f" has {records['record_count']} messages, {records['byte_count']} bytes, {what}", "default"
-    )
-    lines = [head, *(Text("  ").append(_record_line(record)) for record in records["first"])]
-    if records["record_count"] > len(records["first"]):
-        lines.append(Text(f"  ... and {records['record_count'] - len(records['first'])} more", "dim"))
-    return lines
-
-
-def _record_line(record: Document) -> str:
-    born = clock_text(record["born_millis"])
-    return (
-        f"{record['offset']} {record['topic']}-{record['queue_id']} #{record['queue_offset']}"
-        f" {record['message_id'] or record['offset_message_id']} born {born}"
-        f" ({record['size']} bytes{'' if record['is_intact'] else ', spoilt'})"
-    )
 
 
 def render_faults(faults: Sequence[Document]) -> Text:

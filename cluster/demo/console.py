@@ -59,9 +59,9 @@ class Terminal(Stage):
         """Print the table of outcomes, the meaning of each outcome, and the verdict."""
         rows = ending.reckoning.rows
         table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-        table.add_column("outcome", no_wrap=True)
+        table.add_column("outcome", overflow="fold")
         for column in ("sent", "on master", "on slave", "consumed", "lost", "duplicated"):
-            table.add_column(column, justify="right")
+            table.add_column(column, justify="right", overflow="fold")
         for row in rows:
             table.add_row(row.outcome, *map(str, _counts(row)))
         table.add_section()

@@ -13,6 +13,8 @@ from rmqlab.verdict.html.svg import TOP, Plot, since, stacked
 from rmqlab.verdict.outcomes import OUTCOMES
 
 _HEIGHT = 190
+_LEFT = 60
+"""Left of the frame: room for numbers, without names of rows."""
 _BINS = 120
 """Bars of a timeline, at most."""
 _NOTE_ROWS = 3
@@ -58,7 +60,7 @@ def _table(runs: Sequence[PlayedVariant]) -> str:
 
 def _timeline(run: PlayedVariant, seconds: float) -> Figure:
     """Draw the sends of a run, the absences of its servers, and its new masters."""
-    history, plot = run.history, Plot(f"sends per second: {run.name}", seconds, _HEIGHT)
+    history, plot = run.history, Plot(f"sends per second: {run.name}", seconds, _HEIGHT, _LEFT)
     at, width = since(history.began_at), max(_SHORTEST_BIN, seconds / _BINS)
     counts: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for send in history.sends:

@@ -120,7 +120,7 @@ def render_summary(rows: Iterable[Mapping[str, Any]]) -> Table:
     rows = [printable_values(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in ("scenario", "4.9", "hardened", "what was found"):
-        table.add_column(column, no_wrap=column in ("4.9", "hardened"))
+        table.add_column(column, no_wrap=column in ("4.9", "hardened"), overflow="fold")
     for row in rows:
         table.add_row(row["scenario"], _verdict(row.get("4.9")), _verdict(row.get("hardened")), _found(row))
     return table

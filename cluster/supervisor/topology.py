@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import attrs
 
-from rmqlab.runtime.validators import above, one_of, shown, within
+from rmqlab.runtime.validators import LEAST_RATE, MOST_RATE, one_of, shown, within
 from rmqlab.runtime.valuetypes import typed_fields
 
 NAMESERVER_PORT = 9876
@@ -90,7 +90,7 @@ class ClusterSpec:
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
     profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))
     """The brokers' behaviour: RocketMQ 4.9, or with every switch on that fixes a defect of it."""
-    rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
+    rate: float = attrs.field(default=1.0, validator=within(LEAST_RATE, MOST_RATE))
     single_address: bool = False
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Additional keys of the brokers' settings files; they override the generated ones."""

@@ -20,7 +20,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.digits import number_of
 from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT64, MOST_SECONDS, above, one_of, within
+from rmqlab.runtime.validators import INT64, MOST_SECONDS, one_of, positive_within, within
 
 FROM_WHERE = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
@@ -48,8 +48,8 @@ class ConsumeConfig:
     """Time that each message takes; it counts as delivered afterwards."""
     count: int = attrs.field(default=0, validator=within(0, INT64))
     """End after this number of deliveries; 0 means run until stopped."""
-    poll_name_server_period: float = attrs.field(default=30.0, validator=[above(0), within(0, MOST_SECONDS)])
-    commit_period: float = attrs.field(default=5.0, validator=[above(0), within(0, MOST_SECONDS)])
+    poll_name_server_period: float = attrs.field(default=30.0, validator=positive_within(MOST_SECONDS))
+    commit_period: float = attrs.field(default=5.0, validator=positive_within(MOST_SECONDS))
 
 
 def load_config(path: str | pathlib.Path) -> ConsumeConfig:

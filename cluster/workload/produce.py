@@ -25,7 +25,7 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
-from rmqlab.runtime.validators import INT32, INT64, MOST_SECONDS, above, one_of, within
+from rmqlab.runtime.validators import INT32, INT64, MOST_SECONDS, one_of, positive_within, within
 from rmqlab.verdict.outcomes import INDETERMINATE, REFUSED
 
 MIN_API_TIMEOUT = 3.0
@@ -67,7 +67,7 @@ class ProduceConfig:
     """Number of the first message."""
     senders: int = attrs.field(default=16, validator=within(1, MOST_SENDERS))
     """Maximum number of concurrent sends."""
-    send_timeout: float = attrs.field(default=3.0, validator=[above(0), within(0, MOST_SECONDS)])
+    send_timeout: float = attrs.field(default=3.0, validator=positive_within(MOST_SECONDS))
     retries: int = attrs.field(default=2, validator=within(0, INT32))
     tags: str = ""
     delay_level: int = attrs.field(default=0, validator=within(0, 18))

@@ -16,7 +16,7 @@ from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from rmqlab.remoting.frame import JSON
 from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
 from rmqlab.runtime.identity import process_id, unique_number
-from rmqlab.runtime.validators import above, at_least, shown, within
+from rmqlab.runtime.validators import above, at_least, is_address, shown, within
 from rmqlab.runtime.valuetypes import typed_fields
 
 positive = above(0)
@@ -26,7 +26,11 @@ def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
     if not isinstance(value, Sequence) or not all(isinstance(part, str) for part in value):
         raise TypeError(f"namesrv_addr = {shown(value)}: expected a text, such as 127.0.0.1:9876")
     parts = value.split(";") if isinstance(value, str) else value
-    return tuple(part.strip() for part in parts if part.strip())
+    addresses = tuple(part.strip() for part in parts if part.strip())
+    for address in addresses:
+        if not is_address(address):
+            raise ValueError(f"namesrv_addr = {shown(address)}: expected host:port, several separated by ;")
+    return addresses
 
 
 @attrs.frozen(kw_only=True, field_transformer=typed_fields)

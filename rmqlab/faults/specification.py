@@ -10,13 +10,15 @@ from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
-from rmqlab.runtime.validators import shown
+from rmqlab.runtime.validators import MOST_SECONDS, shown
 from rmqlab.runtime.valuetypes import describe_type, is_of_type
 
 _OPTION: Final = "rmqlab.option"
 LIMIT: Final = 2**63
 """Bound of all numbers. Faults are sent as msgpack, which has no larger integers, and printed as JSON, which has
 neither infinity nor NaN."""
+_LONGEST_MILLIS: Final = MOST_SECONDS * 1000
+"""Bound of times that declare none: threads and the kernel reject longer waits."""
 LONGEST_WORD: Final = 200
 """Characters of a word that is compared with known words: the time is quadratic."""
 
@@ -43,6 +45,11 @@ def limit_problem(value: object) -> str:
     return "a number below 2**63" if isinstance(value, (int, float)) and not abs(value) < LIMIT else ""
 
 
+def number_text(number: float) -> str:
+    """Return a number without `.0` and without an exponent where it is whole."""
+    return str(int(number)) if number == int(number) else f"{number:g}"
+
+
 @attrs.frozen(kw_only=True)
 class Option:
     """Metadata of one value of a fault, besides its name and type."""
@@ -67,11 +74,12 @@ class Option:
         if self.choices and value not in self.choices:
             return f"one of {', '.join(self.choices)}{near_miss(str(value), self.choices)}"
         if self.least is not None and value < self.least:
-            return f"at least {self.least:g}"
+            return f"at least {number_text(self.least)}"
         if self.above is not None and value <= self.above:
-            return f"more than {self.above:g}"
-        if self.most is not None and value > self.most:
-            return f"at most {self.most:g}"
+            return f"more than {number_text(self.above)}"
+        most = _LONGEST_MILLIS if self.most is None and self.unit == "ms" else self.most
+        if most is not None and value > most:
+            return f"at most {number_text(most)}"
         return ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss
+from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss, number_text
 from rmqlab.runtime.validators import shown
 from rmqlab.runtime.valuetypes import is_of_type
 
@@ -195,8 +195,14 @@ def describe_fault(values: Mapping[str, Any]) -> str:
     else:
         words.append(str(values["target"]))
     words += [str(values["kind"])] if "kind" in values else []
-    words += [key if value is True else f"{key}={value}" for key, value in values.items() if key not in _POSITIONAL]
+    words += [_described(key, value) for key, value in values.items() if key not in _POSITIONAL]
     return " ".join(words)
+
+
+def _described(key: str, value: object) -> str:
+    if value is True:
+        return key
+    return f"{key}={number_text(value) if isinstance(value, float) else value}"
 
 
 _POSITIONAL = {"type", "id", "src", "dst", "both_ways", "target", "kind", "applied_at"}

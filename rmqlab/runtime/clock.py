@@ -16,7 +16,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from rmqlab.runtime.validators import above, within
+from rmqlab.runtime.validators import LEAST_RATE, MOST_RATE, within
 
 MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: the same dates in every test run
 
@@ -25,7 +25,7 @@ MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: the same
 class ClockSettings:
     """The parameters of a cluster's clock, in seconds."""
 
-    rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
+    rate: float = attrs.field(default=1.0, validator=within(LEAST_RATE, MOST_RATE))
     """Cluster seconds per real second. Reliable up to 60: above, short stalls of the machine cause timeouts."""
     monotonic_epoch: float
     """The machine's monotonic clock at zero of the cluster's clock."""

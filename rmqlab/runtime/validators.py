@@ -19,6 +19,9 @@ INT64: Final = 2**63 - 1
 """Largest value of a Java long."""
 MOST_SECONDS: Final = 30 * 24 * 3600
 """Longest time of a workload, in seconds of the cluster's clock."""
+LEAST_RATE: Final = 0.01
+MOST_RATE: Final = 1000
+"""Bounds of a cluster's rate: cluster seconds per real second."""
 LONGEST_TEXT: Final = 4096
 """Maximum characters of a setting: longer than any path on Linux."""
 FIXED: Final = {"is_fixed": True}
@@ -44,6 +47,11 @@ def within(least: float, most: float) -> Check:
     Both ends are valid.
     """
     return _check(lambda value: least <= value <= most, f"{least} to {most}")
+
+
+def positive_within(most: float) -> Check:
+    """Return a validator: ValueError for 0, negative values, and above the limit."""
+    return _check(lambda value: 0 < value <= most, f"more than 0, at most {most}")
 
 
 def one_of(known: Collection[str]) -> Check:

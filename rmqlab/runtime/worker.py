@@ -111,6 +111,6 @@ def block(seconds: float, until: threading.Event) -> None:
     """Block the calling worker thread for real seconds, or until the event."""
     inline = _INLINE.get() if trio.lowlevel.in_trio_run() else None
     if inline is None:
-        until.wait(seconds)
+        until.wait(min(seconds, threading.TIMEOUT_MAX))
     else:
         inline.owed += seconds

@@ -21,16 +21,35 @@ def irregular_paths(run: Path) -> Iterator[tuple[Path, str]]:
 
     Missing files are not reported.
     """
-    for store in sorted(node / "store" for node in run.iterdir()):
-        if not (store.is_symlink() or store.exists()):
-            continue
+    for store, problem in store_places(run):
         node = store.parent.name
+        if problem:
+            yield store, f"{problem}: expected the store of {node}"
+            continue
         if not _is(store, stat.S_ISDIR):
             yield store, f"not a directory: expected the store of {node}"
             continue
         for path in (log_directory(store), store / "consumequeue", store / "index", store / "config"):
             if path.is_symlink() or path.exists():
                 yield from _irregular_in(path, node)
+
+
+def store_places(run: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the store of each node of a run, and why it cannot be read.
+
+    The reason is empty for a store that can be read.
+
+    `Path.glob` leaves out a store in a directory that this user may not enter.
+    """
+    for store in sorted(node / "store" for node in run.iterdir()):
+        try:
+            store.lstat()
+        except PermissionError as exc:
+            yield store, str(exc.strerror)
+        except OSError:  # missing, or below a file
+            continue
+        else:
+            yield store, ""
 
 
 def unreadable(path: Path) -> Iterator[Path]:

@@ -45,6 +45,8 @@ A scenario has its own verdict: that on its claim, from its expectations. An exp
 of that metric. What the other rows find is printed as warnings. A scenario without expectations has the verdict of
 `rmqlab check`.
 
+A source such as `store-and-ha section 4.3` is a section of the [protocol facts](protocol/README.md).
+
 """
 
 _GAPS: Final = """
@@ -67,13 +69,15 @@ unless a violation is proven.
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
-| torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
+| last entry incomplete | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
 | the supervisor's journal deleted or cut | it is missing, or processes closed their journals which it does not mention |
 | journal of a producer missing | `stored_unsent`: messages in the stores that no journal names |
 
 `stored_unsent` messages are a warning, not a gap, if brokers had producers from outside the cluster
 (`producer_joined`), or if a workload was killed: its last sends are not recorded.
+
+### The run of a journal
 
 A run is one start of a cluster: by `rmqlab up`, a scenario or a simulation. The supervisor gives it a random id and
 writes the id to `cluster.json` (member `run`). Each process writes it into its journal, each time that it starts. A
@@ -84,6 +88,8 @@ times show that a journal is of another run. Clients that rmqlab did not start h
 
 A journal with entries of another process or run, or with repeated entries, allows no lower bounds: metrics that rest
 on it are unknown.
+
+### Stores with missing or foreign files
 
 A store without some files of its log is incomplete if its broker recorded a later end of the log (`log_sampled`), and
 no event removed the files: an expired file, a wiped store, a power loss. Messages that are in no other store are not
@@ -99,6 +105,8 @@ Other bytes of a file count as what the broker left: what was zeroed or overwrit
 `corrupt NODE` counts damaged records with others behind them. Where a log ends before the last end that its broker
 recorded, and no event removed the rest, a warning names the bytes. So does a warning for bytes behind the end of a log
 that are neither zero nor the begin of a record: no broker writes them.
+
+### Warnings about files
 
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its
 node lost power); topics and groups that a master and its slave configure differently although both tables have the
@@ -117,6 +125,8 @@ killed or still run, and brokers that did not stop in good order.
 Files and directories without permission to read them are named in a warning, and metrics that rest on them are unknown.
 An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store has such a file.
 
+### What is not reported
+
 Some changes are not reported. In one log alone, those of records are `divergence`:
 
 * the time and address of a message's producer, its delay level and its other properties, changed alike in all logs: the
@@ -134,7 +144,16 @@ Some changes are not reported. In one log alone, those of records are `divergenc
 * a process, with its journal and its store, that was removed from the supervisor's journal as well: it looks like a
   client, or a broker, that rmqlab did not start. What it sent is `stored_unsent`, what only it stored is `lost`;
 * role, profile and rate, changed in the supervisor's journal;
-* a number of entries in the head of an index file that is too low, and names of index files.
+* a number of entries in the head of an index file that is too low, and names of index files;
+* another run's journal in the same span of time before version 4;
+* the journal of a simulation of the same seed and the same cluster, but with other faults or another load, because
+  its id is the same;
+* entries whose bytes were changed into other valid entries;
+* the cut end of a journal whose process was killed;
+* removed entries in journals of version 1 and 2, which have no numbers;
+* messages that a consumer skipped before it committed, because journals have no filters.
+
+### Corrupt links, wrong clocks, deleted topics
 
 Requests have no checksum of their own. So a broker stores what arrives, and a link fault `corrupt` between a producer
 and a broker changes messages that are acknowledged: `content_disagreement` counts them, `lost` those whose unique id
@@ -158,12 +177,6 @@ the last deletion at the broker name. Members of a group may still have messages
 
 RocketMQ does not delete the queues of a slave: these keep their old entries, and new records below their end are
 `unqueued` there.
-
-What cannot be seen: another run's journal in the same span of time before version 4; the journal of a simulation of the
-same seed and the same cluster, but with other faults or another load, because its id is the same; entries whose bytes
-were changed into other valid entries; the cut end of a journal whose process was killed; removed entries in journals
-of version 1 and 2, which have no numbers; messages that a consumer skipped before it committed, because journals have
-no filters.
 """
 
 _METRICS_HEAD: Final = """

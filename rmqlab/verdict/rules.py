@@ -1,4 +1,4 @@
-"""The rules of a default verdict: one table, by role and profile (issue 14.7).
+"""The rules of a default verdict: one table, by role and profile.
 
 Each row names a metric, where it applies, and the effect of a value above zero. A row that violates makes the verdict
 `violated`. A row that warns adds a warning, which is printed beside the verdict and does not change it. Where no row
@@ -6,6 +6,7 @@ violates, missing evidence decides: a gap in the journals, or a needed metric th
 least zero, makes the verdict `unknown`. A scenario's expectation replaces the rows of its metric.
 """
 
+import collections
 import enum
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
@@ -71,26 +72,26 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="lost",
         effect=Effect.VIOLATES,
-        because="An acknowledged message is in some store.",
+        because="An acknowledged message must be in some store.",
         source="broker-requests section 1.6",
     ),
     VerdictRule(
         metric="divergence",
         effect=Effect.VIOLATES,
-        because="The log of a slave, or of a former master, has the bytes of the master's.",
+        because="The log of a slave, or of a former master, must have the bytes of the master's.",
         source="store-and-ha section 4.3",
     ),
     VerdictRule(
         metric="unreplicated",
         effect=Effect.VIOLATES,
         roles=(SYNC_MASTER,),
-        because="A SYNC_MASTER returns SEND_OK only when a slave has the message.",
+        because="A SYNC_MASTER must return SEND_OK only when a slave has the message.",
         source="store-and-ha section 4.7",
     ),
     VerdictRule(
         metric="order.stored",
         effect=Effect.VIOLATES,
-        because="A queue keeps the order of sends that follow each other.",
+        because="A queue must keep the order of sends that follow each other.",
         source="store-and-ha section 2.6",
         is_needed=False,
     ),
@@ -98,7 +99,7 @@ VERDICT_RULES: Final = (
         metric="order.delivered",
         effect=Effect.VIOLATES,
         groups=Groups.ORDERLY,
-        because="An orderly consumer receives a queue in its order.",
+        because="An orderly consumer must receive a queue in its order.",
         source="broker-requests section 3.10",
         is_needed=False,
     ),
@@ -132,8 +133,8 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="duplicates.unexplained",
         effect=Effect.WARNS,
-        because="RocketMQ delivers at least once, but each repetition has a cause.",
-        source="issue 14.9",
+        because="RocketMQ delivers at least once, but each repetition must have a cause.",
+        source="definition of the metric",
     ),
     VerdictRule(
         metric="corrupt",
@@ -205,14 +206,14 @@ VERDICT_RULES: Final = (
     VerdictRule(
         metric="place_disagreement",
         effect=Effect.WARNS,
-        because="An acknowledgement and a delivery name the queue and offset of the record.",
+        because="An acknowledgement and a delivery must name the queue and offset of the record.",
         source="broker-requests section 1.6",
     ),
     VerdictRule(
         metric="content_disagreement",
         effect=Effect.VIOLATES,
         is_needed=False,
-        because="A broker stores body, flag, keys and tags as the producer sent them.",
+        because="A broker must store body, flag, keys and tags as the producer sent them.",
         source="store-and-ha section 2.1",
     ),
     VerdictRule(
@@ -225,7 +226,7 @@ VERDICT_RULES: Final = (
         metric="clock_disagreement",
         effect=Effect.WARNS,
         because="Times of this node, and durations across nodes, are not reliable.",
-        source="issue 14.8",
+        source="definition of the metric",
     ),
 )
 """The table. Metrics that are not in it are measurements: they are judged by scenarios only."""
@@ -264,7 +265,9 @@ def decide(
     rows = [row for row in VERDICT_RULES if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
     found = [(row, one) for row, one in applied if one.value]
-    warnings = tuple(_shown(row, one, reset_groups) for row, one in found if row.effect is Effect.WARNS)
+    warned = [(row, one) for row, one in found if row.effect is Effect.WARNS]
+    totals = _explained_totals(one for _, one in warned)
+    warnings = tuple(_shown(row, one, reset_groups) for row, one in warned if one.metric not in totals)
     broken = [(row, one) for row, one in found if row.effect is Effect.VIOLATES]
     if broken:
         return Decision(
@@ -277,6 +280,17 @@ def decide(
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
+
+
+def _explained_totals(findings: Iterable[Finding]) -> set[str]:
+    """Return the metrics that only repeat the sum of those of single groups."""
+    sums: dict[str, float] = collections.defaultdict(float)
+    values: dict[str, float] = {}
+    for one in findings:
+        name, _, target = one.metric.partition(" ")
+        values[one.metric] = one.value or 0
+        sums[name] += values[one.metric] if target else 0
+    return {metric for metric, value in values.items() if value and sums.get(metric, 0) >= value}
 
 
 def _is_on_purpose(finding: Finding, reset_groups: Collection[str]) -> bool:
@@ -307,5 +321,6 @@ def _unknown(applied: Iterable[tuple[VerdictRule, Finding]], gaps: Collection[st
 
 def _shown(rule: VerdictRule, finding: Finding, reset_groups: Collection[str] = ()) -> str:
     at_least = "at least " if finding.is_at_least else ""
+    number = finding.value if isinstance(finding.value, int) else f"{finding.value:g}"
     because = _RESET.format(", ".join(sorted(reset_groups))) if _is_on_purpose(finding, reset_groups) else rule.because
-    return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {because}"
+    return f"{finding.metric}: {at_least}{number} {finding.unit}. {because}"

@@ -59,6 +59,13 @@ def test_a_setting_out_of_range_is_named() -> None:
             config(**{key: value})
 
 
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "a b:1"])
+def test_an_invalid_address_of_a_nameserver_is_named(address: str) -> None:
+    """It was an error of `int` at the first request."""
+    with pytest.raises(ValueError, match=f"namesrv_addr = '{address}': expected host:port, several separated by ;"):
+        ClientConfig(namesrv_addr=f"127.0.0.1:9876;{address}")
+
+
 async def test_a_wrong_argument_of_a_client_is_named(client: Client) -> None:
     for kind in (Producer, PullConsumer, LitePullConsumer):
         made: Any = kind

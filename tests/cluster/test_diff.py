@@ -52,6 +52,16 @@ def compared(rmqlab: Run, status: int) -> dict[str, Any]:
     return document
 
 
+def test_the_directory_of_a_node_means_its_store(tmp_path: Path) -> None:
+    for node in ("broker-a", "broker-a-s"):
+        with contextlib.closing(
+            MessageStore.open(small_config(tmp_path / node / "store"), now_millis=ManualClock())
+        ) as store:
+            store.put(new_message())
+    found = CliRunner().invoke(app, ["diff", str(tmp_path / "broker-a"), str(tmp_path / "broker-a-s" / "store")])
+    assert found.exit_code == 0, found.output
+
+
 def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(rmqlab: Run) -> None:
     """Issue 3 item 7; store-and-ha section 4.9."""
     settings = ("flushIntervalCommitLog", "flushCommitLogThoroughInterval")

@@ -82,7 +82,7 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
     )  # fmt: skip
     assert (message.returncode, message.stderr) == (0, "")
     (fault,) = listed(rmqlab)
-    line = "link broker-a-s -> broker-a:master latency only=ha millis=200.0 jitter_millis=50.0"
+    line = "link broker-a-s -> broker-a:master latency only=ha millis=200 jitter_millis=50"
     assert message.stdout == f"{fault['id']}: {line}\n"
     assert (fault["type"], fault["src"], fault["millis"]) == ("link", "broker-a-s", 200)
     assert line in rmqlab("status").stdout

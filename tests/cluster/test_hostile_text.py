@@ -17,8 +17,9 @@ from rmqlab.cluster.checks.view import render_evidence, render_findings
 from rmqlab.cluster.cli.event_lines import clock_text, render_event, render_log_line
 from rmqlab.cluster.cli.live.keys import Selection
 from rmqlab.cluster.cli.live.view import render_live
+from rmqlab.cluster.cli.logcomparison import render_comparison
 from rmqlab.cluster.cli.screen import PlainConsole
-from rmqlab.cluster.cli.tables import render_comparison, render_status
+from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandRequest, CommandResult, Failure, Item

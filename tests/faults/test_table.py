@@ -43,6 +43,12 @@ def test_a_switch_is_described_by_its_name() -> None:
     assert describe_fault(fault_values(forged)) == "ha-report broker-a offset=7 repeat"
 
 
+@pytest.mark.parametrize(("millis", "shown"), [(200.0, "200"), (0.5, "0.5"), (1e12, "1000000000000")])
+def test_a_whole_number_is_described_without_a_fraction(millis: float, shown: str) -> None:
+    step = fault_of({"type": "clock", "target": "a", "kind": "step", "millis": millis})
+    assert describe_fault(fault_values(step)) == f"clock a step millis={shown}"
+
+
 @pytest.mark.parametrize("fault", GIVEN, ids=lambda fault: type(fault).__name__)
 def test_a_fault_round_trips_through_its_plain_values(fault: Fault) -> None:
     assert fault_of(fault_values(fault)) == fault
@@ -98,6 +104,14 @@ def test_a_fault_round_trips_through_its_plain_values(fault: Fault) -> None:
             "kind drop has no value remark",
         ),
         ({"type": "ha-report", "target": "a", "offset": -1}, "offset = -1: expected at least 0"),
+        ({"type": "clock", "target": "a", "kind": "skew", "ppm": 1e9}, "ppm = 1e.09: expected at most 1000000$"),
+        ({"type": "clock", "target": "a", "kind": "step", "millis": 4e12}, "millis = 4e.12: expected at most 31536000"),
+        ({"type": "clock", "target": "a", "kind": "step", "millis": -4e12}, "expected at least -3153600000000$"),
+        ({"type": "disk", "target": "a", "kind": "slow-sync", "millis": 9e18}, "expected at most 2592000000$"),
+        (
+            {"type": "link", "src": "a", "dst": "b", "kind": "slow-reader", "read_bytes": 1, "window_bytes": 2**32},
+            "window_bytes = 4294967296: expected at most 1073741824",
+        ),
         ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "kind step has no value ppm; it takes millis"),
     ],
 )

@@ -3,13 +3,24 @@
 import attrs
 import pytest
 
-from rmqlab.runtime.validators import above, addresses, at_least, is_host, line_fault, one_of, shown, within
+from rmqlab.runtime.validators import (
+    above,
+    addresses,
+    at_least,
+    is_host,
+    line_fault,
+    one_of,
+    positive_within,
+    shown,
+    within,
+)
 
 
 @attrs.frozen
 class Settings:
     count: int = attrs.field(default=1, validator=at_least(1))
     seconds: float = attrs.field(default=1.0, validator=above(0))
+    period: float = attrs.field(default=1.0, validator=positive_within(60))
     port: int = attrs.field(default=1, validator=within(0, 65535))
     role: str = attrs.field(default="KING", validator=one_of(("KING", "QUEEN")))
     state: str = attrs.field(default="", validator=one_of(("", "here", "gone")))
@@ -22,6 +33,8 @@ class Settings:
         ("count", "many", "count = 'many': expected at least 1"),
         ("seconds", 0, "seconds = 0: expected more than 0"),
         ("seconds", float("nan"), "seconds = nan: expected more than 0"),
+        ("period", 0, "period = 0: expected more than 0, at most 60"),
+        ("period", 61, "period = 61: expected more than 0, at most 60"),
         ("port", 65536, "port = 65536: expected 0 to 65535"),
         ("port", -1, "port = -1: expected 0 to 65535"),
         ("role", "king", "role = 'king': expected KING or QUEEN"),

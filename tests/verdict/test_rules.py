@@ -59,7 +59,7 @@ def test_rows_apply_by_role_and_profile() -> None:
 def test_a_proven_violation_outweighs_missing_evidence_which_is_warned_of() -> None:
     decision = decide([of("lost", 2, is_at_least=True)], gaps=["a journal is cut"])
     assert decision.verdict is Verdict.VIOLATED
-    assert decision.why == ("lost: at least 2 messages. An acknowledged message is in some store.",)
+    assert decision.why == ("lost: at least 2 messages. An acknowledged message must be in some store.",)
     assert decision.warnings == ("a journal is cut",)
 
 
@@ -86,3 +86,14 @@ def test_every_row_that_violates_does_so_somewhere() -> None:
         )
         assert (decision.verdict is Verdict.VIOLATED) is (row.effect is Effect.VIOLATES)
         assert bool(decision.warnings) is (row.effect is Effect.WARNS)
+
+
+def test_a_total_is_no_second_warning_beside_its_groups() -> None:
+    groups = [of("offset_rollbacks late", 2), of("offset_rollbacks shop", 3)]
+    assert len(decide([of("offset_rollbacks", 5), *groups]).warnings) == 2
+    assert len(decide([of("offset_rollbacks", 6), *groups]).warnings) == 3, "one is of a group that is not judged"
+
+
+def test_a_large_number_is_written_in_full() -> None:
+    (why,) = decide([of("lost", 1_234_567)]).why
+    assert why.startswith("lost: 1234567 messages. ")

@@ -3,21 +3,20 @@
 import datetime as dt
 from collections.abc import Iterable, Mapping
 
-from rich.table import Table
 from rich.text import Text
 
+from rmqlab.cluster.cli.uncuttable import UncutTable
 from rmqlab.runtime.printable import printable
 
 
-def table_of(columns: str, rows: Iterable[Iterable[object]]) -> Table:
+def table_of(columns: str, rows: Iterable[Iterable[object]]) -> UncutTable:
     """Return a table with these columns, separated by `|`.
 
     A column whose title begins with `>` is right-aligned.
     """
-    table = Table(box=None, header_style="bold", pad_edge=False)
+    table = UncutTable()
     for title in columns.split("|"):
-        justify = "right" if title.startswith(">") else "left"
-        table.add_column(title.lstrip(">"), justify=justify, overflow="fold")  # type: ignore[arg-type]  # a literal
+        table.add_column(title.lstrip(">"), justify="right" if title.startswith(">") else "left")
     for row in rows:
         table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     return table

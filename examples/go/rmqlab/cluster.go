@@ -47,7 +47,9 @@ func Start(t testing.TB, options Options) *Cluster {
 	command.Stderr = log
 	out, err := command.StdoutPipe()
 	check(t, err)
-	check(t, command.Start())
+	if err := command.Start(); err != nil {
+		t.Fatalf("%v: install rmqlab (pip install /path/to/rmqlab), or set RMQLAB_COMMAND to its path", err)
+	}
 	t.Cleanup(func() { stop(t, command, log) })
 
 	lines := bufio.NewReader(out)

@@ -16,7 +16,7 @@ class ClockSkew(ClockFault):
     example: ClassVar = {"target": "broker-a", "ppm": 500}
 
     ppm: float = option(
-        "Microseconds gained each second; negative: lost.", unit="ppm", least=-1_000_000, most=1_000_000_000
+        "Microseconds gained each second; negative: lost.", unit="ppm", least=-1_000_000, most=1_000_000
     )
 
     @property

@@ -7,7 +7,7 @@ import attrs
 from rmqlab.faults.clock.fault import ClockFault
 from rmqlab.faults.specification import option
 
-CENTURY_MILLIS: Final = 36_525 * 86_400_000
+_CENTURY_MILLIS: Final = 36_525 * 86_400_000
 """Timestamps of messages have 64 bits, and several faults add up."""
 
 
@@ -19,9 +19,8 @@ class ClockStep(ClockFault):
     example: ClassVar = {"target": "broker-a", "millis": -60_000}
 
     millis: float = option(
-        "How far the clock jumps ahead, at most 100 years; negative: back.",
-        unit="ms", least=-CENTURY_MILLIS, most=CENTURY_MILLIS,
-    )  # fmt: skip
+        "How far the clock jumps ahead; negative: back.", unit="ms", least=-_CENTURY_MILLIS, most=_CENTURY_MILLIS
+    )
 
     @property
     def by_seconds(self) -> float:

@@ -14,7 +14,7 @@ class DiskFull(DiskFault):
     """No space is left for new blocks and for tables.
 
     The disk shows 100 % used once nothing is left. Space already allocated to files accepts some more sends, until it
-    is used up or the broker checks its disk, every 10 s as in 4.9.
+    is used up or the broker checks its disk, every 10 s as in 4.9. After the heal sends are refused until the next check.
     """
 
     kind = "full"

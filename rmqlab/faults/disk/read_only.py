@@ -10,7 +10,10 @@ from rmqlab.faults.disk.fault import DiskEffect, DiskFault, fail
 
 @attrs.frozen(kw_only=True)
 class ReadOnlyDisk(DiskFault):
-    """Allocation, sync and save fail."""
+    """Allocation, sync and save fail.
+
+    After the heal sends are refused until the broker checks its disk, every 10 s.
+    """
 
     kind = "read-only"
     example: ClassVar = {"target": "broker-a"}

@@ -9,6 +9,8 @@ from rmqlab.faults.link.netem import Impairment
 from rmqlab.faults.specification import option
 
 WINDOW_BYTES: Final = 64 * 1024
+_MOST_WINDOW: Final = 2**30
+"""The kernel doubles it, and keeps it in 32 bits."""
 
 
 @attrs.frozen(kw_only=True)
@@ -24,7 +26,12 @@ class SlowReader(LinkFault):
 
     read_bytes: float = option("How fast DST reads each connection.", unit="bytes/s", above=0)
     window_bytes: int | None = option(
-        "The receive buffer of each connection.", unit="bytes", least=1, default=None, unless_given=WINDOW_BYTES
+        "The receive buffer of each connection.",
+        unit="bytes",
+        least=1,
+        most=_MOST_WINDOW,
+        default=None,
+        unless_given=WINDOW_BYTES,
     )
 
     def impair(self, before: Impairment) -> Impairment:

@@ -48,7 +48,9 @@ class RequestFault(TargetedFault):
     default_kind = "answer"
 
     code: str = option("A request code: 310, or SEND_MESSAGE_V2.", converter=str, is_argument=True)
-    times: int | None = option("How many requests, from now on.", least=1, default=None, unless_given="all")
+    times: int | None = option(
+        "How many requests, from now on; then the fault ends.", least=1, default=None, unless_given="all"
+    )
 
     def __attrs_post_init__(self) -> None:
         code_of(self.code, RequestCode)

@@ -11,7 +11,7 @@ from html import escape
 import attrs
 
 WIDTH = 1000
-LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 26
+LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 30
 _LETTER = 7
 """Width of a letter of a note."""
 _LONGEST_LABEL = (LEFT - 8) // _LETTER
@@ -74,11 +74,13 @@ class Plot:
     title: str
     seconds: float
     height: float
+    left: int = LEFT
+    """Width left of the frame: by default enough for the names of rows."""
     marks: list[str] = attrs.field(factory=list)
 
     @property
     def x(self) -> Axis:
-        return Axis(0.0, max(self.seconds, 0.001), LEFT, WIDTH - RIGHT)
+        return Axis(0.0, max(self.seconds, 0.001), self.left, WIDTH - RIGHT)
 
     @property
     def floor(self) -> float:
@@ -93,9 +95,11 @@ class Plot:
         for tick in log_ticks(high) if is_log else ticks(0, high, 4):
             if tick <= axis.high:
                 at = axis.at(tick)
-                self.marks.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
                 self.marks.append(
-                    f'<text class="tick" x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{text(tick)}</text>'
+                    f'<line class="grid" x1="{self.left}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+                )
+                self.marks.append(
+                    f'<text class="tick" x="{self.left - 6}" y="{at + 4:.1f}" text-anchor="end">{text(tick)}</text>'
                 )
         return axis
 
@@ -176,13 +180,13 @@ class Plot:
         axis = "".join(
             f'<line class="grid" x1="{self.x.at(tick):.1f}" x2="{self.x.at(tick):.1f}"'
             f' y1="{TOP}" y2="{self.floor:.1f}"/>'
-            f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 16:.1f}"'
+            f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 20:.1f}"'
             f' text-anchor="middle">{tick:g} s</text>'
             for tick in ticks(0, self.seconds, 10)
         )
         return (
             f'<svg class="plot" viewBox="0 0 {WIDTH} {self.height:.0f}" role="img" aria-label="{escape(self.title)}"'
-            f' data-left="{LEFT}" data-right="{WIDTH - RIGHT}" data-seconds="{self.seconds:.3f}">'
+            f' data-left="{self.left}" data-right="{WIDTH - RIGHT}" data-seconds="{self.seconds:.3f}">'
             f"{axis}{''.join(self.marks)}</svg>"
         )
 

@@ -150,7 +150,7 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     directory = write(eventful_run())
     table = check(directory)
     assert table.exit_code == 1
-    assert "violated: lost: 1 messages. An acknowledged message is in some store." in table.stdout
+    assert "violated: lost: 1 messages. An acknowledged message must be in some store." in table.stdout
     assert "warning: the journal does not name the run's role and profile" in table.stdout
     assert "lost.SEND_OK" in table.stdout
     assert "1 messages" in table.stdout
@@ -171,6 +171,7 @@ def test_the_command_reports_invalid_input_in_one_line(write: Write, tmp_path: P
         ((directory, "-m", "losst"), 2, "did you mean lost"),
         ((tmp_path / "none",), 2, "there is no directory"),
         (("no-such-cluster",), 2, "no cluster and no scenario"),
+        (("--metrics", "lost"), 2, "to show one metric of a run: rmqlab check RUN --metric lost"),
     ):
         done = check(*arguments)
         assert (done.exit_code, done.stdout) == (status, "")

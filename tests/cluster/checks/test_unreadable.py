@@ -47,6 +47,20 @@ def deny(monkeypatch: pytest.MonkeyPatch, denied: Path) -> None:
     monkeypatch.setattr(os, "access", is_allowed)
 
 
+def deny_entry(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Take the permission to enter a directory: `stat` of what is in it fails."""
+    deny(monkeypatch, folder)
+    for name in ("stat", "lstat", "open", "scandir"):
+        original = getattr(os, name)
+
+        def refuse(path: Any = ".", *args: Any, call: Any = original, **kwargs: Any) -> Any:
+            if not isinstance(path, int) and folder in Path(os.fsdecode(path)).parents:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
+            return call(path, *args, **kwargs)
+
+        monkeypatch.setattr(os, name, refuse)
+
+
 def newly_unknown(judgement: Judgement, before: Judgement) -> set[str]:
     return {one.metric for one in judgement if not one.is_known and before[one.metric].is_known}
 
@@ -96,3 +110,15 @@ def test_an_unreadable_log_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) 
     judgement = judge_directory(run)
     assert judgement.verdict is Verdict.UNKNOWN
     assert f"{LOG_FILE}: Permission denied" in "; ".join(judgement.decision.why)
+
+
+def test_a_node_whose_directory_may_not_be_entered_is_named_and_the_run_is_judged(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` ended without a verdict."""
+    deny_entry(monkeypatch, run / "broker-a")
+    done = CliRunner().invoke(app, ["check", str(run)], prog_name="rmqlab")
+    assert done.exit_code == 2
+    store = run / "broker-a" / "store"
+    assert done.stderr == f"rmqlab: {store}: Permission denied: expected the store of broker-a\n"
+    assert f"{store}: Permission denied" in done.stdout.replace("\n", "")

@@ -19,7 +19,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the runs; return the names of the variants that were played."""
     names: list[str] = []
 
-    def play(_path: Path, variant: Variant, *_options: object) -> tuple[dict[str, Any], PlayedVariant]:
+    def play(_path: Path, _scenario: str, variant: Variant, *_options: object) -> tuple[dict[str, Any], PlayedVariant]:
         names.append(variant.name)
         run = MadeUpRun()
         run.send(1)
@@ -37,8 +37,10 @@ def test_a_page_is_made_beside_the_document(tmp_path: Path, played: list[str]) -
     done = CliRunner().invoke(app, ["compare", "kill-master", "--report", str(page), "--json"])
     assert done.exit_code == 0, done.output
     assert played == [variant.name for variant in VARIANTS]
-    assert [run["name"] for run in json.loads(done.stdout)["runs"]] == played
+    document = json.loads(done.stdout)
+    assert (document["scenario"], [run["name"] for run in document["runs"]]) == ("kill-master", played)
     text = page.read_text()
+    assert "<h1>kill-master</h1>" in text
     assert all(f"<th>{name}</th>" in text for name in played)
 
 

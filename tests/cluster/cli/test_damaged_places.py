@@ -1,5 +1,6 @@
 """Damaged records, paths that cannot be used, full disks: one line on stderr."""
 
+import errno
 import json
 import os
 import random
@@ -8,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -207,6 +209,28 @@ def test_a_lock_that_is_no_file_costs_only_the_line_of_its_cluster(
     assert {one["name"]: one["state"] for one in json.loads(done.stdout)} == {"odd": "unknown", "sound": "stopped"}
     assert done.stderr.startswith(f"rmqlab: {tmp_path}/odd/supervisor.lock: ")
     assert len(done.stderr.splitlines()) == 1
+    assert done.exit_code == 0
+
+
+@pytest.mark.parametrize("where", [".", "odd", "runs", "runs/kill-master"])
+def test_a_directory_that_may_not_be_entered_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """`ls` said that there are no clusters."""
+    denied = tmp_path / where
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "runs" / "kill-master").mkdir(parents=True)
+    scan, access = os.scandir, os.access
+
+    def scan_unless_denied(path: Any = ".") -> Any:
+        if Path(path) == denied:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scan_unless_denied)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != denied and access(path, mode))
+    done = CliRunner(env={"RMQLAB_HOME": str(tmp_path)}).invoke(app, ["ls"], prog_name="rmqlab")
+    assert done.stderr.startswith(f"rmqlab: {denied}: Permission denied: ")
     assert done.exit_code == 0
 
 

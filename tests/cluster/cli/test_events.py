@@ -21,6 +21,9 @@ def test_missing_journals_are_named(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["events", "-n", str(tmp_path)])
     assert (shown.exit_code, len(shown.stdout.splitlines())) == (0, 3)
     assert shown.stderr == "rmqlab: journal/broker-a.msgpack is missing: its events are not shown\n"
+    journal_path(tmp_path / "journal", "broker-a").mkdir()  # as one without permission: not a file to be read
+    shown = CliRunner().invoke(app, ["events", "-n", str(tmp_path)])
+    assert shown.stderr == "rmqlab: journal/broker-a.msgpack cannot be read: its events are not shown\n"
     journal_path(tmp_path / "journal", SUPERVISOR).unlink()
     shown = CliRunner().invoke(app, ["events", "-n", str(tmp_path), "--json"])
     assert "journal/cluster.msgpack is missing" in shown.stderr

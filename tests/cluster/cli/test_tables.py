@@ -212,14 +212,17 @@ def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("master", "connected", "message"),
+    ("master", "state", "connected", "message"),
     [
-        ("broker-a", False, "no haStatus: broker-a has no connection from it (a slave connects within 5 s)"),
-        ("broker-a", None, "no haStatus: broker-a reports nothing about it"),
-        (None, None, "no haStatus: its group has no master"),
+        ("broker-a", "ready", False, "no haStatus: broker-a has no connection from it (a slave connects within 5 s)"),
+        ("broker-a", "ready", None, "no haStatus: broker-a reports nothing about it"),
+        ("broker-a", "killed", None, "no haStatus: broker-a is killed"),
+        (None, "ready", None, "no haStatus: its group has no master"),
     ],
 )
-def test_a_slave_without_connection_has_a_reason(*, master: str | None, connected: bool | None, message: str) -> None:
+def test_a_slave_without_connection_has_a_reason(
+    *, master: str | None, state: str, connected: bool | None, message: str
+) -> None:
     facts = ("slaveAckOffset", "diff", "inSync", "state", "transferredByteInSecond", "transferFromWhere", "trouble")
     row = {
         "group": "broker-a",
@@ -232,6 +235,7 @@ def test_a_slave_without_connection_has_a_reason(*, master: str | None, connecte
     nodes = [
         dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES
     ]
+    nodes[1]["state"] = state
     head = {"name": "default", "namesrv_addr": "127.77.124.1:9876", "rate": 1, "routes": {}, "masters": {}}
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(render_status({**head, "nodes": nodes, "replication": [{**row, **dict.fromkeys(facts)}]}))
@@ -258,3 +262,20 @@ def test_a_slave_that_was_added_later_is_below_its_master() -> None:
     places = [("broker-a", "broker-a-s"), ("broker-b", "broker-b-s"), ("broker-a", "broker-a-s2")]
     rows = [{"group": master, "master": master, "slave": slave} for master, slave in places]
     assert [row["slave"] for row in by_master(rows)] == ["broker-a-s", "broker-a-s2", "broker-b-s"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "state", "is_said"), [("", "killed", True), ("", "ready", False), ("dledger", "killed", False)]
+)
+def test_a_group_whose_master_is_dead_has_a_line_about_the_remedy(mode: str, state: str, *, is_said: bool) -> None:
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes: list[dict[str, object]] = [dict(zip(keys, node, strict=True)) for node in NODES]
+    for node, broker_id in zip(nodes, (None, 0, 1), strict=True):
+        node |= {"group": "broker-a" if broker_id is not None else None, "broker_id": broker_id}
+    nodes[1]["state"] = state
+    masters = {"broker-a": ["broker-a"] if state == "ready" else []}
+    head = {"name": "n", "namesrv_addr": "a", "rate": 1, "routes": {}, "masters": masters, "mode": mode}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render_status({**head, "nodes": nodes, "replication": []}))
+    line = "broker-a has no running master: slaves serve reads, and RocketMQ promotes none; `start broker-a`, or"
+    assert (line in console.export_text()) is is_said

@@ -72,3 +72,11 @@ def test_the_names_of_masters_that_follow_each_other_do_not_overlap() -> None:
     rows = re.findall(r'<text class="note mark" x="[0-9.]+" y="([0-9.]+)">(.*?)</text>', text)
     assert [name for _, name in rows] == [S, A]
     assert float(rows[1][0]) - float(rows[0][0]) >= 11, "the height of a line"
+
+
+def test_the_frame_of_a_timeline_begins_beside_its_numbers() -> None:
+    """No rows have names: their room was empty, and half of a narrow screen."""
+    text = render_comparison("kill-master", "", [played("4.9", promoted_run())])
+    (left,) = re.findall(r'data-left="([0-9]+)"', text)
+    starts = [float(x) for x in re.findall(r'<rect class="outcome-[^"]*" x="([0-9.]+)"', text)]
+    assert int(left) <= 60 <= min(starts) < 196

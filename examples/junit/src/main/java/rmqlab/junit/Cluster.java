@@ -59,7 +59,13 @@ public final class Cluster implements AutoCloseable {
             Path home = Files.createTempDirectory("rmqlab-junit-");
             ProcessBuilder builder = new ProcessBuilder(command(options)).redirectError(home.resolve("up.log").toFile());
             builder.environment().put("RMQLAB_HOME", home.toString());
-            Process process = builder.start();
+            Process process;
+            try {
+                process = builder.start();
+            } catch (IOException e) {
+                throw new IllegalStateException(
+                    "install rmqlab (pip install /path/to/rmqlab), or set -Drmqlab.command=PATH", e);
+            }
             InputStreamReader bytes = new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8);
             BufferedReader out = new BufferedReader(bytes);
             String line = out.readLine(); // the cluster; then one event a line
