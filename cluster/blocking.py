@@ -98,10 +98,7 @@ class BlockingCluster(NodeActions):
         self._thread.join()
 
     def _stop(self) -> None:
-        """End the body of `open_cluster`, or cancel its start.
-
-        A cancelled body would not save the record.
-        """
+        """End the body of `open_cluster`, or cancel its start."""
         if self._ready.done():
             self._over.set()
         else:
