@@ -42,8 +42,10 @@ from rmqlab.remoting.headers.topic import (
 )
 from rmqlab.remoting.names import DEFAULT_TOPIC, MASTER_ID
 from rmqlab.remoting.properties import parse_properties_text, write_properties_text
+from rmqlab.runtime.valuetypes import checked_methods
 
 
+@checked_methods
 class Admin:
     """Sends administrative requests to nameservers, and to brokers by address."""
 

@@ -34,11 +34,13 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.valuetypes import checked_methods
 
 LATEST = -1
 """As a timestamp: the end of each queue."""
 
 
+@checked_methods
 class GroupAdmin:
     """Sends administrative requests about groups.
 

@@ -38,7 +38,7 @@ from rmqlab.runtime.dispatch import Dispatcher, handler_table
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.remoting_errors import RemotingError
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import TimeLimit, check_value, checked
 
 log = logging.getLogger(__name__)
 
@@ -128,9 +128,11 @@ class Client:
 
         BrokerError for any reply but success; RemotingError without a reply.
         """
-        response = await self.remoting.request(
-            address, self.command(code, header, body), timeout or self.config.api_timeout
-        )
+        if timeout is None:
+            timeout = self.config.api_timeout
+        else:
+            check_value("timeout", timeout, TimeLimit)
+        response = await self.remoting.request(address, self.command(code, header, body), timeout)
         return expect_success(address, response)
 
     async def ask_name_server(

@@ -11,12 +11,14 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import TRUE, JavaBoolean
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_offset_message_id
+from rmqlab.runtime.valuetypes import checked
 
 FOREVER = 2**63 - 1
 MAX_FOUND = 64
 """Maximum number of messages in one broker's reply."""
 
 
+@checked
 async def view_message(client: Client, offset_message_id: str, *, address: str | None = None) -> ReceivedMessage:
     """Read the message of an offset message id, from its broker or from another copy.
 
@@ -29,6 +31,7 @@ async def view_message(client: Client, offset_message_id: str, *, address: str |
     return received(decode_message(response.body), "", client.config.namespace)
 
 
+@checked
 async def query_by_key(
     client: Client, topic: str, key: str, *, max_num: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
 ) -> list[ReceivedMessage]:
@@ -38,6 +41,7 @@ async def query_by_key(
     return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
 
 
+@checked
 async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
     """Return the message that its producer gave this id; None if there is none.
 

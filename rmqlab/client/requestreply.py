@@ -27,6 +27,7 @@ from rmqlab.remoting.message import (
     PROPERTY_TTL,
 )
 from rmqlab.remoting.names import REPLY_TOPIC_SUFFIX
+from rmqlab.runtime.valuetypes import TimeLimit, checked
 
 
 class NoReplyError(ClientError):
@@ -37,11 +38,12 @@ class NotARequestError(ClientError):
     """A message without a waiting request."""
 
 
+@checked
 async def request(
     producer: Producer,
     message: Message,
     *,
-    timeout: float = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
+    timeout: TimeLimit = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
     to: MessageQueue | SelectQueue | None = None,
 ) -> ReplyMessage:
     """Send a message and wait for its reply.
@@ -80,7 +82,7 @@ async def request(
     return got[0]
 
 
-def reply_to(message: ReceivedMessage, body: bytes) -> Message:
+def reply_to(message: ReceivedMessage, body: bytes | bytearray | memoryview) -> Message:
     """Make the reply to a request, to be sent by any producer.
 
     NotARequestError if no request waits for it.
