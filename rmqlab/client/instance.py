@@ -22,6 +22,7 @@ from rmqlab.client.config import ClientConfig, client_id, own_ip
 from rmqlab.client.errors import BrokerError, ClientError, NoRouteError
 from rmqlab.client.nameservers import NameServers
 from rmqlab.client.namespace import with_namespace, without_namespace
+from rmqlab.client.replies import expect_success, read_body
 from rmqlab.client.routes import RouteCache, check_route, route_from_template
 from rmqlab.remoting.acl import sign
 from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData
@@ -142,8 +143,9 @@ class Client:
 
         Errors as `ask`, and NoNameServerError.
         """
-        response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
-        return expect_success("the nameserver", response)
+        address = await self.name_servers.choose()
+        response = await self.remoting.request(address, self.command(code, header, body), self.config.api_timeout)
+        return expect_success(address, response)
 
     # -- routes ----------------------------------------------------------------------------------
 
@@ -160,8 +162,8 @@ class Client:
                 raise NoRouteError(f"no route for topic {topic}") from None
             raise
         if not response.body:
-            raise NoRouteError(f"the nameserver returned an empty route for topic {topic}")
-        return check_route(TopicRouteData.decode(response.body))
+            raise NoRouteError(f"{response.source} returned an empty route for topic {topic}")
+        return read_body(response, lambda raw: check_route(TopicRouteData.decode(raw)))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
         """Fetch a route and use it from now on.
@@ -324,13 +326,6 @@ async def _for_each(addresses: Collection[str], call: Callable[[str], Awaitable[
     async with trio.open_nursery() as nursery:
         for _ in range(min(MAX_AT_ONCE, len(addresses))):
             nursery.start_soon(call_next)
-
-
-def expect_success(address: str, response: Command) -> Command:
-    """Return a successful response. BrokerError for any other."""
-    if response.code != ResponseCode.SUCCESS:
-        raise BrokerError(address, response.code, response.remark)
-    return response
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ Queues are assigned by hand, or shared with the other members of the group. Sour
 DefaultLitePullConsumerImpl.
 """
 
+import collections
 import math
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -35,6 +36,9 @@ from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
 from rmqlab.runtime.validators import shown
 from rmqlab.runtime.valuetypes import Seconds, checked_methods
+
+_REFUSED = 8
+"""Offsets that are remembered as refused by the broker of a queue."""
 
 
 @checked_methods
@@ -186,12 +190,16 @@ class LitePullConsumer(Member):
 
     async def _pull_until_dropped(self, assignment: Assignment) -> None:
         puller = QueuePuller(self._group, assignment, self.submit, sends_subscription=True)
+        refused = collections.deque[int](maxlen=_REFUSED)
         with assignment.pulling:
             while True:
                 offered = await puller.pull_until_illegal()
                 asked = assignment.held.next_offset
                 self._group.on_event("offset_illegal", queue=assignment.held.queue, asked=asked, offered=offered)
                 assignment.held.next_offset = offered
+                if asked in refused:  # by a broker that accepts no offset
+                    await trio.sleep(self.config.offset_illegal_delay)
+                refused.append(asked)
 
     # -- Consumption: pulled messages wait for `poll` ----------------------------------------------
 

@@ -201,6 +201,8 @@ class ReceivedMessage:
         return self.stored.store_timestamp
 
 
+MAX_UNWANTED = 1024
+"""Messages in a response that are accepted, though fewer were requested."""
 MAX_INFLATED_TOGETHER = 128 * 2**20
 """Bytes of decompressed bodies of one pull response, and of those decompressed in vain."""
 
@@ -239,10 +241,17 @@ def _plain_body(stored: StoredMessage, limit: int) -> tuple[bytes, int]:
     return body, len(body)
 
 
-def received_all(records: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
-    """Read the body of a pull response."""
-    messages, left = [], MAX_INFLATED_TOGETHER
+def received_all(
+    records: bytes, broker_name: str, namespace: str | None = None, *, wanted: int = 0
+) -> list[ReceivedMessage]:
+    """Read the body of a pull response.
+
+    RecordError for more messages than were wanted: a frame has room for 180,000, which take 300 MB of memory.
+    """
+    messages, left, most = list[ReceivedMessage](), MAX_INFLATED_TOGETHER, max(wanted, MAX_UNWANTED)
     for stored in decode_messages(records):
+        if len(messages) == most:
+            raise RecordError(f"more than {most} messages: {wanted} were requested")
         body, inflated = _plain_body(stored, min(left, MAX_INFLATED))
         left = max(left - inflated, 0)
         messages.append(_received(stored, body, broker_name, namespace))

@@ -3,10 +3,13 @@
 Source: broker-requests section 5; class MQAdminImpl.
 """
 
+import functools
+
 from rmqlab.client.admin import reader
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import Client
 from rmqlab.client.message import ReceivedMessage, received, received_all
+from rmqlab.client.replies import read_body
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import TRUE, JavaBoolean
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
@@ -28,7 +31,7 @@ async def view_message(client: Client, offset_message_id: str, *, address: str |
     response = await client.ask(
         address or f"{host}:{port}", RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
     )
-    return received(decode_message(response.body), "", client.config.namespace)
+    return received(read_body(response, decode_message), "", client.config.namespace)
 
 
 @checked
@@ -74,5 +77,10 @@ async def _query(
             if exc.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
         else:
-            found += received_all(response.body, data.broker_name, client.config.namespace)
+            found += read_body(
+                response,
+                functools.partial(
+                    received_all, broker_name=data.broker_name, namespace=client.config.namespace, wanted=max_num
+                ),
+            )
     return found

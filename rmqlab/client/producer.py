@@ -27,6 +27,7 @@ from rmqlab.client.errors import (
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
+from rmqlab.client.replies import remark_of
 from rmqlab.client.routes import choose_queue, publish_queues
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -93,8 +94,7 @@ class Producer:
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
         `message_id` is from `new_id`, for callers that need it before the send ends.
         """
-        limit = self._limit(timeout, to)
-        return await self._deliver(self._prepared(message, message_id), limit, to)
+        return await self._deliver(self._prepared(message, message_id), self._limit(timeout, to), to)
 
     def new_id(self) -> str:
         """Make a unique id for one message."""
@@ -283,11 +283,11 @@ class Producer:
             return attempt(error=str(exc), is_indeterminate=True), None
         status = STATUSES.get(response.code)  # type: ignore[call-overload]  # a plain int looks up an IntEnum
         if status is None:
-            return attempt(code=response.code, error=response.remark or f"response code {response.code}"), None
+            return attempt(code=response.code, error=remark_of(response) or f"response code {response.code}"), None
         try:
             header = response.header(SendMessageResponseHeader)
         except HeaderError as exc:
-            return attempt(error=f"the response does not parse: {exc}", is_indeterminate=True), None
+            return attempt(error=f"{address} sent an invalid reply: {exc}", is_indeterminate=True), None
         stored_in = MessageQueue(
             topic=outgoing.topic,
             broker_name=queue.broker_name,
@@ -393,8 +393,8 @@ def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
 
     It is RefusedError only if every attempt certainly stored nothing.
     """
-    last = attempts[-1]
-    number = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
+    last, number = attempts[-1], f"{len(attempts)} attempt{'s'[: len(attempts) - 1]}"
     if any(attempt.is_indeterminate for attempt in attempts):
         return IndeterminateError(f"may be stored, {number}: {last.error}", attempts)
-    return RefusedError(f"refused, {number}: {last.error}", attempts, code=last.code or 0, remark=last.error)
+    place = f"{last.address} returned code {last.code}: " if last.address and last.code else ""
+    return RefusedError(f"refused, {number}: {place}{last.error}", attempts, code=last.code or 0, remark=last.error)
