@@ -45,6 +45,9 @@ from rmqlab.remoting.names import DEFAULT_TOPIC, MASTER_ID
 from rmqlab.remoting.properties import parse_properties_text, write_properties_text
 from rmqlab.runtime.valuetypes import checked_methods
 
+MOST_SETTINGS = 2**20
+"""Bytes of a server's settings: a table with a value of 15 MB takes minutes to print."""
+
 
 @checked_methods
 class Admin:
@@ -239,6 +242,8 @@ class Admin:
 
 
 def _settings_of(body: bytes) -> dict[str, str]:
+    if len(body) > MOST_SETTINGS:
+        raise BodyError(f"{len(body)} bytes of settings: expected at most {MOST_SETTINGS}")
     try:
         return parse_properties_text(body.decode())
     except UnicodeDecodeError as exc:

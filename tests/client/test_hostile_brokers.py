@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from rmqlab.client import broker_api
-from rmqlab.client.admin import Admin
+from rmqlab.client.admin import MOST_SETTINGS, Admin
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.errors import BrokerError, InvalidReplyError, RefusedError
 from rmqlab.client.groupadmin import GroupAdmin
@@ -267,6 +267,15 @@ async def test_an_invalid_reply_names_its_server(world: "World", client: Client)
     server.handlers[RequestCode.GET_BROKER_CLUSTER_INFO] = lambda _: Reply(ResponseCode.SYSTEM_ERROR, remark="no")
     with pytest.raises(BrokerError, match=f"^{server.address} returned code 1: no$"):
         await admin.cluster_info()
+
+
+async def test_settings_have_a_limit(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    for size in (MOST_SETTINGS, MOST_SETTINGS + 1):
+        broker.script[RequestCode.GET_BROKER_CONFIG].append(Reply(body=b"k=".ljust(size, b"v")))
+    assert len((await Admin(client).broker_config(broker.address))["k"]) == MOST_SETTINGS - 2
+    with pytest.raises(InvalidReplyError, match="1048577 bytes of settings: expected at most 1048576"):
+        await Admin(client).broker_config(broker.address)
 
 
 async def test_a_long_remark_is_cut(world: "World", client: Client) -> None:
