@@ -10,13 +10,14 @@ Methods are those of `rmqlab.cluster.lab.Cluster`, with the same errors. Time-ou
 outside of the `with` block, except for what reads the journals and settings of a cluster that has stopped.
 """
 
+import atexit
 import concurrent.futures
 import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import trio
 
@@ -48,13 +49,17 @@ PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.c
 class BlockingCluster(NodeActions):
     """A cluster that runs for the duration of a `with` block.
 
-    One thread at a time may call it. The directory is `~/.rmqlab/<name>` unless given. An object runs one cluster, once.
+    One thread at a time may call it, of the process that started it. The directory is `~/.rmqlab/<name>` unless given.
+    An object runs one cluster, once. Without a `with` block, as in a notebook, call `__enter__` and `__exit__`; a
+    cluster that still runs when Python ends is stopped then.
     """
 
     def __init__(self, spec: ClusterSpec, directory: ClusterDirectory | str | os.PathLike[str] | None = None) -> None:
         self.spec = spec
         self.directory = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
-        self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}")
+        # Python would wait for the end of other threads before it calls the functions of atexit.
+        self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}", daemon=True)
+        self._process_id = os.getpid()
         self._ready: concurrent.futures.Future[Cluster] = concurrent.futures.Future()
         self._ended = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
@@ -70,7 +75,9 @@ class BlockingCluster(NodeActions):
         _refuse_trio()
         if self._thread.ident is not None:
             raise ClusterClosedError(f"cluster {self.spec.name} was started before: expected a new BlockingCluster")
+        self._process_id = os.getpid()
         self._thread.start()
+        atexit.register(self._end)
         try:
             self._ready.result()
         except BaseException:  # also Ctrl-C
@@ -89,19 +96,31 @@ class BlockingCluster(NodeActions):
         if self._failure is not None and exc is None:
             raise self._failure
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a BlockingCluster belongs to its process: expected its namesrv_addr in other processes")
+
+    def __repr__(self) -> str:
+        has_ended = not self._thread.is_alive() if self._thread.ident is not None else None
+        state = {None: "not started", False: "running", True: "stopped"}[has_ended]
+        return f"<BlockingCluster {self.spec.name} {state} {self.directory.path}>"
+
     def _end(self) -> None:
+        if self._is_forked:  # of a thread that only the parent has
+            return
         self._is_over = True
         if self._token is not None:
             with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
                 self._token.run_sync_soon(self._stop)
         self._ended.wait()  # Ctrl-C in Thread.join makes a running thread count as ended
         self._thread.join()
+        atexit.unregister(self._end)
+
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._process_id
 
     def _stop(self) -> None:
-        """End the body of `open_cluster`, or cancel its start.
-
-        A cancelled body would not save the record.
-        """
+        """End the body of `open_cluster`, or cancel its start."""
         if self._ready.done():
             self._over.set()
         else:
@@ -141,6 +160,10 @@ class BlockingCluster(NodeActions):
     def _call(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
         _refuse_trio()
         self._check_started()
+        if self._is_forked:
+            raise ClusterClosedError(
+                f"cluster {self.spec.name} runs in process {self._process_id}: expected a call in that process"
+            )
         try:
             return trio.from_thread.run(function, *arguments, trio_token=self._token)
         except (trio.RunFinishedError, trio.Cancelled):

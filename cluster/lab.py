@@ -312,17 +312,22 @@ async def open_cluster(
                 supervisor = Supervisor(spec, found.placement, place, clock, forks, by_name, EventLog(), modules, seed)
                 supervisor.run = fresh.run
                 supervisor.try_settings = host.try_settings
-                async with supervised(supervisor, host):
-                    cluster = Cluster(supervisor)
-                    started(cluster)
-                    record_start(supervisor)
-                    record_move(supervisor, found)
-                    try:
-                        await start_in_phases(supervisor, nodes)
-                    except NodeFailedError:
-                        place.restore_record(record, fresh.run)
-                        raise
-                    yield cluster
-                place.write_record(record_to_keep(fresh, supervisor))
+                is_started = False
+                try:
+                    async with supervised(supervisor, host):
+                        cluster = Cluster(supervisor)
+                        started(cluster)
+                        record_start(supervisor)
+                        record_move(supervisor, found)
+                        try:
+                            await start_in_phases(supervisor, nodes)
+                        except NodeFailedError:
+                            place.restore_record(record, fresh.run)
+                            raise
+                        is_started = True
+                        yield cluster
+                finally:
+                    if is_started:  # also after an exception of the body: nodes were added, time has passed
+                        place.write_record(record_to_keep(fresh, supervisor))
         finally:
             forks.close()

@@ -108,6 +108,8 @@ def _place(
     from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415 -- see above
 
     mark = request.node.get_closest_marker(MARK)
+    if mark and mark.args:
+        raise _failure(f"{mark.args[0]!r}: expected keys of ClusterSpec, such as slaves=2")
     given = {"name": f"rmq-{next(_numbers)}", **keys, **(mark.kwargs if mark else {})}
     known = [field.name for field in attrs.fields(ClusterSpec)]
     for key in given.keys() - known:

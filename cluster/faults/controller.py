@@ -44,13 +44,19 @@ class FaultController:
 
         FaultError, UnknownTargetError.
 
-        NodeFailedError if a node does not reply, or the supervisor cannot play the fault at it.
+        NodeFailedError if a node does not reply, or the supervisor cannot play the fault at it. After an error, or if
+        it is cancelled, the fault is not in force.
         """
         active = self.active.add(fault, [*self.nodes.values()], self.clock.wall_millis())
         self._record("fault_applied", id=active.id, **_event_fields(fault))
-        if isinstance(fault, SupervisorFault):
-            await self._start(active.id, fault)
-        await self._send_rules()
+        try:
+            if isinstance(fault, SupervisorFault):
+                await self._start(active.id, fault)
+            await self._send_rules()
+        except BaseException as exc:  # also trio.Cancelled: the caller gets no id to heal it by
+            if active.id in self.active.by_id:
+                self._heal(active.id, reason="cancelled" if isinstance(exc, trio.Cancelled) else str(exc))
+            raise
         return active
 
     async def heal(self, *fault_ids: str) -> list[ActiveFault]:
@@ -125,7 +131,6 @@ class FaultController:
         try:
             play = await fault.start(find_targets(fault.target, self.nodes.values()), self.clock.rate)
         except CannotPlayError as exc:
-            self._heal(fault_id, reason=str(exc))
             raise NodeFailedError(str(exc)) from None
         assert self.services is not None, "it runs"
         self._playing[fault_id] = scope = trio.CancelScope()

@@ -45,6 +45,7 @@ from rmqlab.cluster.supervisor.membership import KINDS
 from rmqlab.cluster.supervisor.targets import target_words
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 from rmqlab.runtime.digits import number_of
+from rmqlab.runtime.validators import as_written
 from rmqlab.runtime.worker import in_thread
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
@@ -112,13 +113,13 @@ def read_argument(verb: str, value: Any) -> Any:
 def _names(value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
-        raise TypeError(f"expected a name, or an array of names, got {value!r}")
+        raise TypeError(f"expected a name, or an array of names, got {as_written(value)}")
     return tuple(word for name in names for word in target_words(name))
 
 
 def _name(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise TypeError(f"expected a name, got {value!r}")
+        raise TypeError(f"expected a name, got {as_written(value)}")
     return value
 
 
@@ -128,7 +129,7 @@ def _mark_text(value: Any) -> str:
 
 def _fault(value: Any) -> Fault:
     if not isinstance(value, Mapping):
-        raise TypeError(f'expected a table such as {{type = "link", ...}}, got {value!r}')
+        raise TypeError(f'expected a table such as {{type = "link", ...}}, got {as_written(value)}')
     return fault_of(value)
 
 
@@ -141,17 +142,17 @@ def _random_faults(value: Any) -> RandomFaults:
     They have no key for a seed: it follows from the seed of the run (`seed_faults`).
     """
     if not isinstance(value, Mapping):
-        raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
+        raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {as_written(value)}')
     for key in value:
         if key not in _RANDOM_KEYS:
             raise FaultError(f"no key {key!r}; expected one of {', '.join(_RANDOM_KEYS)}{near_miss(key, _RANDOM_KEYS)}")
     count, on, of = value.get("count"), value.get("on", RandomFaults().on), value.get("of", RandomFaults().of)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise FaultError(f"count = {count!r}: expected how many faults, 1 or more")
+        raise FaultError(f"count = {as_written(count)}: expected how many faults, 1 or more")
     if not isinstance(on, str):
-        raise TypeError(f"on = {on!r}: expected masters, slaves, brokers, nameservers or a target")
+        raise TypeError(f"on = {as_written(on)}: expected masters, slaves, brokers, nameservers or a target")
     if isinstance(of, str) or not all(isinstance(action, str) for action in of):
-        raise TypeError(f'of = {of!r}: expected an array of actions, such as ["kill", "pause"]')
+        raise TypeError(f'of = {as_written(of)}: expected an array of actions, such as ["kill", "pause"]')
     every, heal_after = (
         parse_seconds(value[key]) if key in value else default
         for key, default in (("every", RandomFaults().every), ("heal_after", RandomFaults().heal_after))
@@ -162,14 +163,16 @@ def _random_faults(value: Any) -> RandomFaults:
 def _measure(value: Any) -> tuple[str, str]:
     words = value.split() if isinstance(value, str) else []
     if len(words) != 2:
-        raise ValueError(f'{value!r}: expected a target and a fact, such as "broker-a commit_log.max"')
+        raise ValueError(f'{as_written(value)}: expected a target and a fact, such as "broker-a commit_log.max"')
     return words[0], words[1]
 
 
 def _addition(value: Any) -> tuple[str, str]:
     kind, *names = value.split() if isinstance(value, str) else [""]
     if kind not in KINDS or len(names) > 1 or (kind == "slave" and not names):
-        raise ValueError(f'{value!r}: expected "group", "slave broker-a" or "nameserver"{near_miss(kind, KINDS)}')
+        raise ValueError(
+            f'{as_written(value)}: expected "group", "slave broker-a" or "nameserver"{near_miss(kind, KINDS)}'
+        )
     return kind, " ".join(names)
 
 
@@ -183,7 +186,9 @@ class SettingsChange:
 
 def _settings_change(value: Any) -> SettingsChange:
     if not isinstance(value, Mapping) or not isinstance(value.get("target"), str) or len(value) < 2:
-        raise TypeError(f'expected a table such as {{target = "broker-a-s", slave_read_enable = true}}, got {value!r}')
+        raise TypeError(
+            f'expected a table such as {{target = "broker-a-s", slave_read_enable = true}}, got {as_written(value)}'
+        )
     return SettingsChange(value["target"], {key: item for key, item in value.items() if key != "target"})
 
 

@@ -17,6 +17,7 @@ from rmqlab.cluster.workload.consume import ConsumeConfig
 from rmqlab.cluster.workload.produce import ProduceConfig
 from rmqlab.remoting.names import group_fault, topic_fault
 from rmqlab.runtime.settings import Settings, SettingsError
+from rmqlab.runtime.validators import as_written
 from rmqlab.runtime.valuetypes import describe_type, is_of_type
 
 Path = tuple[str | int, ...]
@@ -52,7 +53,7 @@ class Table:
     @classmethod
     def of(cls, value: object, path: Path) -> "Table":
         if not isinstance(value, Mapping):
-            raise BindingError(path, f"expected a table, got {value!r}")
+            raise BindingError(path, f"expected a table, got {as_written(value)}")
         return cls(value, path)
 
     def only(self, *keys: str) -> None:
@@ -122,7 +123,7 @@ _CLUSTER_TYPES: Mapping[Any, tuple[tuple[type, ...], str]] = {
 def _check_type(path: Path, value: object, expected: Any) -> None:
     wanted, words = _CLUSTER_TYPES.get(expected, _CLUSTER_TYPES[None])
     if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-        raise BindingError(path, f"{value!r}: expected {words}")
+        raise BindingError(path, f"{as_written(value)}: expected {words}")
 
 
 def _cluster(scenario: Table) -> ClusterSpec:
@@ -160,7 +161,7 @@ def _workload(table: Table) -> Workload:
     types = {field.name: field.type for field in attrs.fields(CONFIGS[kind])}
     for key, value in config.items():
         if not is_of_type(value, types[key]):
-            raise BindingError((*table.path, key), f"{value!r}: expected {describe_type(types[key])}")
+            raise BindingError((*table.path, key), f"{as_written(value)}: expected {describe_type(types[key])}")
         try:
             Settings("", {key: value}, {}).bind(CONFIGS[kind])
         except SettingsError as exc:
@@ -245,26 +246,26 @@ def _variant(table: Table) -> Variant:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"expected a text, got {value!r}")
+        raise TypeError(f"expected a text, got {as_written(value)}")
     return value
 
 
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise TypeError(f"expected an array of texts, got {value!r}")
+        raise TypeError(f"expected an array of texts, got {as_written(value)}")
     return tuple(map(_text, value))
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"expected a table, got {value!r}")
+        raise TypeError(f"expected a table, got {as_written(value)}")
     return value
 
 
 def _one_of(known: Collection[str]) -> Callable[[object], str]:
     def read(value: object) -> str:
         if value not in known:
-            raise ValueError(f"{value!r}{near(str(value), known)}")
+            raise ValueError(f"{as_written(value)}{near(str(value), known)}")
         return str(value)
 
     return read

@@ -12,6 +12,7 @@ from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import OUTCOMES
 from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.validators import as_written
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
@@ -34,7 +35,7 @@ def review_expectation(expectation: Expectation, path: Path, labels: Sequence[st
     for key in ("at_least", "at_most", "equals"):
         bound = getattr(expectation, key)
         if isinstance(bound, str) and unit:
-            raise BindingError((*path, key), f'{bound!r}: expected a number of {unit}, such as "0 {unit}"')
+            raise BindingError((*path, key), f'{as_written(bound)}: expected a number of {unit}, such as "0 {unit}"')
         if isinstance(bound, Quantity) and unit not in ("", bound.unit):
             raise BindingError((*path, key), f'{bound}: expected a number of {unit}, such as "{bound.value:g} {unit}"')
         if isinstance(bound, Quantity) and expectation.metric is not None and bound.value < 0:

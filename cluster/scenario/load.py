@@ -16,9 +16,13 @@ from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.nodesettings import sets_to_try
 from rmqlab.cluster.supervisor.ports import has_loopback_network
+from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.runtime.settings import camel, snake
 from rmqlab.runtime.tomltext import parse_toml, toml_fault
 
+_SNAKE_KEY = re.compile(r"(?<![^ ])[a-z0-9]+(?:_[a-z0-9]+)+(?=[ ;?]|$)")
+"""A key in an error of `try_settings`, as a word of its own."""
 MOST_BYTES = 2**20
 """Bytes of a scenario."""
 
@@ -79,6 +83,22 @@ def check_settings(scenario: Scenario, text: str, name: str = "scenario") -> Non
             try_settings(settings, scenario.cluster.group_members)
         except BadSettingsError as exc:
             raise _error_at(path, str(exc), text, name) from None
+    for index, step in enumerate(scenario.steps):
+        if step.action and step.action.verb == "set-config":
+            changes = step.action.argument.values["changes"]
+            if fault := _fault_of_changes(changes, scenario.cluster):
+                raise _error_at(("step", index, step.action.verb), fault, text, name)
+
+
+def _fault_of_changes(changes: Mapping[str, str], cluster: ClusterSpec) -> str:
+    """Return why a broker rejects changes by RocketMQ's keys, or an empty text."""
+    ours = {snake(key): value for key, value in changes.items()}
+    try:
+        try_settings({**cluster.broker_settings, **ours}, cluster.group_members)
+    except BadSettingsError as exc:
+        return _SNAKE_KEY.sub(lambda key: camel(key[0]), str(exc))
+    unread = next((key for key in changes if camel(snake(key)) != key), None)
+    return f"unknown key {unread}; did you mean {camel(snake(unread))}?" if unread else ""
 
 
 def _error_at(path: Sequence[str | int], message: str, text: str, name: str) -> ScenarioError:

@@ -34,6 +34,8 @@ from rmqlab.cluster.operate.values import (
 )
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import near_miss
+from rmqlab.runtime.validators import as_written
+from rmqlab.runtime.valuetypes import is_of_type
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +101,7 @@ def _topic_change(value: Any) -> tuple[topics.TopicChange, Scope]:
     table = _table(value, keys, 'such as {topic = "orders", queues = 4}')
     scope = Scope(brokers=_names(table.pop("brokers", []), "brokers"))
     _check_flag(table, "order")
+    _check_numbers(table, ("queues", "read_queues", "write_queues"))
     topic = _required(table, "topic")
     return topics.TopicChange.of(topic, **table), scope
 
@@ -120,6 +123,7 @@ def _update_group(value: Any) -> Operation:
     group = _required(table, "group")
     for flag in _FLAGS:
         _check_flag(table, flag)
+    _check_numbers(table, _NUMBERS)
     change = groups.GroupChange.of(group, **table)
     if change.is_empty:
         raise InvalidOperationError(f"nothing to change: expected one of {', '.join(_NUMBERS + _FLAGS)}")
@@ -147,6 +151,7 @@ def _reset_offset(value: Any) -> Operation:
     if "time" in table:
         parse_time(table["time"], 0)  # rejects an invalid one before the run
     _check_flag(table, "only_back")
+    _check_numbers(table, ("offset",))
     if "offset" in table:
         table["offset"] = parse_number(table["offset"], "offset")
     if "queue" in table:
@@ -233,7 +238,7 @@ def problems_of(
 
 def _table(value: Any, keys: Collection[str], example: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"expected a table {example}, got {value!r}")
+        raise TypeError(f"expected a table {example}, got {as_written(value)}")
     for key in value:
         if key not in keys:
             raise InvalidOperationError(f"no key {key!r}; expected one of {', '.join(keys)}{near_miss(key, keys)}")
@@ -248,26 +253,36 @@ def _required(table: dict[str, Any], key: str) -> str:
 
 def _word(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value:
-        raise TypeError(f"expected {what}, got {value!r}")
+        raise TypeError(f"expected {what}, got {as_written(value)}")
     return value
 
 
 def _names(value: Any, key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise TypeError(f"{key} = {value!r}: expected an array of broker names")
+        raise TypeError(f"{key} = {as_written(value)}: expected an array of broker names")
     return tuple(value)
 
 
 def _check_flag(table: Mapping[str, Any], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise TypeError(f"{key} = {value!r}: expected true or false")
+        raise TypeError(f"{key} = {as_written(value)}: expected true or false")
     return value
+
+
+def _check_numbers(table: dict[str, Any], keys: Collection[str]) -> None:
+    """Check numbers of a file.
+
+    Operations accept texts, too: a command line has no numbers.
+    """
+    for key in table.keys() & keys:
+        if not is_of_type(table[key], int):
+            raise TypeError(f"{key} = {as_written(table[key])}: expected a whole number")
 
 
 def _setting_text(value: Any) -> str:
     if not isinstance(value, str | bool | int | float):
-        raise TypeError(f"expected a text, a number, true or false, got {value!r}")
+        raise TypeError(f"expected a text, a number, true or false, got {as_written(value)}")
     return setting_text(value)
 
 

@@ -7,6 +7,8 @@ import re
 
 import attrs
 
+from rmqlab.runtime.validators import as_written
+
 SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
 """Units of time, in seconds."""
 MOST_SECONDS = 30 * 24 * 3600.0
@@ -35,7 +37,7 @@ class Quantity:
             is_number = isinstance(text, (int, float)) and not isinstance(text, bool)
             is_number = is_number or (isinstance(text, str) and _NUMBER.fullmatch(text.strip()) is not None)
             example = text if is_number else 5
-            raise QuantityError(f'{text!r}: expected a number with a unit, such as "{example} s"')
+            raise QuantityError(f'{as_written(text)}: expected a number with a unit, such as "{example} s"')
         number, unit = float(found[1]), found[2]
         if unit in SECONDS:
             return cls(number * SECONDS[unit], "s")
@@ -49,7 +51,7 @@ def parse_seconds(text: object) -> float:
     """Parse a time, in seconds. QuantityError if it is invalid."""
     quantity = Quantity.parse(text)
     if quantity.unit != "s":
-        raise QuantityError(f"{text!r}: expected a time: a number with one of {', '.join(SECONDS)}")
+        raise QuantityError(f"{as_written(text)}: expected a time: a number with one of {', '.join(SECONDS)}")
     if not 0 <= quantity.value <= MOST_SECONDS:
-        raise QuantityError(f"{text!r}: expected a time from 0 s to {MOST_SECONDS / SECONDS['h']:g} h")
+        raise QuantityError(f"{as_written(text)}: expected a time from 0 s to {MOST_SECONDS / SECONDS['h']:g} h")
     return quantity.value

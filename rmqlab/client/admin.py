@@ -8,7 +8,8 @@ groupadmin, messages in messagequery.
 from collections.abc import Iterable, Mapping
 
 from rmqlab.client.errors import NoRouteError
-from rmqlab.client.instance import Client, expect_success
+from rmqlab.client.instance import Client
+from rmqlab.client.replies import expect_success, read_body, read_header
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 from rmqlab.remoting.bodies.runtime import KVTable
@@ -42,8 +43,13 @@ from rmqlab.remoting.headers.topic import (
 )
 from rmqlab.remoting.names import DEFAULT_TOPIC, MASTER_ID
 from rmqlab.remoting.properties import parse_properties_text, write_properties_text
+from rmqlab.runtime.valuetypes import checked_methods
+
+MOST_SETTINGS = 2**20
+"""Bytes of a server's settings: a table with a value of 15 MB takes minutes to print."""
 
 
+@checked_methods
 class Admin:
     """Sends administrative requests to nameservers, and to brokers by address."""
 
@@ -55,7 +61,7 @@ class Admin:
     async def cluster_info(self) -> ClusterInfo:
         """Return all brokers and clusters, as the nameserver in use has them."""
         response = await self._client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-        return ClusterInfo.decode(response.body)
+        return read_body(response, ClusterInfo.decode)
 
     async def masters(self, cluster: str) -> list[str]:
         """Return the addresses of a cluster's masters. NoRouteError for an unknown one."""
@@ -76,7 +82,7 @@ class Admin:
         else:
             header = GetTopicsByClusterRequestHeader(cluster=cluster)
             response = await self._client.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
-        return sorted(TopicList.decode(response.body).topic_list)
+        return sorted(read_body(response, TopicList.decode).topic_list)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -126,25 +132,25 @@ class Admin:
         for address in readers(await self.topic_route(topic)):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
             response = await self._client.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
-            table |= TopicStatsTable.decode(response.body).offset_table
+            table |= read_body(response, TopicStatsTable.decode).offset_table
         return TopicStatsTable(offset_table=table)
 
     async def topic_configs(self, address: str) -> TopicConfigSerializeWrapper:
         """Return all topics of one broker."""
         response = await self._client.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
-        return TopicConfigSerializeWrapper.decode(response.body)
+        return read_body(response, TopicConfigSerializeWrapper.decode)
 
     # -- brokers ---------------------------------------------------------------------------------
 
     async def broker_runtime_info(self, address: str) -> dict[str, str]:
         """Return the runtime info of a broker (section 6.6)."""
         response = await self._client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
-        return KVTable.decode(response.body).table
+        return read_body(response, KVTable.decode).table
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """Return a broker's settings under RocketMQ's names."""
         response = await self._client.ask(address, RequestCode.GET_BROKER_CONFIG)
-        return _settings_of(response)
+        return read_body(response, _settings_of)
 
     async def update_broker_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings of a running broker."""
@@ -164,7 +170,7 @@ class Admin:
     async def name_server_config(self) -> dict[str, dict[str, str]]:
         """Return the settings of every nameserver, by address."""
         responses = await self._request_name_servers(RequestCode.GET_NAMESRV_CONFIG)
-        return {address: _settings_of(response) for address, response in responses.items()}
+        return {address: read_body(response, _settings_of) for address, response in responses.items()}
 
     async def update_name_server_config(self, changes: Mapping[str, str]) -> None:
         """Change settings of every nameserver."""
@@ -184,7 +190,7 @@ class Admin:
         """
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         response = await self._client.ask_name_server(RequestCode.GET_KV_CONFIG, header)
-        return response.header(GetKVConfigResponseHeader).value
+        return read_header(response, GetKVConfigResponseHeader).value
 
     async def kv_list(self, namespace: str) -> dict[str, str]:
         """Read all values of a namespace from the nameserver in use.
@@ -193,7 +199,7 @@ class Admin:
         """
         header = GetKVListByNamespaceRequestHeader(namespace=namespace)
         response = await self._client.ask_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
-        return KVTable.decode(response.body).table
+        return read_body(response, KVTable.decode).table
 
     async def delete_kv(self, namespace: str, key: str) -> None:
         """Delete a value at every nameserver."""
@@ -208,14 +214,14 @@ class Admin:
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         responses = await self._request_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         kind = WipeWritePermOfBrokerResponseHeader
-        return {address: response.header(kind).wipe_topic_count or 0 for address, response in responses.items()}
+        return {address: read_header(response, kind).wipe_topic_count or 0 for address, response in responses.items()}
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
         """Undo `wipe_write_perm`."""
         header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
         responses = await self._request_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         kind = AddWritePermOfBrokerResponseHeader
-        return {address: response.header(kind).add_topic_count or 0 for address, response in responses.items()}
+        return {address: read_header(response, kind).add_topic_count or 0 for address, response in responses.items()}
 
     async def _request_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
@@ -235,9 +241,11 @@ class Admin:
         await self._request_name_servers(code, header, body)
 
 
-def _settings_of(response: Command) -> dict[str, str]:
+def _settings_of(body: bytes) -> dict[str, str]:
+    if len(body) > MOST_SETTINGS:
+        raise BodyError(f"{len(body)} bytes of settings: expected at most {MOST_SETTINGS}")
     try:
-        return parse_properties_text(response.body.decode())
+        return parse_properties_text(body.decode())
     except UnicodeDecodeError as exc:
         raise BodyError(f"settings that are not UTF-8: {exc}") from None
 

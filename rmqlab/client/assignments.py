@@ -42,6 +42,7 @@ class Assignments:
     sends_subscription: bool = False
     """As that of QueuePuller."""
     due: trio.Event = attrs.field(factory=trio.Event)
+    _is_waiting: bool = attrs.field(default=False, init=False)
 
     def rebalance_soon(self) -> None:
         """Rebalance soon, because something changed."""
@@ -131,7 +132,7 @@ class Assignments:
         try:
             if needs_lock and not await orderly.lock(self.group, queue):
                 log.info("%s is assigned to us, but another member still holds its lock", queue)
-                self.nursery.start_soon(self._rebalance_after, config.suspend_current_queue)
+                self._rebalance_later(config.suspend_current_queue)
                 return
             offset = await self._first_offset(queue)
         except FAILURES as exc:
@@ -145,8 +146,18 @@ class Assignments:
         self.consumption.start_queue(assignment, self.nursery)
         self.nursery.start_soon(self._pull_until_dropped, assignment)
 
+    def _rebalance_later(self, delay: float) -> None:
+        """Rebalance after a delay, once for all queues.
+
+        Each rebalance asks for the lock of every queue again.
+        """
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.nursery.start_soon(self._rebalance_after, delay)
+
     async def _rebalance_after(self, delay: float) -> None:
         await trio.sleep(delay)
+        self._is_waiting = False
         self.rebalance_soon()
 
     async def _first_offset(self, queue: MessageQueue) -> int:

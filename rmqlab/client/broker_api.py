@@ -6,12 +6,14 @@ NoRouteError if the route has no broker for it.
 
 import enum
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
-from rmqlab.client.errors import BrokerError, NoRouteError
-from rmqlab.client.instance import Client, expect_success
+from rmqlab.client.errors import BrokerError, InvalidReplyError, NoRouteError
+from rmqlab.client.instance import Client
 from rmqlab.client.message import ReceivedMessage, received_all
+from rmqlab.client.replies import expect_success, read_body, read_header, remark_of
 from rmqlab.client.routes import BrokerAddress, subscribe_queues
 from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
@@ -22,6 +24,7 @@ from rmqlab.remoting.bodies.queue import (
     UnlockBatchRequestBody,
 )
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader
 from rmqlab.remoting.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
@@ -40,6 +43,7 @@ from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageRe
 from rmqlab.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.validators import INT64, shown
 
 # Bits of a pull's sysFlag
 COMMIT_OFFSET = 1
@@ -124,15 +128,18 @@ async def pull_over(
     response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
     status = _PULL_STATUSES.get(response.code)
     if status is None:
-        raise BrokerError(address, response.code, response.remark)
-    fields = response.header(PullMessageResponseHeader)
+        raise BrokerError(address, response.code, remark_of(response))
+    response.source = address
+    fields = read_header(response, PullMessageResponseHeader)
     return PullResult(
         status=status,
         next_offset=header.queue_offset if fields.next_begin_offset is None else fields.next_begin_offset,
         min_offset=fields.min_offset or 0,
         max_offset=fields.max_offset or 0,
         suggested_broker_id=fields.suggest_which_broker_id or MASTER_ID,
-        messages=received_all(response.body, broker_name, client.config.namespace)
+        messages=read_body(
+            response, lambda raw: received_all(raw, broker_name, client.config.namespace, wanted=header.max_msg_nums)
+        )
         if status is PullStatus.FOUND
         else [],
     )
@@ -145,7 +152,7 @@ async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
     """Return the members of a group. BrokerError for a group without members."""
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     response = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-    return GetConsumerListByGroupResponseBody.decode(response.body).consumer_id_list
+    return read_body(response, GetConsumerListByGroupResponseBody.decode).consumer_id_list
 
 
 async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:
@@ -158,7 +165,7 @@ async def lock_queues(client: Client, address: str, group: str, queues: Sequence
     """Lock queues at a master; returns the granted ones."""
     body = LockBatchRequestBody(client_id=client.client_id, consumer_group=group, mq_set=list(queues))
     response = await client.ask(address, RequestCode.LOCK_BATCH_MQ, body=body.encode())
-    return LockBatchResponseBody.decode(response.body).lock_ok_mq_set
+    return read_body(response, LockBatchResponseBody.decode).lock_ok_mq_set
 
 
 async def unlock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> None:
@@ -187,10 +194,21 @@ async def send_back(
 # -- offsets -------------------------------------------------------------------------------------
 
 
+def _offset_in(response: Command, kind: type[Any]) -> int:
+    """Return the offset of a response, -1 for an unknown one.
+
+    InvalidReplyError without one: 0 in its place would reset a consumer.
+    """
+    offset: int | None = read_header(response, kind).offset
+    if offset is None or not -1 <= offset <= INT64:
+        raise InvalidReplyError(response.source, f"{kind.__name__}: offset {shown(offset)}: expected 0 to 2^63 - 1")
+    return offset
+
+
 async def query_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
     """Return the committed offset; None if the group never committed in this queue.
 
-    Only code 22 means that. Any other refusal is raised: treated as a missing offset, it would reset the consumer.
+    Only code 22 and offset -1 mean that. Any other refusal is raised: treated as a missing offset, it would reset the consumer.
     """
     header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
     address = (await broker_of(client, queue)).address
@@ -198,7 +216,8 @@ async def query_offset(client: Client, group: str, queue: MessageQueue) -> int |
     response = await client.remoting.request(address, command, client.config.api_timeout)
     if response.code == ResponseCode.QUERY_NOT_FOUND:
         return None
-    return expect_success(address, response).header(QueryConsumerOffsetResponseHeader).offset
+    offset = _offset_in(expect_success(address, response), QueryConsumerOffsetResponseHeader)
+    return None if offset == -1 else offset  # as in Java (class RebalancePushImpl)
 
 
 async def commit_offset(client: Client, address: str, group: str, queue: MessageQueue, offset: int) -> None:
@@ -224,21 +243,21 @@ async def max_offset(client: Client, queue: MessageQueue) -> int:
     """Return the offset of the next message, at the master."""
     header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_MAX_OFFSET, header)
-    return response.header(GetMaxOffsetResponseHeader).offset or 0
+    return _offset_in(response, GetMaxOffsetResponseHeader)
 
 
 async def min_offset(client: Client, queue: MessageQueue) -> int:
     """Return the first offset that the master still has."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_MIN_OFFSET, header)
-    return response.header(GetMinOffsetResponseHeader).offset or 0
+    return _offset_in(response, GetMinOffsetResponseHeader)
 
 
 async def search_offset(client: Client, queue: MessageQueue, timestamp: int) -> int:
     """Return the offset of the message stored nearest to a time in milliseconds."""
     header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
     response = await client.ask(await master_of(client, queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-    return response.header(SearchOffsetResponseHeader).offset or 0
+    return _offset_in(response, SearchOffsetResponseHeader)
 
 
 async def earliest_store_time(client: Client, queue: MessageQueue) -> int:
@@ -248,5 +267,5 @@ async def earliest_store_time(client: Client, queue: MessageQueue) -> int:
     """
     header = GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
-    timestamp = response.header(GetEarliestMsgStoretimeResponseHeader).timestamp
+    timestamp = read_header(response, GetEarliestMsgStoretimeResponseHeader).timestamp
     return -1 if timestamp is None else timestamp

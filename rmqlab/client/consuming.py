@@ -150,7 +150,8 @@ async def call(
     took = trio.current_time() - began_at
     if group.tracer is not None:
         group.tracer.consumed(messages, request_id, outcome, took)
-    group.stats.consumed(messages[0].queue.topic, len(messages), len(failed), took)
+    if (topic := messages[0].queue.topic) in group.subscriptions:  # a broker could invent any number of topics
+        group.stats.consumed(topic, len(messages), len(failed), took)
     return failed, delay_level
 
 

@@ -57,6 +57,17 @@ class BrokerError(ClientError):
         return f"{self.address} returned code {self.code}: {self.remark or 'no remark'}"
 
 
+@attrs.define(init=True, str=False)
+class InvalidReplyError(ClientError):
+    """A server's reply cannot be parsed."""
+
+    address: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.address} sent an invalid reply: {self.reason}"
+
+
 @attrs.define(str=False)
 class SendError(ClientError):
     """A send without a result. `attempts` lists the attempts in order."""

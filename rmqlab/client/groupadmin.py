@@ -7,6 +7,7 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.admin import any_reader, readers
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import Client
+from rmqlab.client.replies import read_body
 from rmqlab.remoting.bodies.group import (
     ConsumerConnection,
     ProducerConnection,
@@ -34,11 +35,13 @@ from rmqlab.remoting.headers.group import (
 )
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.valuetypes import checked_methods
 
 LATEST = -1
 """As a timestamp: the end of each queue."""
 
 
+@checked_methods
 class GroupAdmin:
     """Sends administrative requests about groups.
 
@@ -65,7 +68,7 @@ class GroupAdmin:
     async def groups(self, address: str) -> dict[str, SubscriptionGroupConfig]:
         """Return all consumer groups of a broker."""
         response = await self._client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return SubscriptionGroupWrapper.decode(response.body).subscription_group_table
+        return read_body(response, SubscriptionGroupWrapper.decode).subscription_group_table
 
     # -- members ---------------------------------------------------------------------------------
 
@@ -77,7 +80,7 @@ class GroupAdmin:
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
-        return ConsumerConnection.decode(response.body)
+        return read_body(response, ConsumerConnection.decode)
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
         """Return the members of a producer group for a topic.
@@ -87,11 +90,11 @@ class GroupAdmin:
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         address = any_reader(topic, await self._client.fetch_route(topic))
         response = await self._client.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
-        return ProducerConnection.decode(response.body)
+        return read_body(response, ProducerConnection.decode)
 
     async def producers(self, address: str) -> ProducerTableInfo:
         """Return all producers of one broker."""
-        return ProducerTableInfo.decode((await self._client.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)).body)
+        return read_body(await self._client.ask(address, RequestCode.GET_ALL_PRODUCER_INFO), ProducerTableInfo.decode)
 
     async def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that consume a topic, or did earlier."""
@@ -99,7 +102,7 @@ class GroupAdmin:
         groups: set[str] = set()
         for address in readers(await self._client.fetch_route(topic)):
             response = await self._client.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-            groups.update(GroupList.decode(response.body).group_list)
+            groups.update(read_body(response, GroupList.decode).group_list)
         return sorted(groups)
 
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
@@ -107,7 +110,7 @@ class GroupAdmin:
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id)
         address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=12.0)
-        return ConsumerRunningInfo.decode(response.body)
+        return read_body(response, ConsumerRunningInfo.decode)
 
     async def consume_directly(
         self, address: str, group: str, client_id: str, offset_message_id: str
@@ -120,7 +123,7 @@ class GroupAdmin:
             consumer_group=group, client_id=client_id, msg_id=offset_message_id
         )
         response = await self._client.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout=12.0)
-        return ConsumeMessageDirectlyResult.decode(response.body)
+        return read_body(response, ConsumeMessageDirectlyResult.decode)
 
     # -- progress --------------------------------------------------------------------------------
 
@@ -136,12 +139,12 @@ class GroupAdmin:
     async def consume_stats_at(self, address: str, group: str, topic: str | None = None) -> ConsumeStats:
         """Return a group's offset and the end of each queue at one broker."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
-        return ConsumeStats.decode((await self._client.ask(address, RequestCode.GET_CONSUME_STATS, header)).body)
+        return read_body(await self._client.ask(address, RequestCode.GET_CONSUME_STATS, header), ConsumeStats.decode)
 
     async def consumer_offsets(self, address: str) -> ConsumerOffsets:
         """Return all committed offsets that one broker has, of all groups."""
         response = await self._client.ask(address, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        return ConsumerOffsets.decode(response.body)
+        return read_body(response, ConsumerOffsets.decode)
 
     async def commit_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Write one offset at the queue's broker, and wait for the reply."""
@@ -169,7 +172,7 @@ class GroupAdmin:
                 if exc.code != ResponseCode.CONSUMER_NOT_ONLINE:
                     raise
                 return await self._reset_offline(group, topic, timestamp, is_force=is_force)
-            moved |= ResetOffsetBody.decode(response.body).offset_table
+            moved |= read_body(response, ResetOffsetBody.decode).offset_table
         return moved
 
     async def _reset_offline(

@@ -23,6 +23,7 @@ from rmqlab.client.errors import BrokerError, ClientError, NoRouteError
 from rmqlab.client.limited import for_each
 from rmqlab.client.nameservers import NameServers
 from rmqlab.client.namespace import with_namespace, without_namespace
+from rmqlab.client.replies import expect_success, read_body
 from rmqlab.client.routes import RouteCache, check_route, route_from_template
 from rmqlab.remoting.acl import sign
 from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData
@@ -39,7 +40,7 @@ from rmqlab.runtime.dispatch import Dispatcher, handler_table
 from rmqlab.runtime.reactor import Reactor, open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.remoting_errors import RemotingError
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import TimeLimit, check_value, checked
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +127,11 @@ class Client:
 
         BrokerError for any reply but success; RemotingError without a reply.
         """
-        response = await self.remoting.request(
-            address, self.command(code, header, body), timeout or self.config.api_timeout
-        )
+        if timeout is None:
+            timeout = self.config.api_timeout
+        else:
+            check_value("timeout", timeout, TimeLimit)
+        response = await self.remoting.request(address, self.command(code, header, body), timeout)
         return expect_success(address, response)
 
     async def ask_name_server(
@@ -138,8 +141,9 @@ class Client:
 
         Errors as `ask`, and NoNameServerError.
         """
-        response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
-        return expect_success("the nameserver", response)
+        address = await self.name_servers.choose()
+        response = await self.remoting.request(address, self.command(code, header, body), self.config.api_timeout)
+        return expect_success(address, response)
 
     # -- routes ----------------------------------------------------------------------------------
 
@@ -156,8 +160,8 @@ class Client:
                 raise NoRouteError(f"no route for topic {topic}") from None
             raise
         if not response.body:
-            raise NoRouteError(f"the nameserver returned an empty route for topic {topic}")
-        return check_route(TopicRouteData.decode(response.body))
+            raise NoRouteError(f"{response.source} returned an empty route for topic {topic}")
+        return read_body(response, lambda raw: check_route(TopicRouteData.decode(raw)))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
         """Fetch a route and use it from now on.
@@ -304,13 +308,6 @@ class Client:
                 await self.leave(producer_group=group)
             for group in list(self.consumers):
                 await self.leave(consumer_group=group)
-
-
-def expect_success(address: str, response: Command) -> Command:
-    """Return a successful response. BrokerError for any other."""
-    if response.code != ResponseCode.SUCCESS:
-        raise BrokerError(address, response.code, response.remark)
-    return response
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ Queues are assigned by hand, or shared with the other members of the group. Sour
 DefaultLitePullConsumerImpl.
 """
 
+import collections
 import math
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
@@ -33,9 +34,14 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.validators import shown
+from rmqlab.runtime.valuetypes import Seconds, checked_methods
+
+_REFUSED = 8
+"""Offsets that are remembered as refused by the broker of a queue."""
 
 
+@checked_methods
 class LitePullConsumer(Member):
     """A consumer whose queues are set by `assign` or by `subscribe`, not by both.
 
@@ -44,7 +50,6 @@ class LitePullConsumer(Member):
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
 
-    @checked
     def __init__(
         self,
         client: Client,
@@ -125,8 +130,13 @@ class LitePullConsumer(Member):
             self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Continue at an offset. Messages pulled ahead are dropped."""
-        self._held.pop(queue).drop()
+        """Continue at an offset. Messages pulled ahead are dropped.
+
+        ValueError for a queue that is not assigned to this consumer.
+        """
+        if (assignment := self._held.pop(queue, None)) is None:
+            raise ValueError(f"queue = {shown(queue)}: expected one that is assigned to this consumer")
+        assignment.drop()
         self._offsets.update(queue, offset)
         self._begin(queue, offset)
 
@@ -149,7 +159,7 @@ class LitePullConsumer(Member):
         """Return the offset after the last message of `poll`; None before the first."""
         return self._offsets.peek(queue)
 
-    async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
+    async def poll(self, timeout: Seconds = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
         """Return pulled messages, at most those of one pull.
 
         Empty if none arrive within the time-out.
@@ -180,12 +190,16 @@ class LitePullConsumer(Member):
 
     async def _pull_until_dropped(self, assignment: Assignment) -> None:
         puller = QueuePuller(self._group, assignment, self.submit, sends_subscription=True)
+        refused = collections.deque[int](maxlen=_REFUSED)
         with assignment.pulling:
             while True:
                 offered = await puller.pull_until_illegal()
                 asked = assignment.held.next_offset
                 self._group.on_event("offset_illegal", queue=assignment.held.queue, asked=asked, offered=offered)
                 assignment.held.next_offset = offered
+                if asked in refused:  # by a broker that accepts no offset
+                    await trio.sleep(self.config.offset_illegal_delay)
+                refused.append(asked)
 
     # -- Consumption: pulled messages wait for `poll` ----------------------------------------------
 

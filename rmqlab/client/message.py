@@ -36,21 +36,48 @@ class SendStatus(enum.Enum):
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 
 
-def _keys(value: str | Collection[str]) -> str:
+def _keys(value: str | Collection[str] | None) -> str:
+    if value is None:
+        return ""
     if not isinstance(value, Collection) or not all(isinstance(key, str) for key in value):
         raise TypeError(f"keys = {shown(value)}: expected a text, or several")
     return value if isinstance(value, str) else " ".join(value)
 
 
+def _body(value: bytes | bytearray | memoryview) -> bytes:
+    """Return the bytes of any buffer, also of other packages.
+
+    A value without bytes is returned as it is, and rejected when it is sent.
+    """
+    if value.__class__ is bytes:
+        return value
+    try:
+        return memoryview(value).tobytes()
+    except TypeError:
+        return value  # type: ignore[return-value]
+
+
+def _tags(value: str | None) -> str:
+    return "" if value is None else value
+
+
+def _properties(value: Mapping[str, str] | None) -> Mapping[str, str]:
+    return {} if value is None else value
+
+
 @attrs.frozen(kw_only=True)
 class Message:
-    """One message to send. `keys` may be several; they are indexed one by one."""
+    """One message to send.
+
+    `body` is any buffer, copied unless it is bytes. `tags`, `keys` and `properties` may be None for none. `keys` may be
+    several; they are indexed one by one.
+    """
 
     topic: str
-    body: bytes
-    tags: str = ""
+    body: bytes = attrs.field(converter=_body)
+    tags: str = attrs.field(default="", converter=_tags)
     keys: str = attrs.field(default="", converter=_keys)
-    properties: Mapping[str, str] = attrs.field(factory=dict)
+    properties: Mapping[str, str] = attrs.field(factory=dict, converter=_properties)
     flag: int = 0
     """A number of the application. RocketMQ stores it without using it."""
     delay_level: int = 0
@@ -174,6 +201,8 @@ class ReceivedMessage:
         return self.stored.store_timestamp
 
 
+MAX_UNWANTED = 1024
+"""Messages in a response that are accepted, though fewer were requested."""
 MAX_INFLATED_TOGETHER = 128 * 2**20
 """Bytes of decompressed bodies of one pull response, and of those decompressed in vain."""
 
@@ -212,10 +241,17 @@ def _plain_body(stored: StoredMessage, limit: int) -> tuple[bytes, int]:
     return body, len(body)
 
 
-def received_all(records: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
-    """Read the body of a pull response."""
-    messages, left = [], MAX_INFLATED_TOGETHER
+def received_all(
+    records: bytes, broker_name: str, namespace: str | None = None, *, wanted: int = 0
+) -> list[ReceivedMessage]:
+    """Read the body of a pull response.
+
+    RecordError for more messages than were wanted: a frame has room for 180,000, which take 300 MB of memory.
+    """
+    messages, left, most = list[ReceivedMessage](), MAX_INFLATED_TOGETHER, max(wanted, MAX_UNWANTED)
     for stored in decode_messages(records):
+        if len(messages) == most:
+            raise RecordError(f"more than {most} messages: {wanted} were requested")
         body, inflated = _plain_body(stored, min(left, MAX_INFLATED))
         left = max(left - inflated, 0)
         messages.append(_received(stored, body, broker_name, namespace))

@@ -3,20 +3,25 @@
 Source: broker-requests section 5; class MQAdminImpl.
 """
 
+import functools
+
 from rmqlab.client.admin import reader
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import Client
 from rmqlab.client.message import ReceivedMessage, received, received_all
+from rmqlab.client.replies import read_body
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.header import TRUE, JavaBoolean
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_offset_message_id
+from rmqlab.runtime.valuetypes import checked
 
 FOREVER = 2**63 - 1
 MAX_FOUND = 64
 """Maximum number of messages in one broker's reply."""
 
 
+@checked
 async def view_message(client: Client, offset_message_id: str, *, address: str | None = None) -> ReceivedMessage:
     """Read the message of an offset message id, from its broker or from another copy.
 
@@ -26,9 +31,10 @@ async def view_message(client: Client, offset_message_id: str, *, address: str |
     response = await client.ask(
         address or f"{host}:{port}", RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
     )
-    return received(decode_message(response.body), "", client.config.namespace)
+    return received(read_body(response, decode_message), "", client.config.namespace)
 
 
+@checked
 async def query_by_key(
     client: Client, topic: str, key: str, *, max_num: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
 ) -> list[ReceivedMessage]:
@@ -38,6 +44,7 @@ async def query_by_key(
     return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
 
 
+@checked
 async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
     """Return the message that its producer gave this id; None if there is none.
 
@@ -70,5 +77,10 @@ async def _query(
             if exc.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
         else:
-            found += received_all(response.body, data.broker_name, client.config.namespace)
+            found += read_body(
+                response,
+                functools.partial(
+                    received_all, broker_name=data.broker_name, namespace=client.config.namespace, wanted=max_num
+                ),
+            )
     return found

@@ -9,7 +9,6 @@ import random
 import trio
 
 from rmqlab.client.errors import NoNameServerError
-from rmqlab.remoting.command import Command
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.remoting_errors import ConnectError
 
@@ -30,17 +29,12 @@ class NameServers:
         self._chosen: str | None = None
         self._choosing = trio.Lock()
 
-    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the protocol's own
-        """Send a request to one.
-
-        A failed request is not retried, but later requests go to the next nameserver.
-
-        NoNameServerError if none accepts a connection; errors as RemotingClient.request.
-        """
-        return await self._remoting.request(await self.choose(), command, timeout)
-
     async def choose(self) -> str:
-        """Return the connected address, or the next address that accepts a connection."""
+        """Return the connected address, or the next address that accepts a connection.
+
+        A failed request is not retried, but later ones go to the next nameserver. NoNameServerError if none accepts a
+        connection.
+        """
         async with self._choosing:  # two tasks that advance at once would each skip the other's candidate
             return await self._choose()
 

@@ -113,7 +113,7 @@ async def lock_forever(
                 if (assignment := assigned.get(queue)) is not None:
                     assignment.held.is_locked = queue in granted
                     assignment.held.locked_at = trio.current_time()
-            if len(granted) < len(queues):
+            if not granted.issuperset(queues):
                 rebalance_soon()
 
 

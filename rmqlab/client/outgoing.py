@@ -34,7 +34,8 @@ from rmqlab.remoting.message import (
     parse_properties,
 )
 from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
-from rmqlab.runtime.valuetypes import check_value
+from rmqlab.runtime.validators import INT32
+from rmqlab.runtime.valuetypes import check_value, plain
 
 STATUSES = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -56,6 +57,8 @@ RETRY_CODES = frozenset(
 )
 """Refusals after which another broker is tried (broker-requests section 1.9). SYSTEM_BUSY is not among them."""
 
+
+INT16 = 2**15 - 1
 
 REPLY = "reply"
 """MSG_TYPE of a reply message, which is sent with a request code of its own."""
@@ -123,9 +126,9 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
         topic=message.topic,
         message_id=unique_id,
         body=body,
-        properties=format_properties(properties),
+        properties=_encodable(format_properties(properties)),
         sys_flag=sys_flag,
-        flag=message.flag,
+        flag=plain(message.flag, int),
         reconsume_times=int(times or 0),
         max_reconsume_times=None if max_times is None else int(max_times),
         is_reply=properties.get(PROPERTY_MSG_TYPE) == REPLY,
@@ -155,7 +158,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
     A message that has a unique id keeps it, as Java's client does (class MessageClientIDSetter).
     """
     if not messages:
-        raise ValueError("a batch needs a message")
+        raise ValueError("messages is empty: expected at least one message")
     first = messages[0]
     for message in messages:
         check(message, config)
@@ -170,7 +173,7 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
         for message, unique_id in zip(messages, unique_ids, strict=True)
     ]
     items = [
-        BatchItem(message.body, format_properties(message.wire_properties(unique_id)).encode(), message.flag)
+        BatchItem(message.body, _batch_properties(message.wire_properties(unique_id)), message.flag)
         for message, unique_id in zip(messages, unique_ids, strict=True)
     ]
     body = encode_batch(items)
@@ -186,6 +189,26 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
     )
 
 
+def _encodable(properties: str) -> str:
+    """Return the text. RefusedError if UTF-8 cannot encode it.
+
+    Otherwise it would fail where the request is written.
+    """
+    try:
+        if not properties.isascii():
+            properties.encode()
+    except UnicodeEncodeError as exc:
+        raise _illegal(f"a property has the character {exc.object[exc.start]!r}, which UTF-8 cannot encode") from None
+    return properties
+
+
+def _batch_properties(properties: Mapping[str, str]) -> bytes:
+    text = _encodable(format_properties(properties)).encode()
+    if len(text) > INT16:
+        raise _illegal(f"the properties are {len(text)} bytes long, at most {INT16} are allowed")
+    return text
+
+
 def _check_types(message: Message) -> None:
     """Check with `check_value` only what is wrong: each send takes this time."""
     if not isinstance(message, Message):
@@ -196,8 +219,9 @@ def _check_types(message: Message) -> None:
     properties = message.properties
     if properties and not (properties.__class__ is dict and _are_texts(properties)):
         check_value("properties", properties, Mapping[str, str])
-    if message.delay_level.__class__ is not int:
-        check_value("delay_level", message.delay_level, int)
+    if not (message.delay_level.__class__ is int and message.flag.__class__ is int):
+        for name in ("delay_level", "flag"):
+            check_value(name, getattr(message, name), int)
 
 
 def _are_texts(properties: Mapping[str, str]) -> bool:
@@ -216,6 +240,8 @@ def check(message: Message, config: ProducerConfig) -> None:
         raise _illegal(f"topic {message.topic} does not accept messages from clients")
     if not message.body:
         raise _illegal("the body is empty")
+    if not -INT32 - 1 <= message.flag <= INT32:
+        raise _illegal(f"flag {message.flag} has more than 32 bits")
     if message.min_copies and not message.wait_store_ok:
         raise _illegal("min_copies makes the broker wait, and wait_store_ok=False forbids it")
     if len(message.body) > config.max_message_size:

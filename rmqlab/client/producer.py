@@ -27,6 +27,7 @@ from rmqlab.client.errors import (
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.client.message import Attempt, Message, SendResult
 from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
+from rmqlab.client.replies import remark_of
 from rmqlab.client.routes import choose_queue, publish_queues
 from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from rmqlab.remoting.bodies.queue import MessageQueue
@@ -39,7 +40,7 @@ from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.identity import process_id
 from rmqlab.runtime.remoting_errors import ConnectError, RemotingError, RequestTimeoutError
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import TimeLimit, check_value, checked
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class Producer:
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
         `message_id` is from `new_id`, for callers that need it before the send ends.
         """
-        return await self._deliver(self._prepared(message, message_id), timeout, to)
+        return await self._deliver(self._prepared(message, message_id), self._limit(timeout, to), to)
 
     def new_id(self) -> str:
         """Make a unique id for one message."""
@@ -110,9 +111,11 @@ class Producer:
 
         Errors as `send`.
         """
+        limit = self._limit(timeout, to)
+        check_value("messages", messages, Sequence)
         ids = [self._ids.next() for _ in messages]
         named = [self._named(message) for message in messages]
-        return await self._deliver(prepare_batch(named, ids, self.config), timeout, to)
+        return await self._deliver(prepare_batch(named, ids, self.config), limit, to)
 
     def send_soon(
         self,
@@ -128,15 +131,18 @@ class Producer:
         """
         if self.sends_under_way >= self.config.max_sends_under_way:
             raise TooManySendsError(f"{self.sends_under_way} sends are under way")
+        limit = self._limit(timeout, to)
+        check_value("on_outcome", on_outcome, Callable)
         outgoing = self._prepared(message)
         self.sends_under_way += 1
-        self.client.nursery.start_soon(self._send_and_report, outgoing, on_outcome, timeout, to)
+        self.client.nursery.start_soon(self._send_and_report, outgoing, on_outcome, limit, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
         """Write the request without waiting for a reply; returns the unique id.
 
         RefusedError if it cannot be written.
         """
+        self._limit(None, to)
         outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
         address = await self._master(queue)
@@ -176,6 +182,15 @@ class Producer:
         await self.client.heartbeat()
         self._announced.add(topic)
 
+    def _limit(self, timeout: float | None, to: MessageQueue | SelectQueue | None) -> float:
+        """Return the seconds of a send. TypeError and ValueError for invalid arguments."""
+        if to is not None:
+            check_value("to", to, MessageQueue | Callable)
+        if timeout is None:
+            return self.config.send_timeout
+        check_value("timeout", timeout, TimeLimit)
+        return float(timeout)
+
     def _prepared(self, message: Message, message_id: str | None = None) -> Outgoing:
         return prepare(self._named(message), message_id or self.new_id(), self.config)
 
@@ -200,12 +215,12 @@ class Producer:
         self,
         outgoing: Outgoing,
         on_outcome: Callable[[Outcome], None],
-        timeout: float | None,  # noqa: ASYNC109 - as send
+        limit: float,
         to: MessageQueue | SelectQueue | None,
     ) -> None:
         outcome: Outcome
         try:
-            outcome = await self._deliver(outgoing, timeout, to)
+            outcome = await self._deliver(outgoing, limit, to)
         except SendError as exc:
             outcome = exc
         finally:
@@ -215,10 +230,9 @@ class Producer:
     async def _deliver(
         self,
         outgoing: Outgoing,
-        timeout: float | None,  # noqa: ASYNC109 - as send
+        whole: float,
         to: MessageQueue | SelectQueue | None,
     ) -> SendResult:
-        whole = timeout or self.config.send_timeout
         deadline = trio.current_time() + whole
         queues = await self._queues(outgoing)
         attempts: list[Attempt] = []
@@ -269,11 +283,11 @@ class Producer:
             return attempt(error=str(exc), is_indeterminate=True), None
         status = STATUSES.get(response.code)  # type: ignore[call-overload]  # a plain int looks up an IntEnum
         if status is None:
-            return attempt(code=response.code, error=response.remark or f"response code {response.code}"), None
+            return attempt(code=response.code, error=remark_of(response) or f"response code {response.code}"), None
         try:
             header = response.header(SendMessageResponseHeader)
         except HeaderError as exc:
-            return attempt(error=f"the response does not parse: {exc}", is_indeterminate=True), None
+            return attempt(error=f"{address} sent an invalid reply: {exc}", is_indeterminate=True), None
         stored_in = MessageQueue(
             topic=outgoing.topic,
             broker_name=queue.broker_name,
@@ -352,7 +366,8 @@ class Producer:
         if isinstance(to, MessageQueue):
             return to
         if to is not None:
-            return to(queues)
+            check_value("to(queues)", chosen := to(queues), MessageQueue)
+            return chosen
         turn = self._turns.get(topic)
         if turn is None:
             turn = self.client.rng.randrange(len(queues))  # many producers must not begin at one queue
@@ -378,8 +393,8 @@ def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
 
     It is RefusedError only if every attempt certainly stored nothing.
     """
-    last = attempts[-1]
-    number = "1 attempt" if len(attempts) == 1 else f"{len(attempts)} attempts"
+    last, number = attempts[-1], f"{len(attempts)} attempt{'s'[: len(attempts) - 1]}"
     if any(attempt.is_indeterminate for attempt in attempts):
         return IndeterminateError(f"may be stored, {number}: {last.error}", attempts)
-    return RefusedError(f"refused, {number}: {last.error}", attempts, code=last.code or 0, remark=last.error)
+    place = f"{last.address} returned code {last.code}: " if last.address and last.code else ""
+    return RefusedError(f"refused, {number}: {place}{last.error}", attempts, code=last.code or 0, remark=last.error)

@@ -12,13 +12,13 @@ from rmqlab.client.subscription import ALL, Expression, matching, subscription
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.names import MASTER_ID
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import Seconds, checked_methods
 
 
+@checked_methods
 class PullConsumer:
     """Reads queues without a group's heartbeats: each pull carries the subscription."""
 
-    @checked
     def __init__(self, client: Client, group: str) -> None:
         self.group = client.named_group(group)
         self._client = client
@@ -38,7 +38,7 @@ class PullConsumer:
         *,
         expression: Expression = ALL,
         max_messages: int = 32,
-        wait: float = 0.0,
+        wait: Seconds = 0.0,
     ) -> PullResult:
         """Read from an offset.
 

@@ -106,6 +106,32 @@ class Assignment:
 
 
 @attrs.define(eq=False)
+class Progress:
+    """Decides when a pull loop pauses.
+
+    A server that replies at once, in vain, must not keep it busy.
+    """
+
+    delay: float
+    furthest: int
+    """The highest next offset so far."""
+    in_vain: int = 0
+    """Consecutive replies without progress."""
+
+    def pause_after(self, result: PullResult, took: float) -> float:
+        """Return the seconds of pause after a reply that took some seconds.
+
+        A broker without messages holds a pull. A single one that it returns at once is no fault: it was woken in vain.
+        """
+        is_held = result.status is PullStatus.NO_NEW_MSG and took >= self.delay
+        if result.next_offset > self.furthest or is_held:
+            self.furthest, self.in_vain = max(self.furthest, result.next_offset), 0
+            return 0.0
+        self.in_vain += 1
+        return 0.0 if result.status is PullStatus.NO_NEW_MSG and self.in_vain == 1 else self.delay
+
+
+@attrs.define(eq=False)
 class QueuePuller:
     """Pulls one queue; `deliver` gets new messages."""
 
@@ -125,24 +151,25 @@ class QueuePuller:
         Return the offset that it offers.
         """
         held = self.assignment.held
+        progress = Progress(self.group.config.pull_delay_without_progress, held.next_offset)
         while True:
             await self.group.resumed.wait()
             await self.assignment.resumed.wait()
             await self.assignment.wait_room(self.group)
+            began_at = trio.current_time()
             result = await self._pull()
             if result is None:
                 continue
             if result.status is PullStatus.OFFSET_ILLEGAL:
                 log.warning("offset %d of %s is out of bounds: %s", held.next_offset, held.queue, result)
                 return result.next_offset
-            asked, held.next_offset = held.next_offset, result.next_offset
+            held.next_offset = result.next_offset
             if result.status is PullStatus.FOUND:
                 self._hold(result.messages)
             elif held.count == 0:
                 # No message matched: skipped messages must not count as lag.
                 self.group.offsets.update(held.queue, result.next_offset, increase_only=True)
-            if result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == asked:
-                await trio.sleep(self.group.config.pull_delay_without_progress)
+            await trio.sleep(progress.pause_after(result, trio.current_time() - began_at))
 
     def _hold(self, messages: list[ReceivedMessage]) -> None:
         held = self.assignment.held

@@ -34,7 +34,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import RETRY_PREFIX
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.dispatch import Reply, Request
-from rmqlab.runtime.valuetypes import checked
+from rmqlab.runtime.valuetypes import Seconds, checked
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ class PushConsumer(Member):
     def is_suspended(self) -> bool:
         return not self._group.resumed.is_set()
 
-    async def stop(self, within: float = 10.0) -> None:
+    @checked
+    async def stop(self, within: Seconds = 10.0) -> None:
         """End `run`: stop pulling, consume held messages, then commit.
 
         Consuming takes at most `within` seconds. Other messages are delivered again, to another member. Cancelling

@@ -8,13 +8,15 @@ connection of the sender's heartbeats. Sources: broker-requests section 1.10; cl
 DefaultMQProducerImpl, MessageUtil.
 """
 
+import contextlib
 import uuid
 
 import attrs
 import trio
 
 from rmqlab.client.client_handlers import ReplyMessage
-from rmqlab.client.errors import ClientError
+from rmqlab.client.errors import ClientError, RefusedError
+from rmqlab.client.instance import FAILURES
 from rmqlab.client.message import Message, ReceivedMessage
 from rmqlab.client.outgoing import REPLY
 from rmqlab.client.producer import Producer, SelectQueue
@@ -27,6 +29,10 @@ from rmqlab.remoting.message import (
     PROPERTY_TTL,
 )
 from rmqlab.remoting.names import REPLY_TOPIC_SUFFIX
+from rmqlab.runtime.valuetypes import TimeLimit, checked
+
+_SHORTEST = 0.001
+"""Seconds of a send whose time is over: it fails as one that timed out."""
 
 
 class NoReplyError(ClientError):
@@ -37,20 +43,24 @@ class NotARequestError(ClientError):
     """A message without a waiting request."""
 
 
+@checked
 async def request(
     producer: Producer,
     message: Message,
     *,
-    timeout: float = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
+    timeout: TimeLimit = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
     to: MessageQueue | SelectQueue | None = None,
 ) -> ReplyMessage:
     """Send a message and wait for its reply.
 
-    NoReplyError, and errors as Producer.send.
+    NoReplyError, and errors as Producer.send. The time-out includes the route, and the registration at its brokers.
     """
     client = producer.client
     deadline = trio.current_time() + timeout
-    await producer.announce(message.topic)
+    with trio.move_on_at(deadline) as announcing, contextlib.suppress(*FAILURES):  # the send has the same failures
+        await producer.announce(message.topic)
+    if announcing.cancelled_caught:
+        raise RefusedError(f"not sent: no route of {message.topic}, or no registration at it, within {timeout:g} s")
     correlation_id = str(uuid.UUID(int=client.rng.getrandbits(128), version=4))
     asked = attrs.evolve(
         message,
@@ -70,7 +80,7 @@ async def request(
 
     client.local_members.replies[correlation_id] = on_reply
     try:
-        await producer.send(asked, timeout=timeout, to=to)
+        await producer.send(asked, timeout=max(deadline - trio.current_time(), _SHORTEST), to=to)
         with trio.move_on_at(deadline):
             await arrived.wait()
     finally:
@@ -80,7 +90,7 @@ async def request(
     return got[0]
 
 
-def reply_to(message: ReceivedMessage, body: bytes) -> Message:
+def reply_to(message: ReceivedMessage, body: bytes | bytearray | memoryview) -> Message:
     """Make the reply to a request, to be sent by any producer.
 
     NotARequestError if no request waits for it.

@@ -38,6 +38,10 @@ from rmqlab.runtime.valuetypes import checked
 log = logging.getLogger(__name__)
 
 
+MAX_CHECKS = 2000
+"""Checks of transactions at a time, as in Java's client (checkRequestHoldMax). The broker repeats dropped ones."""
+
+
 class TransactionState(enum.IntEnum):
     """Outcome of the application's own work. The numbers are those of request 37."""
 
@@ -86,6 +90,7 @@ class TransactionProducer(Producer):
         self._check = check
         self._being_checked: set[str] = set()
         """Transactions that the application is checking: repeated checks are ignored."""
+        self._checks_under_way = 0
         client.local_members.checkers[self.group] = self._check_soon
 
     async def close(self) -> None:
@@ -146,11 +151,21 @@ class TransactionProducer(Producer):
             log.warning("end of transaction %s not sent: %s", sent.message_id, exc)
 
     def _check_soon(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, request: Request) -> None:
+        if self._checks_under_way >= MAX_CHECKS:
+            log.warning("%d checks are under way: that of %s is dropped", MAX_CHECKS, half.offset_message_id)
+            return
+        self._checks_under_way += 1
         self.client.nursery.start_soon(self._check_and_reply, header, half, request.channel)
 
     async def _check_and_reply(
         self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any
     ) -> None:
+        try:
+            await self._check_one(header, half, channel)
+        finally:
+            self._checks_under_way -= 1
+
+    async def _check_one(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any) -> None:
         """Let the application check a transaction, and reply on the broker's connection."""
         message = received(half, "", self.client.config.namespace)
         if message.message_id in self._being_checked:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
-from rmqlab.runtime.validators import MOST_SECONDS, shown
+from rmqlab.runtime.validators import MOST_SECONDS, as_written
 from rmqlab.runtime.valuetypes import describe_type, is_of_type
 
 _OPTION: Final = "rmqlab.option"
@@ -120,11 +120,11 @@ def flag_of(field: "attrs.Attribute[Any]") -> str:
 
 def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
     if not is_of_type(value, field.type):
-        raise FaultError(f"{fault.family}: {field.name} = {shown(value)}: expected {describe_type(field.type)}")
+        raise FaultError(f"{fault.family}: {field.name} = {as_written(value)}: expected {describe_type(field.type)}")
     if value is None:
         return
     if problem := option_of(field).problem(value):
-        text = f"{value:g}" if isinstance(value, float) else shown(value)
+        text = f"{value:g}" if isinstance(value, float) else as_written(value)
         raise FaultError(f"{fault.family}: {field.name} = {text}: expected {problem}")
 
 

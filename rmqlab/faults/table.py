@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, limit_problem, near_miss, number_text
-from rmqlab.runtime.validators import shown
+from rmqlab.runtime.validators import as_written
 from rmqlab.runtime.valuetypes import is_of_type
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Family:
             raise FaultError(f"{self.name}: needs a kind: expected one of {', '.join(self.kinds)}")
         if not isinstance(kind, str) or kind not in self.kinds:
             expected = f"expected one of {', '.join(self.kinds)}{near_miss(str(kind), self.kinds)}"
-            raise FaultError(f"{self.name}: kind = {shown(kind)}: {expected}")
+            raise FaultError(f"{self.name}: kind = {as_written(kind)}: {expected}")
         return self.kinds[kind]
 
     def check(self, cls: type[Fault], given: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ class Family:
         for key in given:
             if key not in self.keys:
                 known = f"it takes {', '.join(self.keys)}{near_miss(key, self.keys)}"
-                raise FaultError(f"{self.name}: no key {shown(key)}: {known}")
+                raise FaultError(f"{self.name}: no key {as_written(key)}: {known}")
             if key != "kind" and key not in fields:
                 hint = f"it takes {', '.join(own)}" if own else "it takes no options"
                 raise FaultError(f"{self.name}: kind {cls.kind} has no value {key}; {hint}")
@@ -115,14 +115,14 @@ class FaultTable:
         """
         if not is_of_type(values, Mapping[str, Any]):
             raise TypeError(
-                f'{shown(values)}: expected the values of a fault, such as {{"type": "isolate", "target": "broker-a"}}'
+                f'{as_written(values)}: expected the values of a fault, such as {{"type": "isolate", "target": "broker-a"}}'
             )
         given = {key: value for key, value in values.items() if value is not None}
         name = given.pop("type", None)
         if not isinstance(name, str) or name not in self.families:
             expected = f"expected one of {', '.join(self.families)}{near_miss(str(name), self.families)}"
             raise FaultError(
-                f"a fault needs a type: {expected}" if name is None else f"no fault {shown(name)}: {expected}"
+                f"a fault needs a type: {expected}" if name is None else f"no fault {as_written(name)}: {expected}"
             )
         family = self.families[name]
         cls = family.kind_of(given)
@@ -213,6 +213,6 @@ def _check_type(family: str, field: Field, value: object) -> None:
     if field.converter is not None:  # to a text, such as that of a request code
         types = (*types, int)
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise FaultError(f"{family}: {key} = {shown(value)}: expected {words}")
+        raise FaultError(f"{family}: {key} = {as_written(value)}: expected {words}")
     if problem := limit_problem(value):  # before a conversion that raises OverflowError
-        raise FaultError(f"{family}: {key} = {shown(value)}: expected {problem}")
+        raise FaultError(f"{family}: {key} = {as_written(value)}: expected {problem}")

@@ -9,6 +9,7 @@ Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8;
 
 import functools
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -176,7 +177,7 @@ def name_in(names: Sequence[str], given: object) -> str | None:
     return text if text in names else by_ordinal.get(text)
 
 
-_write = msgspec.json.Encoder().encode
+_write = msgspec.json.Encoder(enc_hook=operator.index).encode  # numbers of other packages, such as NumPy's
 _LEAVES = frozenset({str, int, bool})
 
 

@@ -34,6 +34,8 @@ class Command(msgspec.Struct, eq=False):
     body: bytes = b""
     serialize_type: int = JSON
     raw_fields: msgspec.Raw | TemplateFields | dict[str, str] | None = None
+    source: str = ""
+    """Address of the server that sent a response, for errors about its content."""
 
     @property
     def is_response(self) -> bool:

@@ -21,7 +21,7 @@ import attrs
 from rmqlab.remoting.properties import parse_properties_text, properties_file_text
 from rmqlab.runtime.regularfile import read_regular_text
 from rmqlab.runtime.tomltext import parse_toml, why_no_toml
-from rmqlab.runtime.validators import line_fault, shown
+from rmqlab.runtime.validators import as_written, line_fault, shown
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,7 @@ _IRREGULAR = {
     "check_crc_on_recover": "checkCRCOnRecover",
     "enable_dleger_commit_log": "enableDLegerCommitLog",
     "store_path_dledger_commit_log": "storePathDLedgerCommitLog",
+    "serve_requests_of_5x": "serveRequestsOf5x",
     "use_tls": "useTLS",
 }
 _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()} | {"enableBatchPush": "is_enable_batch_push"}
@@ -255,7 +256,7 @@ def converted(name: str, value: Any, kind: Any) -> Any:
     try:
         return _CONVERTERS[kind](value)
     except (ValueError, TypeError):
-        raise SettingsError(f"{name} = {shown(value)}: expected {_wanted(kind)}") from None
+        raise SettingsError(f"{name} = {as_written(value)}: expected {_wanted(kind)}") from None
 
 
 def _wanted(kind: Any) -> str:

@@ -120,6 +120,14 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
+def as_written(value: object) -> str:
+    """As `shown`, for values of files and requests.
+
+    TOML and JSON have `true`, not `True`.
+    """
+    return str(value).lower() if isinstance(value, bool) else shown(value)
+
+
 def one_line_texts(_kind: type[Any], fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
     """Require every text and path of a settings class to be one line.
 

@@ -1,20 +1,30 @@
 """Wrong values from an application get errors that name them."""
 
+import array
 import collections
 import math
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 
+from rmqlab.client.admin import Admin
 from rmqlab.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from rmqlab.client.errors import RefusedError
+from rmqlab.client.groupadmin import GroupAdmin
 from rmqlab.client.instance import Client, open_client
 from rmqlab.client.litepull import LitePullConsumer
 from rmqlab.client.message import Message
-from rmqlab.client.outgoing import check
+from rmqlab.client.messagequery import query_by_key
+from rmqlab.client.outgoing import check, prepare, prepare_batch
 from rmqlab.client.producer import Producer
 from rmqlab.client.pull import PullConsumer
 from rmqlab.client.push import PushConsumer
+from rmqlab.client.requestreply import request
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.topic import TopicConfig
+from tests.client.conftest import World
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,104 @@ def test_several_keys_and_addresses_are_any_collection_of_texts() -> None:
         assert Message(topic="t", body=b"x", keys=keys).keys == "a b"
     addresses: Any = collections.deque(["h:1", "h:2"])
     assert ClientConfig(namesrv_addr=addresses).namesrv_addr == ("h:1", "h:2")
+
+
+def test_a_body_is_any_buffer_and_none_means_no_tags() -> None:
+    bodies: list[Any] = [b"abc", bytearray(b"abc"), memoryview(b"a-b-c")[::2], array.array("B", b"abc")]
+    bodies.append(np.frombuffer(b"abc", dtype=np.uint8))
+    for body in bodies:
+        outgoing = prepare(Message(topic="t", body=body, tags=None, keys=None, properties=None), "id", ProducerConfig())
+        assert (outgoing.body, outgoing.properties) == (b"abc", "UNIQ_KEY\1id\2WAIT\1true")
+
+
+def test_a_body_is_copied() -> None:
+    body = bytearray(b"abc")
+    message = Message(topic="t", body=body)
+    body[:] = b"xyz"
+    assert message.body == b"abc"
+
+
+async def test_numbers_of_other_packages_can_be_sent(world: World, client: Client) -> None:
+    world.add("broker-a")
+    world.route("orders")
+    numbers: Any = np.array([1, 3])
+    queue = MessageQueue(topic="orders", broker_name="broker-a", queue_id=numbers[0])
+    sent = await Producer(client, "g").send(
+        Message(topic="orders", body=b"x", flag=numbers[0], delay_level=numbers[1]), to=queue, timeout=np.float32(3)
+    )
+    assert sent.queue.queue_id == 1
+    assert MessageQueue.decode(queue.encode()) == queue
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"tags": "\ud800"}, r"a property has the character '\\ud800', which UTF-8 cannot encode"),
+        ({"properties": {"n": "\udcff"}}, r"a property has the character '\\udcff', which UTF-8 cannot encode"),
+        ({"flag": 2**31}, "flag 2147483648 has more than 32 bits"),
+    ],
+)
+def test_a_message_that_cannot_be_written_is_rejected(keys: Any, said: str) -> None:
+    message = Message(topic="t", body=b"x", **keys)
+    with pytest.raises(RefusedError, match=said):
+        prepare(message, "id", ProducerConfig())
+    with pytest.raises(RefusedError, match=said):
+        prepare_batch([message], ["id"], ProducerConfig())
+
+
+def test_a_batch_with_long_properties_is_rejected() -> None:
+    message = Message(topic="t", body=b"x", properties={"n": "x" * 2**15})
+    with pytest.raises(RefusedError, match="the properties are 32792 bytes long, at most 32767 are allowed"):
+        prepare_batch([message], ["id"], ProducerConfig())
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind", "said"),
+    [
+        ({"timeout": "3"}, TypeError, "timeout = '3': expected a number of seconds above 0"),
+        ({"timeout": 0}, ValueError, "timeout = 0: expected a number of seconds above 0"),
+        ({"timeout": -1}, ValueError, "timeout = -1: expected a number of seconds above 0"),
+        ({"timeout": math.nan}, ValueError, "timeout = nan: expected a number of seconds above 0"),
+        ({"timeout": math.inf}, ValueError, "timeout = inf: expected a number of seconds above 0"),
+        ({"to": 3}, TypeError, "to = 3: expected a MessageQueue or a function"),
+    ],
+)
+async def test_a_wrong_argument_of_a_send_is_named(client: Client, keys: Any, kind: type[Exception], said: str) -> None:
+    producer, message = Producer(client, "g"), Message(topic="orders", body=b"x")
+    with pytest.raises(kind, match=said):
+        await producer.send(message, **keys)
+    with pytest.raises(kind, match=said):
+        await producer.send_batch([message], **keys)
+    with pytest.raises(kind, match=said):  # before a task of the client could fail by it
+        producer.send_soon(message, print, **keys)
+    if "timeout" in keys:
+        with pytest.raises(kind, match=said):
+            await request(producer, message, **keys)
+        with pytest.raises(kind, match=said):
+            await client.ask("127.0.0.1:1", 1, **keys)
+
+
+async def test_a_wrong_argument_of_another_call_is_named(client: Client) -> None:
+    producer, pulls, polls = Producer(client, "g"), PullConsumer(client, "p"), LitePullConsumer(client, "l")
+    admin, groups, unknown = Admin(client), GroupAdmin(client), MessageQueue(topic="t", broker_name="b", queue_id=0)
+    broken: Any = lambda fn: fn  # noqa: E731 - without the types that mypy would reject
+    calls: list[tuple[Any, str]] = [
+        (lambda: producer.send_batch(broken(None)), "messages = None: expected a list"),
+        (lambda: pulls.pull(broken("q"), 0), "queue = 'q': expected a MessageQueue"),
+        (lambda: pulls.pull(unknown, broken("0")), "offset = '0': expected a whole number"),
+        (lambda: polls.poll(broken("1")), "timeout = '1': expected a number of seconds"),
+        (lambda: admin.create_topic(broken(None), TopicConfig(topic_name="t")), "address = None: expected a text"),
+        (lambda: admin.update_broker_config("a:1", broken({"k": True})), "changes = .*: expected a mapping of texts"),
+        (lambda: groups.commit_offset("g", unknown, broken(1.5)), "offset = 1.5: expected a whole number"),
+        (lambda: query_by_key(client, "t", broken(5)), "key = 5: expected a text"),
+    ]
+    for call, said in calls:
+        with pytest.raises(TypeError, match=said):
+            await call()
+    with pytest.raises(TypeError, match="on_outcome = None: expected a function"):
+        producer.send_soon(Message(topic="t", body=b"x"), broken(None))
+    with pytest.raises(ValueError, match="expected one that is assigned to this consumer"):
+        polls.seek(unknown, 0)
 
 
 @pytest.mark.parametrize("properties", [["n"], {"n": 5}, {5: "n"}, types.MappingProxyType({"n": 5})])

@@ -25,6 +25,10 @@ def test_that_fails(rmq_cluster):
 def test_with_a_misspelt_key(rmq_cluster):
     pass
 
+@pytest.mark.rmq_cluster("SYNC_MASTER")
+def test_with_a_value_without_a_key(rmq_cluster):
+    pass
+
 @pytest.mark.rmq_cluster(role="MASTER")
 def test_with_an_invalid_role(rmq_cluster):
     pass
@@ -70,7 +74,7 @@ def test_a_failed_test_reports_the_events_and_a_misspelt_key_is_named(tmp_path: 
     with start(tmp_path, tmp_path / "scratch") as run:
         output, _ = run.communicate(timeout=300)
     assert run.returncode == 1, output
-    assert "1 failed, 1 passed, 3 errors" in output
+    assert "1 failed, 1 passed, 4 errors" in output
     assert "During handling of the above exception" not in output
     events = [line for line in output.splitlines() if re.match(r" +\+\d+\.\d{3} s  ", line)]
     assert any(line.endswith("…") for line in events), output  # of a new route, which lists all topics
@@ -79,3 +83,4 @@ def test_a_failed_test_reports_the_events_and_a_misspelt_key_is_named(tmp_path: 
     assert sum(map(int, re.findall(r"(\d) x sent SEND_OK", output))) == 3, output  # an event may come between two
     assert "node_paused" in output
     assert re.search("slave.*did you mean slaves", output), output
+    assert "rmq_cluster: 'SYNC_MASTER': expected keys of ClusterSpec, such as slaves=2" in output

@@ -1,12 +1,19 @@
 """Values against declared types, and how messages describe those types."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict
 
+import attrs
+import numpy as np
 import pytest
 
-from rmqlab.runtime.valuetypes import Seconds, check_value, checked, describe_type, is_of_type
+from rmqlab.runtime.valuetypes import Seconds, check_value, checked, describe_type, is_of_type, plain, typed_fields
+
+
+class Named(TypedDict):
+    name: str
+    count: NotRequired[int]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +39,20 @@ from rmqlab.runtime.valuetypes import Seconds, check_value, checked, describe_ty
         ("print", Callable[[str], None], False),
         (object(), Any, True),
         (3, Seconds, True),
+        (np.int64(3), int, True),
+        (np.int64(3), float, True),
+        (np.float32(0.5), float, True),
+        (np.float32(0.5), int, False),
+        (np.array([1, 2]), int, False),
+        (np.True_, float, False),
+        ("a", Literal["a", 1], True),
+        (True, Literal["a", 1], False),
+        ({"name": "a"}, Named, True),
+        ({"name": "a", "count": 1}, Named, True),
+        ({"name": "a", "count": "1"}, Named, False),
+        ({"count": 1}, Named, False),
+        ({"name": "a", "other": 1}, Named, False),
+        ([], Named, False),
     ],
 )
 def test_a_value_is_of_a_type_or_not(value: object, declared: Any, *, fits: bool) -> None:
@@ -50,6 +71,10 @@ def test_a_value_is_of_a_type_or_not(value: object, declared: Any, *, fits: bool
         (ValueError, "a ValueError"),
         (OSError, "an OSError"),
         (Seconds, "a number of seconds from 0 to 10**9"),
+        (Literal["a", "b"], "'a' or 'b'"),
+        (Literal["a"] | None, "'a' or None"),
+        (Named, "a Named"),
+        (Sequence, "a list"),
     ],
 )
 def test_a_type_is_described(declared: Any, words: str) -> None:
@@ -85,3 +110,19 @@ async def test_a_checked_function_names_the_argument() -> None:
     late = wait(-1)  # nothing is raised before it is awaited
     with pytest.raises(ValueError, match="seconds = -1: expected a number of seconds"):
         await late
+
+
+def test_numbers_of_other_packages_become_ints_and_floats() -> None:
+    @checked
+    def given(count: int, *more: int | None, wait: Seconds = 1) -> list[object]:
+        return [count, *more, wait]
+
+    @attrs.frozen(field_transformer=typed_fields)
+    class Settings:
+        count: int = 0
+
+    values = given(np.int64(1), np.uint8(2), None, wait=np.float32(0.5))
+    assert values == [1, 2, None, 0.5]
+    assert [type(value) for value in values] == [int, int, type(None), float]
+    assert type(Settings(np.int32(3)).count) is int
+    assert plain("x", int) == "x"

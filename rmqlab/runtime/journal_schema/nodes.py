@@ -134,7 +134,7 @@ NODES = (
         "fault_healed",
         "supervisor",
         "A fault is no longer in force.",
-        {**FAULT, "reason": text("why, if no command healed it: spent, or the cluster stops")},
+        {**FAULT, "reason": text("why, if no command healed it: spent, the cluster stops, or its command failed")},
         is_open=True,
     ),
     EventType(

@@ -1,5 +1,6 @@
 """Invalid scenario files: errors name file, line, key and the expected value."""
 
+import contextlib
 import pathlib
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('topic = "orders"\n\n', 'topic = ""\n\n', 12, "workload[1].topic: expected a name, got an empty text"),
         ('name = "x"', 'name = "x/y"', 1, "name: "),
         ("slaves = 1", 'slaves = "1"', 7, "cluster.slaves: '1': expected a whole number"),
-        ("slaves = 1", "slaves = true", 7, "cluster.slaves: True: expected a whole number"),
+        ("slaves = 1", "slaves = true", 7, "cluster.slaves: true: expected a whole number"),
         ("lost.SEND_OK", "missing broker-z", 38, "expect[1].metric: no node 'broker-z' here; did you mean broker-a?"),
         ("lost.SEND_OK", "behind broker-a", 38, "expect[1].metric: no slave 'broker-a' here; did you mean broker-a-s?"),
         ('equals = "0 m', 'at_least = "1 messages"\nat_most = "0 m', 40, "expect[1].at_most: 0 messages is less than at_l"),
@@ -288,6 +289,26 @@ def test_settings_of_steps_are_checked_before_the_start() -> None:
         check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
     text = text.replace("slaveReadEnable", "slave_read_enable")
     check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ("flushDiskTyp = 'x'", "unknown key flushDiskTyp; did you mean flushDiskType?"),
+        ("flush_disk_type = 'SYNC_FLUSH'", "unknown key flush_disk_type; did you mean flushDiskType?"),
+        ("zzz = 1", "unknown key zzz; expected RocketMQ's keys in this form: listenPort"),
+        ("slaveReadEnable = 'yes'", "slaveReadEnable = 'yes': expected true or false"),
+        ("flushDiskType = true", "flushDiskType = 'true': expected ASYNC_FLUSH or SYNC_FLUSH"),
+        ("slaveReadEnable = true, serveRequestsOf5x = false, brokerIP1 = '10.0.0.1'", ""),
+    ],
+)
+def test_settings_of_set_config_are_checked_before_the_start(settings: str, fault: str) -> None:
+    text = GOOD.replace(CUT, f'set-config = {{ target = "broker-a", settings = {{ {settings} }} }}')
+    text = text.replace('heal = "cut"', 'mark = "late"')
+    expected = pytest.raises(ScenarioError) if fault else contextlib.nullcontext()
+    with expected as raised:
+        check_settings(parse_scenario(text, "my.toml"), text, "my.toml")
+    assert raised is None or str(raised.value) == f"my.toml:31: step[3].set-config: {fault}"
 
 
 def test_settings_that_brokers_accept_pass() -> None:
