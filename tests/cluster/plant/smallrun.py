@@ -99,7 +99,8 @@ def _crc(message_id: str) -> int:
 
 
 def _write_tables(node: Path) -> None:
-    (node / "config.toml").write_text("".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items()))
+    sizes = "".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items())
+    (node / "config.toml").write_text(f"keep_newer_consumer_offsets = true\n{sizes}")
     ends = dict.fromkeys(range(QUEUES), SENDS // QUEUES)
     tables: dict[str, Body] = {
         "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends, "orders@sample": {0: SAMPLED}}),
