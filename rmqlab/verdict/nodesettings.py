@@ -1,4 +1,4 @@
-"""The settings of a run's nodes, from the files `config.toml` that they started with."""
+"""The settings of a run's nodes, from their files `config.toml`."""
 
 from collections.abc import Mapping
 from pathlib import Path

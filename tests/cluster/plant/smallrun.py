@@ -1,5 +1,6 @@
 """A small run as files: journals, stores of a master and a slave, tables."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ SAMPLED = 10
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there at once."""
 RUN = "5a11"
+STARTING = {"rate": 1.0, "role": "SYNC_MASTER", "profile": "4.9"}
+RECORD = {"run": RUN, "spec": STARTING, "placement": {"network": "127.77", "subnet": 1, "slots": {"broker-a": 20}}}
 LOG_END = 10_000
 """A log's end that brokers record: records of the run are there before it, and behind it."""
 _REPEATED = 30
@@ -36,9 +39,10 @@ TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 def made_up_run() -> MadeUpRun:
     """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
-    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", STARTING))
     for number, node in enumerate(("produce-1", "consume-1", "sample-1"), 100):
         run.add(node, "node_spawned", pid=number)
+    run.add("broker-a", "producer_joined", group="till", client_id="127.77.1.240@100#1")
     _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"))
@@ -73,6 +77,9 @@ def _sample_logs(run: MadeUpRun, max_offset: int = 0) -> None:
 def write_run(run: MadeUpRun, directory: Path) -> Path:
     """Write a made-up run as a directory."""
     write_journals(run.entries, directory / "journal", RUN)
+    (directory / "cluster.json").write_text(json.dumps(RECORD))
+    (directory / "produce-1").mkdir()
+    (directory / "produce-1" / "node.log").touch()
     for node, copies in run.logs.items():
         clock = ManualClock()
         store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)
