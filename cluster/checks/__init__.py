@@ -18,6 +18,7 @@ from rmqlab.cluster.checks import (
     loss,
     offsetfiles,
     order,
+    origins,
     ownoffsets,
     places,
     records,
@@ -107,6 +108,7 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
         *ownoffsets.judge(history, stores, conditions),
+        *origins.judge(history, stores, conditions),
         loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)

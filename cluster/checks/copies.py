@@ -50,6 +50,10 @@ class Copy:
     """True if its body does not match its CRC."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
+    born_at: int | None = None
+    """When its producer created it, in ms of the producer's clock; None if unknown, as `born_host`."""
+    born_host: str | None = None
+    """IP address of its producer."""
     content_crc: int | None = None
     """See `rmqlab.remoting.contentcrc`; None for a record that need not have the content that was sent."""
 
@@ -250,6 +254,8 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             tags_code=expected_code(message),
             is_damaged=not message.is_intact,
             has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
+            born_at=message.born_timestamp,
+            born_host=message.born_host[0],
             content_crc=_content_crc(message),
         )
         yield copy

@@ -73,6 +73,6 @@ def _nodes(finding: Finding, dependencies: ClockDependencies) -> Iterable[str]:
         return (target,)
     if name in _OF_SLAVES:
         return dict.fromkeys((target, *dependencies.masters.get(target, ())))
-    if name == "order.stored" or (name == "unreplicated" and finding.value):
+    if name == "order.stored" or (name in ("unreplicated", "origin_disagreement") and finding.value):
         return dependencies.senders
     return ()

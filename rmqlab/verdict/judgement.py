@@ -62,6 +62,10 @@ class Conditions:
     """Running producers: their last sends may be in a store, but not yet in a journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
+    client_hosts: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """IP addresses of the producers of each workload, as brokers recorded them."""
+    has_clock_faults: bool = False
+    """True if a fault set the clock of a process."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
@@ -109,6 +113,8 @@ def read_conditions(
         running_workloads=tuple(sorted(running)),
         running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
+        client_hosts=_client_hosts(known),
+        has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, record),
     )
@@ -143,6 +149,17 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
     return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
+    nodes = {str(entry.fields.get("pid")): entry.node for entry in entries if entry.kind == "node_spawned"}
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.kind == "producer_joined":
+            host, _, rest = str(entry.fields.get("client_id")).partition("@")
+            if node := nodes.get(rest.partition("#")[0]):
+                found.setdefault(node, set()).add(host)
+    return {node: frozenset(hosts) for node, hosts in found.items()}
 
 
 def _pids(entries: Sequence[JournalEntry]) -> set[str]:

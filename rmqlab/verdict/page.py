@@ -123,8 +123,8 @@ An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store
 
 Some changes are not reported. In one log alone, those of records are `divergence`:
 
-* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs: the
-  checksum in the journal does not have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
+* a message's delay level and its other properties, changed alike in all logs: the checksum in the journal does not
+  have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
   about its delay, is a `place_disagreement`;
 * body, flag, keys and tags, if the producer recorded no checksum, as clients without a journal, batches and older
   versions do;

@@ -225,6 +225,12 @@ VERDICT_RULES: Final = (
         source="store-and-ha section 2.1",
     ),
     VerdictRule(
+        metric="origin_disagreement",
+        effect=Effect.WARNS,
+        because="A broker stores when and where a message was created.",
+        source="store-and-ha section 2.1",
+    ),
+    VerdictRule(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The reply said that the message is not stored.",

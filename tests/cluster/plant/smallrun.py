@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -85,7 +87,10 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
         store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)
         for copy in copies:
             clock.now = copy.stored_at
-            store.put(_message(copy.message_id, copy.queue.topic, copy.queue.queue_id))
+            message = _message(copy.message_id, copy.queue.topic, copy.queue.queue_id)
+            store.put(
+                msgspec.structs.replace(message, born_timestamp=copy.stored_at, born_host=("127.77.1.240", 40000))
+            )
         store.close()
         _write_tables(directory / node)
     return directory
