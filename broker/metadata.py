@@ -77,7 +77,9 @@ class MetadataSync:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     _failures: FailureLog = attrs.field(factory=lambda: FailureLog(log), init=False)
     """The last failure of each request code."""
-    _boot: str | None = attrs.field(default=None, init=False)  # the start time that the master reports
+    _boot: str | None = attrs.field(default=None, init=False)
+    """Start time of the master whose offsets were copied last."""
+    _reported_boot: str | None = attrs.field(default=None, init=False)
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
     _reported_kept: dict[str, Stay] = attrs.field(factory=dict, init=False)
@@ -142,6 +144,7 @@ class MetadataSync:
     async def _copy_all(self, master: str) -> None:
         if self.keeps_newer:
             self._has_forgotten = True  # unless its boot time shows that it was not restarted
+            self._reported_boot = None
             await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._apply_boot)
         await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._apply_topics)
         await self.topics.save_in_slices()
@@ -175,7 +178,7 @@ class MetadataSync:
     async def _apply_boot(self, body: bytes) -> None:
         boot = (await _decoded(KVTable, body)).table.get("bootTimestamp")
         self._has_forgotten = boot is None or boot != self._boot
-        self._boot = boot
+        self._reported_boot = boot
 
     async def _apply_offsets(self, body: bytes) -> None:
         fresh = (await _decoded(ConsumerOffsets, body)).offset_table
@@ -187,6 +190,8 @@ class MetadataSync:
             self._apply_offsets_of(key, fresh.get(key, {}), reported.get(key))
             if number % _MERGED_AT_ONCE == _MERGED_AT_ONCE - 1:
                 await trio.lowlevel.checkpoint()
+        # Not before: if this copy fails, the next one still has to keep what the restarted master forgot.
+        self._boot = self._reported_boot or self._boot
 
     def _apply_offsets_of(self, key: str, fresh: Mapping[int, int], reported: Stay | None) -> None:
         """Merge one key at once: consumers commit offsets meanwhile."""

@@ -38,7 +38,7 @@ from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.runtime.valuetypes import Seconds, checked_methods
 from rmqlab.verdict.judgement import Judgement
-from rmqlab.verdict.runid import recorded_run
+from rmqlab.verdict.runrecord import read_record
 
 R = TypeVar("R")
 
@@ -217,7 +217,7 @@ class BlockingCluster(NodeActions):
         entries = merge_entries(*journals)
         names = brokers_of_run(self._cluster.supervisor.placement, {entry.node for entry in entries})
         stores = {name: store_config(self.directory, name).store_path_root_dir for name in names}
-        return judge_run(entries, stores, surveys, recorded_run(self.directory.path))
+        return judge_run(entries, stores, surveys, read_record(self.directory.path))
 
     # ---- acting on it ------------------------------------------------------------------------------------
 

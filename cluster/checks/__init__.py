@@ -18,6 +18,8 @@ from rmqlab.cluster.checks import (
     loss,
     offsetfiles,
     order,
+    origins,
+    ownoffsets,
     places,
     records,
     replication,
@@ -41,7 +43,7 @@ from rmqlab.verdict.doubts import ClockDependencies, withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 from rmqlab.verdict.logcover import weaken_by_stores
-from rmqlab.verdict.runid import recorded_run
+from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -68,16 +70,16 @@ def judge_run(
     entries: Sequence[JournalEntry],
     stores: Mapping[str, Path],
     surveys: Sequence[JournalSurvey] | None = None,
-    recorded: str = "",
+    record: RunRecord = NO_RECORD,
 ) -> Judgement:
     """Judge a run by the entries of all its journals and its brokers' stores.
 
     `stores` maps the name of each broker's node to the root of its store. `surveys` list what is missing in the
-    journals' files; None for entries that were not read from files. `recorded` is the id of the run by the record of
-    its cluster. Changes nothing; the nodes may still be running. Raises OSError if a store cannot be read.
+    journals' files; None for entries that were not read from files. `record` are the facts of its cluster that other
+    files have. Changes nothing; the nodes may still be running. Raises OSError if a store cannot be read.
     """
     history = read_history(entries)
-    return judge(history, read_stores(stores, history), read_conditions(entries, surveys, recorded))
+    return judge(history, read_stores(stores, history), read_conditions(entries, surveys, record))
 
 
 def judge_directory(directory: Path) -> Judgement:
@@ -97,7 +99,7 @@ def judge_with_history(directory: Path) -> tuple[History, Judgement]:
     stores = {path.parent.name: path for path, _ in store_places(directory)}
     entries = merge_entries(*journals)
     history = read_history(entries)
-    conditions = read_conditions(entries, surveys, recorded_run(directory))
+    conditions = read_conditions(entries, surveys, read_record(directory))
     return history, judge(history, read_stores(stores, history), conditions)
 
 
@@ -106,6 +108,8 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement
     measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
+        *ownoffsets.judge(history, stores, conditions),
+        *origins.judge(history, stores, conditions),
         loss.judge_stored_unsent(history, stores, conditions.sent_until(history.ended_at)),
     ]
     clocks_judged = with_clock_steps(measured, conditions.went_back)

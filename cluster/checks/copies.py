@@ -25,6 +25,7 @@ from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
 from rmqlab.store.tagscodes import expected_code
 from rmqlab.verdict.findings import IDS_LIMIT, Evidence
+from rmqlab.verdict.nodesettings import Settings, read_settings
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +50,10 @@ class Copy:
     """True if its body does not match its CRC."""
     has_unique_id: bool = True
     """False where `message_id` is the offset message id."""
+    born_at: int | None = None
+    """When its producer created it, in ms of the producer's clock; None if unknown, as `born_host`."""
+    born_host: str | None = None
+    """IP address of its producer."""
     content_crc: int | None = None
     """See `rmqlab.remoting.contentcrc`; None for a record that need not have the content that was sent."""
 
@@ -99,6 +104,8 @@ class Stores:
     """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are absent."""
     delay_files: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
     """Offsets of delay levels by node and level. Nodes with an unreadable delayOffset.json are absent."""
+    settings: Mapping[str, Settings | None] = attrs.field(factory=dict)
+    """Settings of each node with a store; None where its config.toml cannot be read."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
     """By slave: the comparison of its master's log with its own, in this order."""
 
@@ -162,6 +169,7 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
         misplaced=frozenset(node for node, state in states.items() if state.is_misplaced),
         remarks=tuple(f"{node}: {state.remark}" for node, state in states.items() if state.remark),
         comparisons=dict(_compare(found, history)),
+        settings={node: read_settings(root.parent.parent, root.parent.name) for node, root in found.items()},
         offset_files={node: table for node, table in offsets.items() if node in found and table is not None},
         delay_files={node: table for node, table in delays.items() if node in found and table is not None},
     )
@@ -246,6 +254,8 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             tags_code=expected_code(message),
             is_damaged=not message.is_intact,
             has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
+            born_at=message.born_timestamp,
+            born_host=message.born_host[0],
             content_crc=_content_crc(message),
         )
         yield copy

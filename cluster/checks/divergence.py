@@ -66,7 +66,11 @@ def _name(record: Record) -> str:
 def _evidence(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
     """Return a piece of evidence: the differing records of both logs at one offset."""
     some = next(iter(pair.values()))
-    there = ", ".join(f"{owner} has {_name(pair[owner]) if owner in pair else 'no such record'}" for owner in logs)
+    names = [_name(pair[owner]) if owner in pair else "no such record" for owner in logs]
+    if len(set(names)) == 1:
+        there = f"{' and '.join(logs)} have {names[0]}, with different bytes"
+    else:
+        there = ", ".join(f"{owner} has {name}" for owner, name in zip(logs, names, strict=True))
     return Evidence(
         text=f"commit log offset {some.offset}: {there}",
         at_millis=some.stored_millis,

@@ -18,6 +18,7 @@ from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown, unsent_text
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
+_SEND_OK = "SEND_OK"
 _MESSAGES = "messages"
 
 
@@ -37,17 +38,21 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 def _count_sends(history: History) -> Iterator[Finding]:
     yield Finding(metric="sent", unit=_MESSAGES, value=len(history.sends))
+    sends = {outcome: [send for send in history.sends if send.outcome == outcome] for outcome in OUTCOMES}
+    spans = {outcome: _span(history, outcome, found) for outcome, found in sends.items() if found}
     for outcome in OUTCOMES:
-        sends = [send for send in history.sends if send.outcome == outcome]
-        spans = (_span(history, sends),) if sends else ()
-        yield Finding(metric=f"sent.{outcome}", unit=_MESSAGES, value=len(sends), evidence=spans)
+        own = (spans[outcome],) if outcome in spans else ()
+        # Sends with another outcome are the reason if too few have this one.
+        others = tuple(span for other, span in spans.items() if other != outcome) if outcome == _SEND_OK else ()
+        yield Finding(metric=f"sent.{outcome}", unit=_MESSAGES, value=len(sends[outcome]), evidence=(*others, *own))
 
 
-def _span(history: History, sends: Sequence[Send]) -> Evidence:
+def _span(history: History, outcome: str, sends: Sequence[Send]) -> Evidence:
     """Return when sends of an outcome began and ended, with events around the first."""
     first, last = sends[0], sends[-1]
+    count = "1 send" if len(sends) == 1 else f"{len(sends)} sends"
     return Evidence(
-        text=f"{len(sends)} sends, the first at {first.node}",
+        text=f"{count} ended in {outcome}, the first at {first.node}",
         at_millis=first.ended_at,
         until_millis=last.ended_at,
         message_ids=first.ids,

@@ -10,7 +10,7 @@ from rmqlab.store.sidefiles import side_file_warnings
 from rmqlab.store.stopfiles import odd_log_files, stop_file_warnings
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
-from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.judgement import CLOCK, Conditions
 from rmqlab.verdict.uncommittedoffsets import GroupQueueKey, judged_groups, uncommitted_offsets
 
 
@@ -21,7 +21,12 @@ def remarks(history: History, stores: Stores) -> Iterator[str]:
     ends = {entry.node for entry in history.of_kind(*STALE_INDEX_KINDS)}
     unclean = ends | {node for node in roots if not ended_in_good_order(node, history)}
     yield from side_file_warnings(
-        roots, history.roles.followers, masters=history.roles.last_masters, after_power_loss=losses, unclean=unclean
+        roots,
+        history.roles.followers,
+        masters=history.roles.last_masters,
+        after_power_loss=losses,
+        unclean=unclean,
+        are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in history.of_kind("fault_applied")),
     )
     if not any(history.of_kind("fault_applied")):
         for node, store in sorted(stores.nodes.items()):

@@ -39,6 +39,8 @@ class MadeUpRun:
     """Nodes with an unreadable store."""
     offset_files: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
     """consumerOffset.json by node: offsets by `topic@group` and queue id."""
+    settings: dict[str, dict[str, Any] | None] = attrs.field(factory=dict)
+    """config.toml by node; None for one that cannot be read."""
     _ends: collections.Counter[Queue] = attrs.field(factory=collections.Counter)
     """The end of each queue."""
 
@@ -155,9 +157,12 @@ class MadeUpRun:
             reconsume_times=times,
         )
 
-    def commit(self, offset: int, node: str = "consume-1", *, group: str = "shop", queue_id: int = 0) -> None:
+    def commit(
+        self, offset: int, node: str = "consume-1", *, group: str = "shop", queue_id: int = 0, **fields: Any
+    ) -> None:
         """Add a commit."""
-        self.add(node, "committed", group=group, topic="orders", broker="broker-a", queue=queue_id, offset=offset)
+        place = {"topic": "orders", "broker": "broker-a", "queue": queue_id}
+        self.add(node, "committed", group=group, **place, offset=offset, **fields)
 
     # ---- results ---------------------------------------------------------------------------------
 
@@ -175,7 +180,7 @@ class MadeUpRun:
             if node not in self.unread
         ]
         gathered = gather(nodes, dict.fromkeys(self.unread, "its store was not given"))
-        return attrs.evolve(gathered, offset_files=self.offset_files)
+        return attrs.evolve(gathered, offset_files=self.offset_files, settings=self.settings)
 
     def judge(self) -> Judgement:
         return judge(self.history(), self.stores(), read_conditions(self.entries, None))

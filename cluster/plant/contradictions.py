@@ -9,9 +9,11 @@ from rmqlab.cluster.plant.runcopy import (
     any_process,
     any_producer,
     any_workload,
+    supervisor,
 )
 from rmqlab.runtime.journal import SUPERVISOR
 from rmqlab.verdict.outcomes import STORED
+from rmqlab.verdict.runrecord import RECORD
 
 _PLACE = Expected(metric="place_disagreement", names_victims=True)
 _AWAY = 1000
@@ -124,7 +126,87 @@ def remove_ready(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(edit,))
 
 
+def change_start(copy: RunCopy, _nodes: Nodes) -> Change:
+    """Change role, profile or rate in the supervisor's journal."""
+    path = copy.journal(SUPERVISOR)
+    entries = placed_entries(path)
+    starting = [one for one in entries if one.kind == "cluster_starting"]
+    name, value = (("role", "ASYNC_MASTER"), ("profile", "hardened"), ("rate", 7.0))[(copy.seed - 1) % 3]
+    if not starting or not (copy.root / RECORD).exists() or starting[0].fields.get(name) in (None, value):
+        raise NothingToPlantError(f"the run has no cluster.json, or no other {name} than {value}")
+    rewrite(path, [one.changed({name: value}) if one == starting[0] else one.members for one in entries])
+    text = f"{name} {starting[0].fields[name]} set to {value}"
+    return Change(edits=(copy.edit(SUPERVISOR, path, starting[0].start, text),))
+
+
+def remove_checksums(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove the checksums of all sends of a producer."""
+    path = copy.journal(nodes[0])
+    entries = placed_entries(path)
+    sent = [one for one in entries if one.kind == "sent" and one.fields.get("crc") is not None]
+    if not sent:
+        raise NothingToPlantError(f"no send of {nodes[0]} has a checksum")
+    rewrite(path, [_without_crc(one) if one.kind == "sent" else one.members for one in entries])
+    return Change(edits=(copy.edit(nodes[0], path, sent[0].start, f"checksums of {len(sent)} sends removed"),))
+
+
+def _without_crc(sent: PlacedEntry) -> dict[str, object]:
+    return {**sent.members, "fields": {name: value for name, value in sent.fields.items() if name != "crc"}}
+
+
+def remove_samples(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove all ends of its log from a broker's journal."""
+    path = copy.journal(nodes[0])
+    removed = remove_kind(path, "log_sampled")
+    if not removed:
+        raise NothingToPlantError(f"the journal of {nodes[0]} has no log_sampled")
+    return Change(edits=(copy.edit(nodes[0], path, None, f"{removed} log_sampled removed"),))
+
+
+def erase_producer(copy: RunCopy, nodes: Nodes) -> Change:
+    """Remove a producer's journal, and all entries about it."""
+    own, supervisors = copy.journal(nodes[0]), copy.journal(SUPERVISOR)
+    entries = placed_entries(supervisors)
+    kept = [one.members for one in entries if one.members["node"] != nodes[0]]
+    own.unlink()
+    rewrite(supervisors, [{**one, "seq": number} for number, one in enumerate(kept, 1)])
+    text = f"{len(entries) - len(kept)} entries about {nodes[0]} removed"
+    return Change(edits=(copy.edit(nodes[0], own, None, "deleted"), copy.edit(nodes[0], supervisors, None, text)))
+
+
 CONTRADICTIONS = (
+    Kind(
+        name="start-changed",
+        does="the supervisor's journal has another role, profile or rate than cluster.json",
+        where=supervisor,
+        change=change_start,
+        expects=(GAP,),
+        consequences=("*",),
+    ),
+    Kind(
+        name="checksums-removed",
+        does="the sends in a producer's journal have no checksums",
+        where=any_producer,
+        change=remove_checksums,
+        expects=(GAP,),
+        consequences=("content_disagreement",),
+    ),
+    Kind(
+        name="samples-removed",
+        does="all ends of its log are removed from a broker's journal, and the other entries are numbered anew",
+        where=any_broker,
+        change=remove_samples,
+        expects=(GAP,),
+        consequences=("replication_lag*",),
+    ),
+    Kind(
+        name="producer-erased",
+        does="a producer's journal is deleted, and all entries about it in the supervisor's journal",
+        where=any_producer,
+        change=erase_producer,
+        expects=(GAP,),
+        consequences=("*",),
+    ),
     Kind(
         name="ack-misplaced",
         does="an acknowledged send has another queue offset in its producer's journal than in the stores",

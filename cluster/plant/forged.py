@@ -6,7 +6,7 @@ from typing import Any
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
-from rmqlab.cluster.plant.runcopy import RunCopy, any_consumer, any_node, any_producer
+from rmqlab.cluster.plant.runcopy import RunCopy, any_consumer, any_node, any_producer, any_slave
 
 _OFF_MILLIS = 20_000
 _TIMES = ("began_at",)
@@ -111,6 +111,30 @@ def forge_commit(copy: RunCopy, nodes: Nodes) -> Change:
     return Change(edits=(edit,), consumer_group=str(last.fields["group"]))
 
 
+def overwrite_own_offset(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let a sync of a slave replace the last commit of a queue, sent to it."""
+    slave = copy.history.members[nodes[0]]
+    last = {
+        (one.group, one.queue): one for one in copy.history.commits if one.queue.broker == slave.broker and one.offset
+    }
+    commit = copy.choose(list(last.values()), f"commit above 0 to {slave.broker}")
+    consumers, brokers = copy.journal(commit.node), copy.journal(slave.name)
+    entries = placed_entries(consumers)
+    placed = next(one for one in entries if one.members.get("seq") == commit.entry.seq)
+    to_slave = placed.changed({"broker_id": slave.broker_id})
+    rewrite(consumers, [to_slave if one is placed else one.members for one in entries])
+    before = [one for one in placed_entries(brokers) if one.at_millis <= placed.at_millis][-1]
+    key, queues = f"{commit.queue.topic}@{commit.group}", {commit.queue.queue_id: [commit.offset, commit.offset // 2]}
+    overwritten = {"at": placed.at_millis, "kind": "consumer_offsets_overwritten"}
+    insert(brokers, before, {**before.members, **overwritten, "fields": {"key": key, "queues": queues}})
+    text = f"forged: sync of {key} queue {commit.queue.queue_id} replaces {commit.offset} by {commit.offset // 2}"
+    edits = (
+        copy.edit(commit.node, consumers, placed.start, f"commit of {commit.offset} sent to {slave.name}"),
+        copy.edit(slave.name, brokers, before.end, text),
+    )
+    return Change(edits=edits, broker=slave.broker, consumer_group=commit.group)
+
+
 def move_clock(millis: int) -> Callable[[RunCopy, Nodes], Change]:
     """Make a change that moves all times of a node's journal."""
 
@@ -170,6 +194,18 @@ FORGED = (
         change=forge_commit,
         expects=(Expected(metric="offset_rollbacks GROUP"), Expected(metric="offset_rollbacks")),
         consequences=("rolled_back", "offset_file_ahead", *_COUNTED),
+    ),
+    Kind(
+        name="own-offset-overwritten",
+        does="a slave's metadata sync replaces an offset that was committed to it by an older one",
+        where=any_slave,
+        change=overwrite_own_offset,
+        expects=(
+            Expected(metric="own_offsets_overwritten SLAVE"),
+            Expected(metric="offset_rollbacks GROUP"),
+            Expected(metric="offset_rollbacks"),
+        ),
+        consequences=("rolled_back", "offset_file_behind"),
     ),
     Kind(
         name="clock-ahead",

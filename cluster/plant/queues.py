@@ -2,6 +2,7 @@
 
 import itertools
 import shutil
+import struct
 from pathlib import Path
 
 import attrs
@@ -18,6 +19,10 @@ _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _INDEX_HEAD = 40
 """Bytes of the head of an index file."""
+_COUNT = struct.Struct(">i")
+"""The last number of that head."""
+_FEWEST = 8
+"""Count of an index file that is too low to be halved."""
 _SLOT_SIZE = 4
 _NOWHERE = 10**9
 """Distance in bytes from the record's offset to the wrong offset of an entry."""
@@ -171,6 +176,40 @@ def zero_slots(copy: RunCopy, nodes: Nodes) -> Change:
     return copy.change(nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD, f"{slots} hash slots zeroed")])
 
 
+def lower_index_count(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let the head of an index file state half of its entries."""
+    path, count = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
+    content = bytearray(path.read_bytes())
+    _COUNT.pack_into(content, _INDEX_HEAD - _COUNT.size, count // 2)
+    path.write_bytes(content)
+    return copy.change(
+        nodes, [], [copy.edit(nodes[0], path, _INDEX_HEAD - _COUNT.size, f"{count} set to {count // 2}")]
+    )
+
+
+def rename_index(copy: RunCopy, nodes: Nodes) -> Change:
+    """Give an index file a name that no broker gives."""
+    path, _ = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
+    renamed = path.rename(path.with_name(f"{path.name}.old"))
+    edits = [copy.edit(nodes[0], path, None, "renamed"), copy.edit(nodes[0], renamed, None, f"was {path.name}")]
+    return copy.change(nodes, [], edits)
+
+
+def copy_index(copy: RunCopy, nodes: Nodes) -> Change:
+    """Copy an index file to a name of a millisecond later."""
+    path, _ = copy.choose(_counted_indexes(copy, nodes[0]), f"index file of {nodes[0]} with entries")
+    later = path.with_name(str(int(path.name) + 1))
+    shutil.copy(path, later)
+    return copy.change(nodes, [], [copy.edit(nodes[0], later, None, f"a copy of {path.name}")])
+
+
+def _counted_indexes(copy: RunCopy, node: str) -> list[tuple[Path, int]]:
+    """Return the index files of a node, and the count in the head of each."""
+    paths = sorted(path for path in (copy.store(node) / "index").glob("*") if path.name.isdecimal())
+    counts = [_COUNT.unpack_from(path.read_bytes(), _INDEX_HEAD - _COUNT.size)[0] for path in paths]
+    return [(path, count) for path, count in zip(paths, counts, strict=True) if count > _FEWEST]
+
+
 def index_size(config: Path) -> tuple[int, int]:
     """Slots and entries of a node's index files, as its settings say."""
     settings = parse_toml(config.read_text()) if config.is_file() else {}
@@ -243,6 +282,27 @@ QUEUES = (
         does="an index file is zeroed behind its head",
         where=any_broker,
         change=zero_index,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-count-lowered",
+        does="the head of an index file states half of its entries",
+        where=any_broker,
+        change=lower_index_count,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-renamed",
+        does="an index file has a name that no broker gives",
+        where=any_broker,
+        change=rename_index,
+        expects=(WARNING,),
+    ),
+    Kind(
+        name="index-copied",
+        does="an index file is there twice, under two names",
+        where=any_broker,
+        change=copy_index,
         expects=(WARNING,),
     ),
     Kind(

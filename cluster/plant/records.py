@@ -12,6 +12,7 @@ _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _STORED_UNSENT = Expected(metric="stored_unsent", names_made_up=True)
 _CONTENT = Expected(metric="content_disagreement", names_victims=True)
+_ORIGIN = Expected(metric="origin_disagreement", names_victims=True)
 _CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
 _OF_LOSS = (
     "lost.SEND_OK",
@@ -24,6 +25,8 @@ _OF_LOSS = (
 )
 _OF_MADE_UP = ("gap", *_OF_LOSS)
 """Messages without a send in the journals are also a gap in the evidence."""
+_EARLIER = 60_000
+"""Milliseconds."""
 _STRAY = 200
 """Bytes behind the end of a log, and as many zeros before them."""
 _TAIL = 5
@@ -101,6 +104,23 @@ def change_keys(copy: RunCopy, nodes: Nodes) -> Change:
 def _keys(record: StoredMessage) -> str:
     keys = record.properties.get(PROPERTY_KEYS, "")
     return keys if keys[:1].isalnum() else ""
+
+
+def change_born_time(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let a record say that its message was created a minute earlier."""
+    victim = copy.victim(nodes)
+    record = attrs.evolve(victim, born_timestamp=victim.born_timestamp - _EARLIER)
+    text = f"born time {victim.born_timestamp} of {unique_id(victim)} set to {record.born_timestamp}"
+    return _rewrite(copy, nodes, victim, record, text)
+
+
+def change_born_host(copy: RunCopy, nodes: Nodes) -> Change:
+    """Let a record name another address of its producer."""
+    victim = copy.victim(nodes)
+    record = attrs.evolve(victim, born_host=("10.9.8.7", victim.born_host[1]))
+    return _rewrite(
+        copy, nodes, victim, record, f"born host {victim.born_host[0]} of {unique_id(victim)} set to 10.9.8.7"
+    )
 
 
 def change_flag(copy: RunCopy, nodes: Nodes) -> Change:
@@ -222,6 +242,20 @@ RECORDS = (
         where=whole_broker_name,
         change=change_keys,
         expects=(_CONTENT,),
+    ),
+    Kind(
+        name="born-time-changed-both",
+        does="the time at which a message was created was changed in all logs of a broker name",
+        where=whole_broker_name,
+        change=change_born_time,
+        expects=(_ORIGIN,),
+    ),
+    Kind(
+        name="born-host-changed-both",
+        does="the address of a message's producer was changed in all logs of a broker name",
+        where=whole_broker_name,
+        change=change_born_host,
+        expects=(_ORIGIN,),
     ),
     Kind(
         name="flag-changed-both",

@@ -205,6 +205,11 @@ def any_node(copy: RunCopy) -> tuple[str, ...]:
     return (copy.pick(_journalling(copy), "journal"),)
 
 
+def supervisor(_copy: RunCopy) -> tuple[str, ...]:
+    """The supervisor."""
+    return (SUPERVISOR,)
+
+
 def any_process(copy: RunCopy) -> tuple[str, ...]:
     """A process that keeps a journal, the supervisor last."""
     return (copy.pick([*_journalling(copy), SUPERVISOR], "journal"),)

@@ -23,7 +23,7 @@ from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
 from rmqlab.verdict.judgement import Judgement
-from rmqlab.verdict.runid import recorded_run
+from rmqlab.verdict.runrecord import read_record
 from rmqlab.verdict.verdict import Verdict
 
 ALLOWED_SECONDS = 0.1
@@ -89,7 +89,7 @@ class RunRecord:
         journals, surveys = survey_journals(self.directory.cluster.journal_dir)
         entries = merge_entries(*journals)
         labels = labels_of(entries)
-        findings = judge_run(entries, self._stores(entries), surveys, recorded_run(self.directory.cluster.path))
+        findings = judge_run(entries, self._stores(entries), surveys, read_record(self.directory.cluster.path))
         rate = self.scenario.cluster.rate
         allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
         judged = [

@@ -67,6 +67,8 @@ class JournalSurvey:
     """Number of sends by outcome, and of deliveries under `delivered`."""
     stated: collections.Counter[str] = attrs.field(factory=collections.Counter)
     """The same numbers, as the workload counted them itself when it ended."""
+    unchecked: int = 0
+    """Number of sends of single messages without the checksum of their content."""
     runs: list[str] = attrs.field(factory=list)
     """The different ids of runs that the file names: one in a sound file, none before version 4."""
 
@@ -103,6 +105,7 @@ class JournalSurvey:
     def _count(self, kind: str, fields: Mapping[str, Any]) -> None:
         if kind == "sent":
             self.counted[str(fields.get("outcome"))] += 1
+            self.unchecked += fields.get("crc") is None and "," not in str(fields.get("message_id") or ",")
         elif kind == "delivered":
             self.counted["delivered"] += 1
         elif kind in ("produced", "consumed"):
@@ -136,6 +139,7 @@ class JournalSurvey:
         self.kinds += part.kinds
         self.counted += part.counted
         self.stated += part.stated
+        self.unchecked += part.unchecked
         self.torn += part.torn
         self.torn_bytes += part.torn_bytes
         self.tail_bytes += part.tail_bytes

@@ -11,6 +11,8 @@ _OF_GROUPS: Final = ("offset_rollbacks", "rolled_back", "group_read_unavailable"
 """Metrics of a consumer group that compare times of its members with those of others."""
 _OF_CONSUMERS: Final = ("offset_file_behind",)
 """Metrics that compare times of any consumer with those of brokers and of the supervisor."""
+_OF_OWN_OFFSETS: Final = ("own_offsets_overwritten",)
+"""Metrics that compare times of any consumer with those of the target, a slave."""
 _OF_WATCHERS: Final = ("detection", "stale_route", "missing_route")
 """Metrics that compare times of their target with those of the supervisor."""
 _OF_SLAVES: Final = ("replication_lag", "replication_lag_left", "replication_lag_duration")
@@ -65,10 +67,12 @@ def _nodes(finding: Finding, dependencies: ClockDependencies) -> Iterable[str]:
         return [node for node, group in dependencies.groups.items() if group == target]
     if name in _OF_CONSUMERS:
         return dependencies.groups
+    if name in _OF_OWN_OFFSETS and finding.value:
+        return dict.fromkeys((target, *dependencies.groups))
     if name in _OF_WATCHERS:
         return (target,)
     if name in _OF_SLAVES:
         return dict.fromkeys((target, *dependencies.masters.get(target, ())))
-    if name == "order.stored" or (name == "unreplicated" and finding.value):
+    if name == "order.stored" or (name in ("unreplicated", "origin_disagreement") and finding.value):
         return dependencies.senders
     return ()

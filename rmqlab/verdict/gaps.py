@@ -31,6 +31,7 @@ _KILLED: Final = ("node_killed", "node_crashed")
 _BEGINS: Final = ("node_spawned", "node_ready")
 _OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
 _OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
+LOG_SAMPLED: Final = "log_sampled"
 _OF_SERVERS: Final = ("registered", "broker_registered")
 """A broker is ready as soon as a nameserver accepted its registration. Before, it may already sample its log."""
 _CONTRADICTIONS: Final = ("clock_disagreement",)
@@ -228,6 +229,16 @@ def _miscounted(survey: JournalSurvey) -> Iterator[str]:
             yield f"it has {found} {what}, and {survey.process} counted {stated} when it ended"
 
 
+def _unrecorded(survey: JournalSurvey, lifetime: _Lifetime) -> Iterator[str]:
+    """Yield what a process of journal version 4 always records, and this one did not."""
+    if survey.kinds[OPENED] and survey.unchecked:
+        count = "a send has" if survey.unchecked == 1 else f"{survey.unchecked} sends have"
+        yield f"{count} no checksum, which {survey.process} records for each message"
+    is_broker = Source.BROKERS in lifetime.sources
+    if is_broker and _ended_once(survey) and not survey.kinds[LOG_SAMPLED]:
+        yield f"it has no event {LOG_SAMPLED}, in which {survey.process} records the end of its log when it stops"
+
+
 def _incomplete(
     survey: JournalSurvey, lifetime: _Lifetime, lifetimes: Mapping[str, _Lifetime], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
@@ -243,6 +254,7 @@ def _incomplete(
     if _counts_all(survey):
         yield from (f"{file}: {line}" for line in _miscounted(survey))
     yield from (f"{file}: {line}" for line in _uncounted(survey))
+    yield from (f"{file}: {line}" for line in _unrecorded(survey, lifetime))
     if survey.process == SUPERVISOR:
         yield from _cut_supervisor(file, survey, lifetimes, known)
     elif survey.tail_bytes and not lifetime.may_be_torn:

@@ -7,10 +7,12 @@ import attrs
 
 from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
+from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES, Decision, decide
+from rmqlab.verdict.runrecord import NO_RECORD, RunRecord
 from rmqlab.verdict.verdict import Verdict
 
 CONDITION_KINDS: Final = (
@@ -18,6 +20,7 @@ CONDITION_KINDS: Final = (
     "cluster_starting",
     "producer_joined",
     "consumer_joined",
+    "broker_registered",
     "probed",
     "fault_applied",
     "offset_reset",
@@ -59,6 +62,10 @@ class Conditions:
     """Running producers: their last sends may be in a store, but not yet in a journal."""
     reset_groups: frozenset[str] = frozenset()
     """Consumer groups whose offsets a request reset: they move back on purpose."""
+    client_hosts: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """IP addresses of the producers of each workload, as brokers recorded them."""
+    has_clock_faults: bool = False
+    """True if a fault set the clock of a process."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
@@ -79,12 +86,12 @@ class Conditions:
 
 
 def read_conditions(
-    entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None, recorded_run: str = ""
+    entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None, record: RunRecord = NO_RECORD
 ) -> Conditions:
     """Return a run's conditions from its entries of CONDITION_KINDS, in time order.
 
     `surveys` are of its journal files. With None, for entries that were not read from files, there are no gaps.
-    `recorded_run` is the id of the run outside of its journals (`rmqlab.verdict.runid`); empty if there is none.
+    `record` are the facts outside of its journals.
     """
     known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
     starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
@@ -100,24 +107,31 @@ def read_conditions(
             for entry in known
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
-        outside_clients=tuple(_outside_clients(known)),
+        outside_clients=tuple(_outside_clients(known, record)),
         outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(running)),
         running_producers=tuple(sorted(node for node, ready in running.items() if "group" not in ready.fields)),
         reset_groups=frozenset(_reset_groups(known)),
+        client_hosts=_client_hosts(known),
+        has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
-        gaps=() if surveys is None else _gaps(surveys, known, recorded_run),
+        gaps=() if surveys is None else _gaps(surveys, known, record),
     )
 
 
-def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry], recorded_run: str) -> tuple[Gap, ...]:
+def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry], record: RunRecord) -> tuple[Gap, ...]:
     supervised = [one for one in entries if one.kind in FOLLOWED_KINDS]
     are_clocks_right = not any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in entries)
-    return find_gaps(surveys, supervised, are_clocks_right=are_clocks_right, recorded_run=recorded_run)
+    starting = next((entry.fields for entry in entries if entry.kind == "cluster_starting"), {})
+    return (
+        *find_gaps(surveys, supervised, are_clocks_right=are_clocks_right, recorded_run=record.run),
+        *start_contradictions(starting, record),
+        *unnamed_processes(entries, record),
+    )
 
 
-def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
+def _outside_clients(entries: Sequence[JournalEntry], record: RunRecord) -> Iterator[str]:
     """Yield the clients that are not processes of the cluster, and accepted probes.
 
     A client's id is `ip@pid#number`, as in Java's client: the pid of a workload belongs to the cluster.
@@ -125,7 +139,7 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     for entry in entries:
         if entry.kind == "producer_joined":
-            if _is_outside(entry, pids):
+            if _is_outside(entry, pids) and not is_lost_workload(entry, pids, record):
                 yield f"{entry.fields.get('client_id')} of group {entry.fields.get('group')}"
         elif entry.kind == "probed" and entry.fields.get("code") == 0:
             yield f"the probe of {entry.node}"
@@ -135,6 +149,17 @@ def _outside_groups(entries: Sequence[JournalEntry]) -> Iterator[str]:
     pids = _pids(entries)
     joined = (entry for entry in entries if entry.kind == "consumer_joined")
     return (str(entry.fields.get("group")) for entry in joined if _is_outside(entry, pids))
+
+
+def _client_hosts(entries: Sequence[JournalEntry]) -> dict[str, frozenset[str]]:
+    nodes = {str(entry.fields.get("pid")): entry.node for entry in entries if entry.kind == "node_spawned"}
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.kind == "producer_joined":
+            host, _, rest = str(entry.fields.get("client_id")).partition("@")
+            if node := nodes.get(rest.partition("#")[0]):
+                found.setdefault(node, set()).add(host)
+    return {node: frozenset(hosts) for node, hosts in found.items()}
 
 
 def _pids(entries: Sequence[JournalEntry]) -> set[str]:

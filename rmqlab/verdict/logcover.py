@@ -30,6 +30,7 @@ _COUNTS_OF_ALL: Final = (
     "stored_twice",
     "place_disagreement",
     "content_disagreement",
+    "origin_disagreement",
     "stored.indeterminate",
     "stored.refused",
     *_FLOORS_OF_ALL,

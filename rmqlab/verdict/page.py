@@ -68,6 +68,9 @@ unless a violation is proven.
 | entries changed, removed or added with new numbers | a workload that ends in good order counts its sends by outcome, and its deliveries; the count itself must be there |
 | all numbers removed | a file with `journal_opened` has numbers |
 | start of a server, or role and profile, removed from the supervisor's journal | the server's own journal, `cluster_ready` |
+| role, profile or rate changed in the supervisor's journal | `cluster.json` and the `config.toml` of brokers name others |
+| a process removed from all journals | brokers recorded a client at an address that only workloads of the cluster have, or nameservers a broker at that of a node, and the supervisor started neither |
+| checksums of sends, or all ends of a broker's log, removed | since version 4 a workload records a checksum for each single message, and a broker that stops the end of its log |
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
 | last entry incomplete | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
@@ -111,8 +114,9 @@ that are neither zero nor the begin of a record: no broker writes them.
 Other warnings are of files that no metric compares: a table in `config` that exists and cannot be read (unless its
 node lost power); topics and groups that a master and its slave configure differently although both tables have the
 same version; an index file of a node that always stopped in good order, of whose entries many do not lead to a record
-with such a key, or with empty hash slots; a missing table that the broker certainly wrote, if it always stopped in
-good order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that
+with such a key, with empty hash slots, with another number of entries than its head states, or with a name that is no
+time or not in the order of its messages; a missing table that the broker certainly wrote, if it always stopped in good
+order; log files that two nodes share by links. In a run without faults, also: the file `abort` of a broker that
 stopped in good order (a full or failing disk, or records without queue entries as after a divergence, leave it as
 well), or its absence after a kill; a checkpoint that is missing or invalid after a stop in good order, or with a later
 time than the last record of a whole log; log files of different sizes, or with other names than offsets.
@@ -129,8 +133,8 @@ An unreadable journal is a gap, as a missing one. `audit` ends with 2 if a store
 
 Some changes are not reported. In one log alone, those of records are `divergence`:
 
-* the time and address of a message's producer, its delay level and its other properties, changed alike in all logs: the
-  checksum in the journal does not have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
+* a message's delay level and its other properties, changed alike in all logs: the checksum in the journal does not
+  have them. A delayed message of another queue of SCHEDULE_TOPIC_XXXX, which decides
   about its delay, is a `place_disagreement`;
 * body, flag, keys and tags, if the producer recorded no checksum, as clients without a journal, batches and older
   versions do;
@@ -141,10 +145,12 @@ Some changes are not reported. In one log alone, those of records are `divergenc
 * topics and groups of a slave that differ from its master's, if the version of the table differs as well: a slave that
   could not copy its master's table looks the same;
 * a slave's store that was replaced by a copy of its master's, or exchanged with it: both have the same bytes;
-* a process, with its journal and its store, that was removed from the supervisor's journal as well: it looks like a
-  client, or a broker, that rmqlab did not start. What it sent is `stored_unsent`, what only it stored is `lost`;
-* role, profile and rate, changed in the supervisor's journal;
-* a number of entries in the head of an index file that is too low, and names of index files;
+* a process, with its journal and its store, that was removed from the supervisor's journal as well, if all processes
+  share one address: it looks like a client, or a broker, that rmqlab did not start;
+* role, profile and rate, changed in the supervisor's journal and in `cluster.json` alike (and, but for the rate, in
+  `config.toml` of the brokers);
+* some of the events `log_sampled`, removed: a broker's journal must have one;
+* an index file with another name of the right form, if the order of the files stays the same;
 * another run's journal in the same span of time before version 4;
 * the journal of a simulation of the same seed and the same cluster, but with other faults or another load, because
   its id is the same;

@@ -19,7 +19,8 @@ from rmqlab.verdict.verdict import Verdict
 ASYNC_MASTER: Final = "ASYNC_MASTER"
 SYNC_MASTER: Final = "SYNC_MASTER"
 ROLES: Final = (ASYNC_MASTER, SYNC_MASTER)
-PROFILES: Final = ("4.9", "hardened")
+HARDENED: Final = "hardened"
+PROFILES: Final = ("4.9", HARDENED)
 
 
 class Effect(enum.StrEnum):
@@ -111,9 +112,17 @@ VERDICT_RULES: Final = (
         source="broker-requests section 3.10",
     ),
     VerdictRule(
+        metric="own_offsets_overwritten",
+        effect=Effect.VIOLATES,
+        profiles=(HARDENED,),
+        is_needed=False,
+        because="A slave keeps the offsets that consumers committed to it until its master has them.",
+        source="rmq#1094",
+    ),
+    VerdictRule(
         metric="offset_rollbacks",
         effect=Effect.WARNS,
-        profiles=("hardened",),
+        profiles=(HARDENED,),
         because="A commit that arrives late, and a consumer that continues at a slave, move offsets back.",
         source="limits of the hardened profile",
     ),
@@ -214,6 +223,12 @@ VERDICT_RULES: Final = (
         effect=Effect.VIOLATES,
         is_needed=False,
         because="A broker must store body, flag, keys and tags as the producer sent them.",
+        source="store-and-ha section 2.1",
+    ),
+    VerdictRule(
+        metric="origin_disagreement",
+        effect=Effect.WARNS,
+        because="A broker stores when and where a message was created.",
         source="store-and-ha section 2.1",
     ),
     VerdictRule(

@@ -18,7 +18,7 @@ from tests.pipeline.violations import differences
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TRIED = ("queue-entry-wrong", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
+TRIED = ("queue-entry-wrong", "own-offset-overwritten", "queues-deleted", "index-missing", "delivery-forged", "offsets-forward", "topic-gone",
          "group-gone", "delay-offset-back", "delay-offset-forward")  # fmt: skip
 """A kind for each metric of the files derived from a log."""
 

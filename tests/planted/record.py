@@ -29,6 +29,7 @@ SPEC = ClusterSpec(
     role="SYNC_MASTER",
     rate=10,
     broker_settings={
+        "keep_newer_consumer_offsets": True,  # `own_offsets_overwritten` is measured
         "broker_fast_failure_enable": False,  # a busy machine must not become a refused send
         "mapped_file_size_commit_log": 64 * 1024,  # several files in each log
         "mapped_file_size_consume_queue": 20 * 1000,

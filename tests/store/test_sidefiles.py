@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.store.configfile import save_config_file
+from rmqlab.store.indexfiles import foreign_indexes, odd_index_names
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.sidefiles import (
     differing_tables,
-    foreign_indexes,
     missing_tables,
     shared_logs,
     side_file_warnings,
@@ -50,6 +51,51 @@ def save_topics(root: Path, queues: int, counter: int = 1) -> None:
 
 def test_an_index_of_these_records_is_not_foreign(tmp_path: Path) -> None:
     assert list(foreign_indexes(make_store(tmp_path / "a", "A"))) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(40, "states 39 entries, and more follow"), (100, "and the last of them is empty")]
+)
+def test_a_head_with_another_number_of_entries_is_reported(tmp_path: Path, count: int, text: str) -> None:
+    root = make_store(tmp_path / "a", "A")
+    content = bytearray(index_of(root).read_bytes())
+    assert struct.unpack_from(">i", content, 36) == (91,)
+    struct.pack_into(">i", content, 36, count)
+    index_of(root).write_bytes(content)
+    (line,) = foreign_indexes(root)
+    assert text in line
+
+
+def test_names_of_index_files_are_times_in_the_order_of_their_messages(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A", count=300)
+    files = sorted((root / "index").iterdir())
+    assert len(files) == 3
+    assert list(odd_index_names(root)) == []
+    files[0].rename(files[0].with_name("20991231235959999"))
+    (line,) = odd_index_names(root)
+    assert line.startswith("store/index/20991231235959999: it states messages from 0 on")
+
+
+@pytest.mark.parametrize("name", ["first", "20269931235959999", "0261231235959999"])
+def test_a_name_that_no_broker_gives_is_reported(tmp_path: Path, name: str) -> None:
+    root = make_store(tmp_path / "a", "A")
+    index_of(root).rename(root / "index" / name)
+    assert list(odd_index_names(root)) == [f"store/index/{name}: no broker gives an index file this name"]
+
+
+def test_a_name_before_the_first_message_is_reported(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    index_of(root).rename(root / "index" / "20100101000000000")
+    (line,) = odd_index_names(root)
+    assert "its name is an earlier time than that of its first message" in line
+
+
+def test_a_copy_of_an_index_file_is_reported(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "a", "A")
+    own = index_of(root)
+    shutil.copy(own, own.with_name(str(int(own.name) + 1)))
+    (line,) = odd_index_names(root)
+    assert f"and {own.name}, which is older by its name" in line
 
 
 def test_an_index_of_another_broker_is(tmp_path: Path) -> None:

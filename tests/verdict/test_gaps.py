@@ -210,6 +210,16 @@ def test_a_workload_counts_its_own_events(events: tuple[tuple[str, dict[str, Any
     assert message is None or message in found[0].text
 
 
+def test_a_send_without_its_checksum_is_a_gap() -> None:
+    opened = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped", runs=["a1"])
+    sends = [("sent", {"outcome": "SEND_OK", "message_id": name, "crc": crc}) for name, crc in (("A", 5), ("B", None))]
+    batch = ("sent", {"outcome": "SEND_OK", "message_id": "C,D", "crc": None})
+    counted = ("produced", {"sent": 3, "SEND_OK": 3})
+    (gap,) = find_gaps([opened, workload(*sends, batch, counted)], STOPPED)
+    assert "a send has no checksum, which produce-1 records for each message" in gap.text
+    assert find_gaps([opened, workload(sends[0], batch, ("produced", {"sent": 2, "SEND_OK": 2}))], STOPPED) == ()
+
+
 def test_a_workload_that_started_twice_counted_only_once() -> None:
     survey = workload(SENT, ("journal_opened", {"run": "a1"}), SENT, ("produced", {"sent": 1, "SEND_OK": 1}))
     assert not [gap for gap in find_gaps([SUPERVISOR, survey], STOPPED) if "counted" in gap.text]

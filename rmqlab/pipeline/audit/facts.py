@@ -41,7 +41,7 @@ from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_condition
 from rmqlab.verdict.logcover import EPOCH_KINDS, last_epochs
 from rmqlab.verdict.outcomes import STORED
 from rmqlab.verdict.roles import ROLE_KINDS, Roles
-from rmqlab.verdict.runid import recorded_run
+from rmqlab.verdict.runrecord import read_record
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _FOLLOWED: Final = (
@@ -185,7 +185,7 @@ def _conditions(raw: Sequence[Any], directory: Path) -> Conditions:
     entries = [
         JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in raw if row.kind in CONDITION_KINDS
     ]
-    return read_conditions(entries, join_surveys(surveys), recorded_run(directory))
+    return read_conditions(entries, join_surveys(surveys), read_record(directory))
 
 
 def _members(cluster_events: Sequence[ClusterEvent], roles: Roles) -> dict[str, Member]:

@@ -1,13 +1,13 @@
 """Questions about queues: outages (RTO), rolled back offsets, repeats.
 
 Windows by queue and group. Metrics: write_unavailable and read_unavailable of a BROKER or a QUEUE,
-group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates,
-duplicates.CAUSE.
+group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, own_offsets_overwritten
+SLAVE, duplicates, duplicates.CAUSE.
 """
 
 from collections.abc import Iterator
 
-from rmqlab.pipeline.audit import offsetfiles
+from rmqlab.pipeline.audit import offsetfiles, ownoffsets
 from rmqlab.pipeline.audit.previews import Preview
 from rmqlab.pipeline.audit.relations import Query
 from rmqlab.pipeline.audit.run import Run, written
@@ -215,6 +215,7 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
     run.batch(written("offset_moves", _MOVES, is_rare=True), Query(_REPEATED, "repeated"))
     floors, _ = run.batch(written("offset_floors", offsetfiles.FLOORS, is_bounded=True), written("repeats", _CAUSES))
     yield from judge_rollbacks(run)
+    yield from ownoffsets.judge(run)
     yield from offsetfiles.judge(run, offsets, floors)
     yield from judge_duplicates(run)
 

@@ -181,17 +181,19 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
     if not differing:
         return Finding(metric=metric, unit=BYTES, value=0)
     begin = max(low, differing[0].log_offset)
-    differences = tuple(
-        f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
-        f" {row.slave_message or 'nothing'} at {slave}"
-        for row in differing
-    )
+    differences = tuple(f"offset {row.log_offset}: {_difference(row, master, slave)}" for row in differing)
     return Finding(
         metric=metric,
         unit=BYTES,
         value=differing_bytes(run, master, slave, begin, high),
         evidence=line_evidence(differences),
     )
+
+
+def _difference(row: Any, master: str, slave: str) -> str:
+    if row.master_message and row.master_message == row.slave_message:
+        return f"{row.master_message} at {master} and {slave}, with different bytes"
+    return f"{row.master_message or 'nothing'} at {master}, {row.slave_message or 'nothing'} at {slave}"
 
 
 def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:

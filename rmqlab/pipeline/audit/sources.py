@@ -54,7 +54,7 @@ _ENTRY_COLUMNS: Final = {
 _RECORD_COLUMNS: Final = {
     "node": "string", "state": "string", "commitLogOffset": "bigint", "storeSize": "int", "topic": "string",
     "queueId": "int", "queueOffset": "bigint", "uniqKey": "string", "storeHost": "string",
-    "storeTimestamp": "timestamp", "recordCrc": "bigint", "contentCrc": "bigint", "realTopic": "string",
+    "bornTimestamp": "timestamp", "bornHost": "string", "storeTimestamp": "timestamp", "recordCrc": "bigint", "contentCrc": "bigint", "realTopic": "string",
     "tagsCode": "bigint",
 }  # fmt: skip
 _ROW_GROUP: Final = 2**16

@@ -25,6 +25,7 @@ from rmqlab.verdict.catalogue import DELAY_OFFSET_AHEAD, MESSAGES, TOPICS
 from rmqlab.verdict.causes import STALE_INDEX_KINDS
 from rmqlab.verdict.ends import END_KINDS, was_clean
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
+from rmqlab.verdict.judgement import CLOCK
 from rmqlab.verdict.uncommittedoffsets import judged_groups, uncommitted_offsets
 
 T = TypeVar("T")
@@ -87,10 +88,16 @@ def remarks(run: Run) -> Iterator[str]:
     losses = {one.node for one in run.cluster_events if one.kind == "power_lost"}
     ends = {one.node for one in run.cluster_events if one.kind in STALE_INDEX_KINDS}
     unclean = ends | {node for node in roots if not ended_in_good_order(run, node)}
+    faults = [one for one in run.cluster_events if one.kind == "fault_applied"]
     yield from side_file_warnings(
-        roots, run.roles.followers, masters=run.roles.last_masters, after_power_loss=losses, unclean=unclean
+        roots,
+        run.roles.followers,
+        masters=run.roles.last_masters,
+        after_power_loss=losses,
+        unclean=unclean,
+        are_clocks_right=not any(one.fields.get("fault") == CLOCK for one in faults),
     )
-    if not any(one.kind == "fault_applied" for one in run.cluster_events):
+    if not faults:
         for node in sorted(roots.keys() - run.incomplete.keys()):
             yield from _marks_of(run, node)
 

@@ -14,6 +14,7 @@ from rmqlab.verdict.catalogue.messages import (
     DUPLICATES,
     LOSS,
     ORDER,
+    ORIGIN_DISAGREEMENT,
     PLACE_DISAGREEMENT,
 )
 from rmqlab.verdict.catalogue.service import CLOCKS, DETECTION, ROLLBACKS, ROUTES, UNAVAILABILITY
@@ -59,6 +60,7 @@ __all__ = [
     "METRICS",
     "OFFSET_FILES",
     "ORDER",
+    "ORIGIN_DISAGREEMENT",
     "PLACE_DISAGREEMENT",
     "RECORDS",
     "RECORDS_AND_QUEUES",
@@ -87,7 +89,7 @@ METRICS: Final = tuple(
         DIVERGENCE,
         RECORDS_AND_QUEUES,
         STORE_FILES,
-        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT, CONTENT_DISAGREEMENT),
+        (DELIVERED_UNSTORED, PLACE_DISAGREEMENT, CONTENT_DISAGREEMENT, ORIGIN_DISAGREEMENT),
         TABLE_FILES,
         CLOCKS,
     )

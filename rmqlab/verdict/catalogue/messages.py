@@ -208,6 +208,21 @@ DELIVERED_UNSTORED: Final = Metric(
     rests_on=CONSUMER_JOURNALS,
     is_floor=True,
 )
+ORIGIN_DISAGREEMENT: Final = Metric(
+    name="origin_disagreement",
+    unit=MESSAGES,
+    text="in a store with another time or address of their producer",
+    definition="Messages of which a store has a readable copy whose born time is more than 1 s outside of their only"
+    " send, or whose born host is no address of their producer, as brokers recorded its client. Records are compared"
+    " as for `content_disagreement`.",
+    blind_to="messages of brokers that removed records, which an operator may have sent again; batches, other times"
+    " within the send, ports, and producers that share one address",
+    unknown_when="nothing was sent, no store was given, or a fault set clocks; with a store missing it is at least the"
+    " value",
+    rests_on=PRODUCER_JOURNALS,
+    is_floor=True,
+)
+
 CONTENT_DISAGREEMENT: Final = Metric(
     name="content_disagreement",
     unit=MESSAGES,

@@ -120,6 +120,21 @@ ROLLBACKS: Final = (
         is_floor=True,
         excused_by=REQUESTS,
     ),
+    Metric(
+        name="own_offsets_overwritten",
+        target="SLAVE",
+        unit=TIMES,
+        text="how often this slave replaced an offset that was committed to it by an older one of its master",
+        definition="The last commit of the group in the queue had been sent to this slave since its last start, and had"
+        " the replaced offset. A slave with `keep_newer_consumer_offsets`, as in the profile `hardened`, keeps it."
+        " Slaves without this setting are not measured.",
+        blind_to="groups and topics that a request reset or deleted, offsets that a later commit to another broker of"
+        " the name moved back, and commits of clients that keep no journal",
+        unknown_when="the config.toml of the slave cannot be read",
+        rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
+        is_floor=True,
+        excused_by=REQUESTS,
+    ),
 )
 
 CLOCKS: Final = (

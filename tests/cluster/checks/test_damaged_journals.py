@@ -18,7 +18,7 @@ def written(directory: Path) -> Path:
     """Write a run without stores: 20 rejected sends and a clean stop of the producer."""
     run = MadeUpRun()
     for number in range(20):
-        run.send(number, "refused")
+        run.send(number, "refused", crc=number)
     run.add("produce-1", "node_stopped")
     write_journals(run.entries, directory / "journal")
     return directory / "journal" / "produce-1.msgpack"
@@ -101,8 +101,8 @@ def exchanged(directory: Path, run: str, recorded: str | None = None) -> Path:
     """Write a run with the producer's journal of another run of that time."""
     own, other = MadeUpRun(), MadeUpRun()
     for number in range(20):
-        own.send(number)
-        other.send(number + 100)
+        own.send(number, crc=number)
+        other.send(number + 100, crc=number)
     for made in (own, other):
         made.add("produce-1", "produced", sent=20, SEND_OK=20)
         made.add("produce-1", "node_stopped")

@@ -68,6 +68,17 @@ def test_other_messages_at_the_same_offsets_are_found_with_those_of_either_side(
     assert findings["ahead broker-a-s"].value == len(slave) - len(master)
 
 
+def test_a_message_that_both_have_with_different_bytes_is_named_once(tmp_path: Path) -> None:
+    roots = {"broker-a": tmp_path / "master", "broker-a-s": tmp_path / "slave"}
+    for root, body in zip(roots.values(), (b"one", b"two"), strict=True):
+        store = MessageStore.open(small_config(root), now_millis=ManualClock(step=1))
+        store.put(new_message(unique_key="A", body=body))
+        store.close()
+    (piece,) = judge_run(MadeUpRun().entries, roots)["divergence broker-a-s"].evidence
+    assert piece.text == "commit log offset 0: its master and broker-a-s have A, with different bytes"
+    assert piece.message_ids == ("A",)
+
+
 def test_without_both_stores_nothing_is_known(tmp_path: Path) -> None:
     finding = judge_run(MadeUpRun().entries, {"broker-a": tmp_path})["divergence broker-a-s"]
     assert finding.value is None

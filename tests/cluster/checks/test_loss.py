@@ -106,6 +106,17 @@ def test_indeterminate_and_rejected_messages_are_never_lost() -> None:
     assert "orders@broker-a:0 offset 0 at broker-a" in findings["stored.indeterminate"].evidence[0].text
 
 
+def test_sends_with_other_outcomes_are_the_evidence_for_few_that_ended_in_send_ok() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    refused = [run.send(number, "refused") for number in (2, 3)]
+    findings = run.judge()
+    texts = ["2 sends ended in refused, the first at produce-1", "1 send ended in SEND_OK, the first at produce-1"]
+    assert [piece.text for piece in findings["sent.SEND_OK"].evidence] == texts
+    assert findings["sent.SEND_OK"].evidence[0].message_ids == (refused[0],)
+    assert [piece.text for piece in findings["sent.refused"].evidence] == texts[:1]
+
+
 def test_a_message_under_a_system_topic_is_not_lost() -> None:
     """Delayed messages wait in SCHEDULE_TOPIC_XXXX, half messages in their own topic.
 

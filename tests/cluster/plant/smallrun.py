@@ -1,7 +1,10 @@
 """A small run as files: journals, stores of a master and a slave, tables."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun, write_journals
@@ -25,6 +28,8 @@ SAMPLED = 10
 DELAYED_SENDS = 3
 """Of level 1, to another topic, each stored there at once."""
 RUN = "5a11"
+STARTING = {"rate": 1.0, "role": "SYNC_MASTER", "profile": "4.9"}
+RECORD = {"run": RUN, "spec": STARTING, "placement": {"network": "127.77", "subnet": 1, "slots": {"broker-a": 20}}}
 LOG_END = 10_000
 """A log's end that brokers record: records of the run are there before it, and behind it."""
 _REPEATED = 30
@@ -36,9 +41,10 @@ TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 def made_up_run() -> MadeUpRun:
     """Send to two queues in turn, deliver, commit, and end cleanly."""
     run = MadeUpRun()
-    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", STARTING))
     for number, node in enumerate(("produce-1", "consume-1", "sample-1"), 100):
         run.add(node, "node_spawned", pid=number)
+    run.add("broker-a", "producer_joined", group="till", client_id="127.77.1.240@100#1")
     _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES, crc=_crc(f"ID{number:06}"))
@@ -73,12 +79,18 @@ def _sample_logs(run: MadeUpRun, max_offset: int = 0) -> None:
 def write_run(run: MadeUpRun, directory: Path) -> Path:
     """Write a made-up run as a directory."""
     write_journals(run.entries, directory / "journal", RUN)
+    (directory / "cluster.json").write_text(json.dumps(RECORD))
+    (directory / "produce-1").mkdir()
+    (directory / "produce-1" / "node.log").touch()
     for node, copies in run.logs.items():
         clock = ManualClock()
         store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)
         for copy in copies:
             clock.now = copy.stored_at
-            store.put(_message(copy.message_id, copy.queue.topic, copy.queue.queue_id))
+            message = _message(copy.message_id, copy.queue.topic, copy.queue.queue_id)
+            store.put(
+                msgspec.structs.replace(message, born_timestamp=copy.stored_at, born_host=("127.77.1.240", 40000))
+            )
         store.close()
         _write_tables(directory / node)
     return directory
@@ -99,7 +111,8 @@ def _crc(message_id: str) -> int:
 
 
 def _write_tables(node: Path) -> None:
-    (node / "config.toml").write_text("".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items()))
+    sizes = "".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items())
+    (node / "config.toml").write_text(f"keep_newer_consumer_offsets = true\n{sizes}")
     ends = dict.fromkeys(range(QUEUES), SENDS // QUEUES)
     tables: dict[str, Body] = {
         "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends, "orders@sample": {0: SAMPLED}}),

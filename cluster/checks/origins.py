@@ -1,0 +1,62 @@
+"""Messages whose records have another time or address of their producer.
+
+A producer creates a message during its send, and brokers keep the time and the address of its connection. Both are
+compared for records that have the content that was sent (`rmqlab.remoting.contentcrc.keeps_content`), at brokers that
+removed no records: an operator may send those again, from elsewhere and later.
+"""
+
+import collections
+from collections.abc import Iterator
+
+from rmqlab.cluster.checks.copies import Copy, Stores, broker_of
+from rmqlab.cluster.checks.history import History, Send
+from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
+
+
+def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[Finding]:
+    """Yield the finding of `catalogue.ORIGIN_DISAGREEMENT`."""
+    metric, unit = ORIGIN_DISAGREEMENT.name, ORIGIN_DISAGREEMENT.unit
+    if why := why_unknown(conditions, has_sends=bool(history.sends), has_stores=bool(stores.nodes)):
+        yield unknown(metric, unit, why)
+        return
+    altered = dict(_find(history, stores, conditions))
+
+    def as_evidence(message_id: str) -> Evidence:
+        copies = altered[message_id]
+        where = ", ".join(
+            f"{copy.node} at commit log offset {copy.log_offset} has {copy.born_host} at {copy.born_at}"
+            for copy in copies
+        )
+        return Evidence(
+            text=f"{message_id}: time or address of its producer are not those of the send: {where}",
+            at_millis=copies[0].stored_at,
+            message_ids=(message_id,),
+            entries=history.by_message.get(message_id, ()),
+        )
+
+    yield count_of(metric, unit, list(altered), as_evidence, is_at_least=bool(stores.unread), message_ids=list(altered))
+
+
+def _find(history: History, stores: Stores, conditions: Conditions) -> Iterator[tuple[str, list[Copy]]]:
+    """Yield each such message, with its altered copies."""
+    sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
+    removing = {broker_of(entry.node, history) for entry in history.of_kind(*REMOVING_KINDS)}
+    for send in history.sends:
+        if len(send.ids) == 1 and sent[send.ids[0]] == 1:
+            copies = stores.by_message.get(send.ids[0], ())
+            judged = [copy for copy in copies if copy.content_crc is not None and copy.queue.broker not in removing]
+            altered = [copy for copy in judged if _is_altered(copy, send, conditions)]
+            if altered:
+                yield send.ids[0], altered
+
+
+def _is_altered(copy: Copy, send: Send, conditions: Conditions) -> bool:
+    if copy.born_at is None:
+        return False
+    hosts = conditions.client_hosts.get(send.node)
+    is_in_time = send.began_at - CLOCK_SLACK <= copy.born_at <= send.ended_at + CLOCK_SLACK
+    return not is_in_time or (hosts is not None and copy.born_host not in hosts)

@@ -1,0 +1,58 @@
+"""Messages whose records have another time or address of their producer.
+
+The rules are those of cluster/checks/origins.py.
+"""
+
+from collections.abc import Iterator
+
+from rmqlab.pipeline.audit.previews import Preview
+from rmqlab.pipeline.audit.relations import literal
+from rmqlab.pipeline.audit.run import Run
+from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
+
+# Of messages with one send, which is of no batch.
+_ALTERED = """
+with batches as (
+    select node, ended_at, seq from sends group by all having count(*) > 1
+), single as (
+    select message_id, max(node) node, max(began_at) began_at, max(ended_at) ended_at, max(seq) seq
+    from sends where message_id is not null group by message_id having count(*) = 1
+), compared as (
+    select c.message_id, c.node at_node, c.log_offset, c.born_host, c.born_at, c.stored_at,
+        c.born_at < s.began_at - {slack} or c.born_at > s.ended_at + {slack} is_of_another_time,
+        h.hosts is not null and not array_contains(h.hosts, c.born_host) is_of_another_host
+    from copies c join single s on c.message_id = s.message_id
+        left anti join batches b on s.seq = b.seq
+        left join client_hosts h on s.node = h.node
+    where c.content_crc is not null and c.broker not in ({removing})
+)
+select message_id, min(stored_at) stored_at, array_sort(collect_list(concat(at_node, ' at commit log offset ',
+    log_offset, ' has ', born_host, ' at ', born_at))) places
+from compared where is_of_another_time or is_of_another_host group by message_id
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Write the table `altered_origins`, and yield `origin_disagreement`."""
+    metric, unit = ORIGIN_DISAGREEMENT.name, ORIGIN_DISAGREEMENT.unit
+    hosts = [{"node": node, "hosts": sorted(known)} for node, known in run.conditions.client_hosts.items()]
+    run.relations.define_rows("client_hosts", hosts, node="string", hosts="array<string>")
+    nodes = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} & run.members.keys()
+    removing = ", ".join(map(literal, sorted({run.members[node].broker for node in nodes}))) or "''"
+    run.table("altered_origins", _ALTERED.format(slack=CLOCK_SLACK, removing=removing), is_rare=True)
+    sends, altered = run.previews(Preview("sends"), Preview("altered_origins", order=("stored_at", "message_id")))
+    if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
+        yield unknown(metric, unit, why)
+        return
+    evidence = tuple(
+        Evidence(
+            text=f"{row.message_id}: time or address of its producer are not those of the send: {', '.join(row.places)}",
+            at_millis=row.stored_at,
+            message_ids=(row.message_id,),
+        )
+        for row in altered[None].first
+    )
+    yield Finding(metric=metric, unit=unit, value=altered.found, is_at_least=bool(run.unread), evidence=evidence)

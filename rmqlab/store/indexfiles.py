@@ -1,0 +1,207 @@
+"""Finds index files that a broker cannot have written.
+
+Layout: a head of 40 bytes, hash slots of 4, entries of 20 (store-and-ha section 3.3). RocketMQ never uses entry 0.
+"""
+
+import array
+import calendar
+import contextlib
+import itertools
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import (
+    FIXED_SIZE,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQ_KEY,
+    RecordError,
+    StoredMessage,
+    decode_message,
+)
+from rmqlab.runtime.regularfile import open_regular, read_regular
+from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.index import key_hash
+from rmqlab.store.loglayout import files_in, log_directory
+
+_HEAD: Final = struct.Struct(">qqqqii")
+_ENTRY: Final = struct.Struct(">iqii")
+_SLOT_SIZE: Final = 4
+_LARGEST_RECORD: Final = 16 * 2**20
+"""Bytes: a wrong entry may point at any four bytes, and a record has at most 4 MB of body by default."""
+_TRIED: Final = 60
+"""Entries of an index file that are compared with their records."""
+_FEW: Final = 9
+"""Entries that may be wrong because their records are damaged."""
+_NAME_DIGITS: Final = 17
+"""A file is named by the local time of its creation: year to second, then milliseconds."""
+_FARTHEST_ZONE: Final = 13 * 3_600_000
+"""Milliseconds. The local time of no place is farther behind UTC."""
+
+
+@attrs.frozen
+class _Head:
+    """The head of an index file. Times are in ms, places are commit log offsets."""
+
+    begin_time: int
+    end_time: int
+    begin: int
+    end: int
+    slots: int
+    count: int
+    """Number of its entries, with entry 0."""
+
+
+def odd_index_names(root: Path) -> Iterator[str]:
+    """Yield index files whose names are not times, or not in their order.
+
+    A broker reads files in the order of names, and no file with another name. Raises OSError.
+    """
+    heads: dict[str, _Head] = {}
+    for path in sorted(one for one in (root / "index").glob("*") if one.is_file()):
+        created = _creation(path.name)
+        if created is None:
+            yield f"{root.name}/index/{path.name}: no broker gives an index file this name"
+        elif path.stat().st_size >= _HEAD.size:
+            head = heads[path.name] = _read_head(path)
+            if created < head.begin_time - _FARTHEST_ZONE:
+                yield f"{root.name}/index/{path.name}: its name is an earlier time than that of its first message"
+    used = [(name, head) for name, head in heads.items() if head.count > 1]
+    for (before, one), (name, other) in itertools.pairwise(used):
+        if other.begin < one.end:
+            yield (
+                f"{root.name}/index/{name}: it states messages from {other.begin} on, and {before}, which is older by"
+                f" its name, messages up to {one.end}: one of them was renamed or copied"
+            )
+
+
+def _creation(name: str) -> int | None:
+    """Return the time in a file's name, read as UTC, in ms; None for other names."""
+    if len(name) != _NAME_DIGITS or not (name.isascii() and name.isdecimal()):
+        return None
+    with contextlib.suppress(ValueError):
+        return calendar.timegm(time.strptime(name[:14], "%Y%m%d%H%M%S")) * 1000 + int(name[14:])
+    return None
+
+
+def foreign_indexes(root: Path) -> Iterator[str]:
+    """Yield index files with many entries that do not lead to their records.
+
+    Entries of expired records are not checked; a few wrong entries point to a damaged log. Raises OSError if a file
+    cannot be read.
+    """
+    slots, most = _index_sizes(root.parent / "config.toml")
+    logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
+    for path in sorted(one for one in (root / "index").glob("*") if one.name.isdecimal() and one.is_file()):
+        entries_at = _HEAD.size + _SLOT_SIZE * slots
+        if path.stat().st_size != entries_at + _ENTRY.size * most:
+            continue  # the sizes are of other settings
+        tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
+        known = [is_right for is_right in tried if is_right is not None]
+        wrong = known.count(False)
+        head = _read_head(path)
+        if not tried and head.end:
+            yield f"{root.name}/index/{path.name}: it states messages up to {head.end}, and has no entries"
+        if known and (wrong == len(known) or wrong > max(_FEW, len(known) // 5)):
+            yield (
+                f"{root.name}/index/{path.name}: {wrong} of {len(known)} entries that were tried do not lead to a"
+                " record with such a key: it is damaged, or the index of another broker"
+            )
+            continue
+        if tried:
+            yield from (f"{root.name}/index/{path.name}: {line}" for line in _miscounted(path, head, entries_at, most))
+        used = _used_slots(path, slots)
+        if used < head.slots // 2:
+            yield (
+                f"{root.name}/index/{path.name}: {head.slots - used} of its {head.slots} hash slots are empty: queries do not"
+                " find their keys"
+            )
+
+
+def _index_sizes(config: Path) -> tuple[int, int]:
+    """Return the slots and entries of a node's index files.
+
+    From its settings; RocketMQ's defaults without valid settings.
+    """
+    store = StoreConfig()
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        settings = parse_toml(read_regular(config).decode())
+        keys = ("max_hash_slot_num", "max_index_num")
+        store = StoreConfig(**{key: settings[key] for key in keys if isinstance(settings.get(key), int)})
+    return store.max_hash_slot_num, store.max_index_num
+
+
+def _entries(path: Path, entries_at: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield key hash and commit log offset of some entries, evenly spread.
+
+    RocketMQ never uses the first one.
+    """
+    with open_regular(path) as file:
+        *_, count = _HEAD.unpack(file.read(_HEAD.size))
+        count = min(max(count, 1), most)
+        for number in range(1, count, max(1, (count - 1) // _TRIED)):
+            file.seek(entries_at + _ENTRY.size * number)
+            hashed, offset, _, _ = _ENTRY.unpack(file.read(_ENTRY.size))
+            yield hashed, offset
+
+
+def _miscounted(path: Path, head: _Head, entries_at: int, most: int) -> Iterator[str]:
+    """Yield a line if the head states fewer or more entries than the file has."""
+    with open_regular(path) as file:
+        file.seek(entries_at + _ENTRY.size * max(head.count - 1, 0))
+        last, following = file.read(_ENTRY.size), file.read(_ENTRY.size)
+    if 1 < head.count <= most and not any(last):
+        yield f"its head states {head.count - 1} entries, and the last of them is empty"
+    if 0 < head.count < most and any(following):
+        yield (
+            f"its head states {head.count - 1} entries, and more follow: a broker that starts overwrites them, and"
+            " queries do not find their keys"
+        )
+
+
+def _used_slots(path: Path, slots: int) -> int:
+    """Return how many hash slots of an index file have an entry."""
+    with open_regular(path) as file:
+        file.seek(_HEAD.size)
+        values = array.array("i", file.read(_SLOT_SIZE * slots))
+    return len(values) - values.count(0)
+
+
+def _read_head(path: Path) -> _Head:
+    with open_regular(path) as file:
+        return _Head(*_HEAD.unpack(file.read(_HEAD.size)))
+
+
+def _is_key_of(logs: Sequence[tuple[int, int, Path]], hashed: int, offset: int) -> bool | None:
+    """Return whether the record at a commit log offset has a key with this hash.
+
+    None for a record in a file that is expired or missing. `logs` are begin, size and path of the log's files.
+    """
+    if logs and not 0 <= offset < logs[-1][0] + logs[-1][1]:
+        return False
+    for begin, size, path in logs:
+        if begin <= offset < begin + size:
+            record = _record(path, offset - begin)
+            return record is not None and hashed in {key_hash(key) for key in _keys(record)}
+    return None
+
+
+def _record(path: Path, at: int) -> StoredMessage | None:
+    with open_regular(path) as file:
+        file.seek(at)
+        size = int.from_bytes(file.read(4), "big")
+        file.seek(at)
+        data = file.read(size) if FIXED_SIZE <= size <= _LARGEST_RECORD else b""
+    with contextlib.suppress(RecordError, struct.error, UnicodeDecodeError):
+        return decode_message(memoryview(data), 0)
+    return None
+
+
+def _keys(record: StoredMessage) -> Iterator[bytes]:
+    words = [record.properties.get(PROPERTY_UNIQ_KEY, ""), *record.properties.get(PROPERTY_KEYS, "").split(" ")]
+    return (f"{record.topic}#{word}".encode() for word in words if word)

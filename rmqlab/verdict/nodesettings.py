@@ -1,0 +1,29 @@
+"""The settings of a run's nodes, from their files `config.toml`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rmqlab.runtime.regularfile import read_regular
+from rmqlab.runtime.tomltext import parse_toml
+from rmqlab.verdict.rules import HARDENED
+
+_KEEPS_NEWER = "keep_newer_consumer_offsets"
+
+Settings = Mapping[str, Any]
+
+
+def read_settings(directory: Path, node: str) -> Settings | None:
+    """Return the settings of a node; None if its config.toml cannot be read."""
+    try:
+        return parse_toml(read_regular(directory / node / "config.toml").decode())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def keeps_newer_offsets(settings: Settings) -> bool:
+    """Return True if a slave keeps consumer offsets that are newer than its master's.
+
+    A key that is set by hand wins over the profile.
+    """
+    return bool(settings.get(_KEEPS_NEWER, settings.get("profile") == HARDENED))

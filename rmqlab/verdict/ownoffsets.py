@@ -1,0 +1,36 @@
+"""Decides whether a slave replaced a consumer offset that it has to keep. Pure.
+
+With `keep_newer_consumer_offsets` a slave keeps what consumers committed to it until its master has as much, and what a
+restarted master has lost. So a lower offset of the master replaces such a commit only if another commit, or a request
+of an operator, moved the master's offset back.
+"""
+
+from collections.abc import Iterable
+
+import attrs
+
+from rmqlab.verdict.roles import MASTER_ID, ROLE_KINDS, Roles
+
+UNREADABLE = "the slave's config.toml, which says whether it keeps newer offsets, cannot be read"
+
+
+@attrs.frozen(kw_only=True)
+class OwnOffsetRule:
+    """The facts about nodes that the decision rests on."""
+
+    roles: Roles
+    changes: frozenset[tuple[str, int]]
+    """Nodes and times of their starts, ends and changes of role: a slave forgets then what was committed to it."""
+
+    @classmethod
+    def of(cls, roles: Roles, events: Iterable[tuple[int, str, str]]) -> "OwnOffsetRule":
+        """Read events as (time, node, kind)."""
+        return cls(roles=roles, changes=frozenset((node, at) for at, node, kind in events if kind in ROLE_KINDS))
+
+    def applies(self, slave: str, *, receiver: int | None, committed_at: int, replaced_at: int) -> bool:
+        """Return True if a slave had to keep a commit until it replaced it.
+
+        `receiver` is the broker id that the commit was sent to. Times are milliseconds of the cluster's clock.
+        """
+        is_own = receiver not in (None, MASTER_ID) and self.roles.id_at(slave, committed_at) == receiver
+        return is_own and not any(node == slave and committed_at <= at <= replaced_at for node, at in self.changes)

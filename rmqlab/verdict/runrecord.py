@@ -1,0 +1,104 @@
+"""The record of a run outside of its journals.
+
+The supervisor writes `cluster.json` before a start, and each broker's `config.toml`. So journals can be compared with
+both.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from rmqlab.runtime.regularfile import read_regular_text
+from rmqlab.verdict.nodesettings import Settings, read_settings
+from rmqlab.verdict.rules import PROFILES, ROLES
+
+RECORD: Final = "cluster.json"
+_WORKLOAD_SLOTS: Final = range(240, 254)
+"""Last numbers of the addresses of workloads (`rmqlab.cluster.supervisor.topology`)."""
+
+
+@attrs.frozen(kw_only=True)
+class RunRecord:
+    """Facts of a run; each is empty where no file has it."""
+
+    run: str = ""
+    """Id of the run. Records have it since journal version 4."""
+    role: str = ""
+    """Role of the masters by cluster.json."""
+    profile: str = ""
+    """Profile of all brokers by cluster.json."""
+    rate: float | None = None
+    """Cluster seconds per real second by cluster.json."""
+    settings: Mapping[str, Settings] = attrs.field(factory=dict)
+    """Settings of each broker with a valid config.toml."""
+    addresses: Mapping[str, str] = attrs.field(factory=dict)
+    """Current and former nodes by IP address; empty if they share one."""
+    workload_network: str = ""
+    """First three numbers of the addresses of workloads; empty if all processes share one address."""
+    directories: tuple[str, ...] = ()
+    """Directories of processes: those with a log or settings."""
+
+    def is_workload_address(self, host: str) -> bool:
+        """Return True for an address that only workloads of the cluster have."""
+        network, _, number = host.rpartition(".")
+        is_known = bool(self.workload_network) and network == self.workload_network
+        return is_known and number.isdecimal() and int(number) in _WORKLOAD_SLOTS
+
+
+NO_RECORD: Final = RunRecord()
+
+
+def read_record(directory: Path) -> RunRecord:
+    """Return the record of a cluster or run. A missing or damaged file has no facts."""
+    record = _document(directory / RECORD)
+    spec, placement = _mapping(record.get("spec")), _mapping(record.get("placement"))
+    names = tuple(_directories(directory))
+    settings = {name: own for name in names if (own := read_settings(directory, name)) and "broker_name" in own}
+    rate, network, subnet = spec.get("rate"), placement.get("network"), placement.get("subnet")
+    prefix = f"{network}.{subnet}" if isinstance(network, str) and isinstance(subnet, int) else ""
+    slots = _mapping(placement.get("slots")) if prefix else {}
+    return RunRecord(
+        run=_text(record.get("run")),
+        role=_one_of(ROLES, spec.get("role")),
+        profile=_profile(spec),
+        rate=float(rate) if isinstance(rate, int | float) else None,
+        settings=settings,
+        addresses={f"{prefix}.{number}": name for name, number in slots.items()},
+        workload_network=prefix,
+        directories=names,
+    )
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        return _mapping(json.loads(read_regular_text(path)))
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _profile(spec: Mapping[str, Any]) -> str:
+    """Return the profile of all brokers; 4.9 if they have different ones."""
+    common = _mapping(spec.get("broker_settings")).get("profile", spec.get("profile"))
+    own = [_mapping(given).get("profile", common) for given in _mapping(spec.get("node_settings")).values()]
+    return _one_of(PROFILES, common) if all(one == common for one in own) else PROFILES[0]
+
+
+def _directories(directory: Path) -> Iterator[str]:
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if (path / "node.log").is_file() or (path / "config.toml").is_file():
+            yield path.name
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _one_of(known: tuple[str, ...], value: object) -> str:
+    return value if isinstance(value, str) and value in known else ""

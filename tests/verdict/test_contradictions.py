@@ -1,0 +1,101 @@
+"""Files that contradict the supervisor's journal, or name processes it lacks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.contradictions import start_contradictions, unnamed_processes
+from rmqlab.verdict.judgement import read_conditions
+from rmqlab.verdict.metrics import Source
+from rmqlab.verdict.runrecord import NO_RECORD, RunRecord, read_record
+
+SPEC = {"role": "SYNC_MASTER", "profile": "4.9", "rate": 10.0, "broker_settings": {"profile": "hardened"}}
+PLACEMENT = {"network": "127.77", "subnet": 4, "slots": {"namesrv-1": 1, "broker-a": 20, "broker-b": 22}}
+STARTING = {"role": "SYNC_MASTER", "profile": "hardened", "rate": 10.0}
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> RunRecord:
+    document = {"run": "a1", "spec": SPEC, "placement": PLACEMENT}
+    (tmp_path / "cluster.json").write_text(json.dumps(document))
+    for name, role, broker_id in (("broker-a", "SYNC_MASTER", 0), ("broker-a-s", "SLAVE", 1)):
+        (tmp_path / name).mkdir()
+        text = f'broker_name = "broker-a"\nbroker_role = "{role}"\nbroker_id = {broker_id}\nprofile = "hardened"\n'
+        (tmp_path / name / "config.toml").write_text(text)
+    (tmp_path / "produce-1").mkdir()
+    (tmp_path / "produce-1" / "node.log").touch()
+    return read_record(tmp_path)
+
+
+def entry(node: str, kind: str, **fields: Any) -> JournalEntry:
+    return JournalEntry(5, node, kind, fields)
+
+
+def test_what_the_supervisor_recorded_is_no_contradiction(record: RunRecord) -> None:
+    assert (record.run, record.role, record.profile, record.rate) == ("a1", "SYNC_MASTER", "hardened", 10.0)
+    assert list(start_contradictions(STARTING, record)) == []
+    assert list(start_contradictions({}, record)) == []
+    assert list(start_contradictions(STARTING, NO_RECORD)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "lines"),
+    [
+        ({"role": "ASYNC_MASTER"}, ["cluster.json has SYNC_MASTER", "config.toml of brokers has SYNC_MASTER"]),
+        ({"profile": "4.9"}, ["cluster.json has hardened", "config.toml of brokers has hardened"]),
+        ({"rate": 1.0}, ["rate 1.0, and cluster.json has 10.0"]),
+    ],
+)
+def test_another_start_than_that_of_other_files_is_a_gap(
+    record: RunRecord, changed: dict[str, Any], lines: list[str]
+) -> None:
+    (gap,) = start_contradictions(STARTING | changed, record)
+    assert gap.process == "cluster"
+    assert all(line in gap.text for line in lines)
+
+
+@pytest.mark.usefixtures("record")
+def test_without_cluster_json_the_settings_of_brokers_are_evidence(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").unlink()
+    (gap,) = start_contradictions(STARTING | {"profile": "4.9"}, read_record(tmp_path))
+    assert "config.toml of brokers has hardened" in gap.text
+
+
+def test_nodes_with_different_profiles_have_that_of_4_9(tmp_path: Path) -> None:
+    spec = SPEC | {"node_settings": {"broker-a": {"profile": "4.9"}}}
+    (tmp_path / "cluster.json").write_text(json.dumps({"spec": spec}))
+    assert read_record(tmp_path).profile == "4.9"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"spec": 5, "placement": [1]}', '{"spec": {"role": 5, "rate": "x"}}'])
+def test_a_damaged_record_has_no_facts(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.json").write_text(text)
+    assert read_record(tmp_path) == NO_RECORD
+
+
+def test_a_client_at_a_workloads_address_that_was_never_started_is_a_gap(record: RunRecord) -> None:
+    joined = entry("broker-a", "producer_joined", group="till", client_id="127.77.4.240@17#1")
+    assert list(unnamed_processes([entry("produce-1", "node_spawned", pid=17), joined], record)) == []
+    (gap,) = unnamed_processes([entry("broker-a", "node_spawned", pid=3), joined], record)
+    assert gap.sources == {Source.PRODUCERS, Source.SUPERVISOR}
+    assert "127.77.4.240@17#1 of group till" in gap.text
+    assert "produce-1" in gap.text
+    assert read_conditions([joined], [], record).outside_clients == ()
+
+
+def test_a_client_at_another_address_is_from_outside(record: RunRecord) -> None:
+    joined = entry("broker-a", "producer_joined", group="till", client_id="10.0.0.9@17#1")
+    assert list(unnamed_processes([joined], record)) == []
+    assert read_conditions([joined], [], record).outside_clients == ("10.0.0.9@17#1 of group till",)
+
+
+def test_a_registered_broker_of_the_cluster_that_was_never_started_is_a_gap(record: RunRecord) -> None:
+    registered = entry("namesrv-1", "broker_registered", broker_name="broker-b", address="127.77.4.22:10911")
+    foreign = entry("namesrv-1", "broker_registered", broker_name="broker-x", address="127.77.4.99:10911")
+    assert list(unnamed_processes([entry("broker-b", "node_ready"), registered, foreign], record)) == []
+    (gap,) = unnamed_processes([registered, foreign], record)
+    assert "nameservers registered broker-b (127.77.4.22:10911), and" in gap.text
+    assert Source.BROKERS in gap.sources
