@@ -8,6 +8,7 @@ import trio
 
 from rmqlab.cluster.actions.action import suits
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.apimethods import ClusterClosedError
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.control.access import ControlAccess
 from rmqlab.cluster.control.account import account_of
@@ -133,7 +134,7 @@ class ControlApp:
                 return error_response(409, "wrong_state", text, possible=self._possible(arguments.get("target")))
             case NodeFailedError() | OperationError():
                 return error_response(502, "node_failed", text)
-            case ForkServerGoneError():
+            case ForkServerGoneError() | ClusterClosedError():
                 return error_response(503, "stopping", text)
             case WaitTimeoutError() | trio.TooSlowError():
                 return error_response(504, "not_in_time", text or "not done in time")

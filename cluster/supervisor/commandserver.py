@@ -9,6 +9,7 @@ import trio
 
 from rmqlab.cluster.actions.action import NodeAction, liveness_of
 from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.apimethods import ClusterClosedError
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.schedule import RandomFaults
@@ -18,6 +19,7 @@ from rmqlab.cluster.supervisor.check_settings import BadSettingsError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import COMMANDS, CommandMessage, CommandRequest, CommandResult, Failure, Item
 from rmqlab.cluster.supervisor.eventfilter import EventFilter, UnknownKindError
+from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.marks import BadMarkError
 from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
@@ -59,7 +61,7 @@ _USAGE = (
     BadSettingsError,
     BadMarkError,
 )
-_FAILURES = (NodeFailedError, WrongStateError, ForkServerGoneError)
+_FAILURES = (NodeFailedError, WrongStateError, ForkServerGoneError, ClusterClosedError)
 _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
@@ -228,7 +230,7 @@ def _failure(text: str, *, is_usage: bool = False, is_late: bool = False) -> Fai
 
 
 async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
-    return await cluster.status()
+    return await live_status(cluster.supervisor)  # also while the cluster stops
 
 
 def _handler_of(action: NodeAction[Any]) -> Handler:

@@ -15,6 +15,7 @@ from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.detach import UpFailedError
 from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, RecordError, SetupError
 from rmqlab.cluster.supervisor.host import ThisMachine
+from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.ports import PortTakenError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.status import Document
@@ -88,7 +89,7 @@ async def _serve(
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve_commands, cluster, serving.cancel)
-            document = await cluster.status()
+            document = await live_status(cluster.supervisor)
             if api is None:
                 directory.control_path.unlink(missing_ok=True)  # left by a killed supervisor
             else:

@@ -255,6 +255,19 @@ async def test_a_value_out_of_range_is_invalid_and_no_defect(
     assert not supervisor.processes.errors.counts
 
 
+async def test_while_the_cluster_stops_only_its_status_is_served(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "is_stopping", True)
+    (shown,) = await ask(supervisor, COMMANDS.encode(CommandRequest("status", {})))
+    assert isinstance(shown, CommandResult)
+    assert shown.value["name"] == supervisor.spec.name
+    (failure,) = await ask(supervisor, COMMANDS.encode(CommandRequest("kill", {"target": "broker-a"})))
+    assert isinstance(failure, Failure)
+    assert "has stopped: expected a call while it runs" in failure.text
+    assert not supervisor.processes.errors.counts
+
+
 async def test_a_defect_of_a_command_is_named_and_counted(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

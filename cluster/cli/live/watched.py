@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.apimethods import ClusterClosedError
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
@@ -27,6 +28,7 @@ from rmqlab.cluster.supervisor.command import (
     invalid_reply,
 )
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.faults import FaultError
@@ -68,7 +70,7 @@ class WatchedCluster(Protocol):
         ...
 
 
-_FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
+_FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError, ClusterClosedError)
 
 
 @attrs.define(eq=False)
@@ -79,7 +81,7 @@ class LocalCluster:
     leaving: str = "quit"
 
     async def status(self) -> Document:
-        return await self.cluster.status()
+        return await live_status(self.cluster.supervisor)  # also while the cluster stops
 
     async def wait_changed(self) -> None:
         await self.cluster.events.wait_changed()
