@@ -77,10 +77,7 @@ async def _query(
             if exc.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
         else:
-            found += read_body(
-                response,
-                functools.partial(
-                    received_all, broker_name=data.broker_name, namespace=client.config.namespace, wanted=max_num
-                ),
-            )
+            namespace = client.config.namespace
+            parse = functools.partial(received_all, broker_name=data.broker_name, namespace=namespace, wanted=max_num)
+            found += read_body(response, parse)
     return found
