@@ -6,6 +6,7 @@ and 318). No file outside the node's directory is accessed, with links resolved 
 Source: issue 3 item 7. All functions block, possibly for long with large files: call them in a thread.
 """
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -145,15 +146,23 @@ def check_inside(directory: ClusterDirectory, node: str) -> None:
 
 
 def _refuse_outside(directory: ClusterDirectory, node: str, path: Path) -> None:
-    try:
-        home, real = directory.path.resolve() / node, path.resolve()
-    except (OSError, RuntimeError):  # RuntimeError until Python 3.12
-        raise OutsideError(f"{path} is a link that leads to itself: expected the node's own file") from None
+    if _leads_to_itself(path):
+        raise OutsideError(f"{path} is a link that leads to itself: expected the node's own file")
+    home, real = directory.path.resolve() / node, path.resolve()
     if real != home and not real.is_relative_to(home):
         raise OutsideError(
             f"{path} is a link to {real}, outside the node's directory, where nothing is written or deleted: replace"
             " the link by the files, or keep the whole cluster on that disk (RMQLAB_HOME)"
         )
+
+
+def _leads_to_itself(path: Path) -> bool:
+    """Return True for a link in a loop. `Path.resolve` raises for it until Python 3.12, and returns it later."""
+    try:
+        path.stat()
+    except OSError as exc:
+        return exc.errno == errno.ELOOP
+    return False
 
 
 def _nameserver_files(directory: ClusterDirectory, node: Node) -> list[Path]:

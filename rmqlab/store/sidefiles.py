@@ -92,14 +92,24 @@ def _written_tables(root: Path, *, is_master: bool) -> Iterator[str]:
     if not is_master:
         return
     yield _DELAYS
-    queues = root / "consumequeue"
-    if queues.is_dir() and not all(_is_built_in(path.name, root.parent.name) for path in queues.iterdir()):
+    if _has_own_topics(root):
         yield _TOPICS
     offsets = _table(root, _OFFSETS)
     keys = offsets.offset_table if isinstance(offsets, ConsumerOffsets) else {}
     groups = {key.partition("@")[2] for key in keys} - {*BUILT_IN_GROUPS}
     if any(not group.startswith(_OWN_GROUPS) for group in groups):
         yield _GROUPS
+
+
+def _has_own_topics(root: Path) -> bool:
+    """Return True if there are queues of topics that a broker has only by a request.
+
+    False if the queues cannot be read, which their own metrics report.
+    """
+    try:
+        return not all(_is_built_in(path.name, root.parent.name) for path in (root / "consumequeue").iterdir())
+    except OSError:
+        return False
 
 
 def _is_built_in(topic: str, node: str) -> bool:

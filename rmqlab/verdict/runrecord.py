@@ -4,6 +4,7 @@ The supervisor writes `cluster.json` before a start, and each broker's `config.t
 both.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,8 +89,9 @@ def _profile(spec: Mapping[str, Any]) -> str:
 
 def _directories(directory: Path) -> Iterator[str]:
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if (path / "node.log").is_file() or (path / "config.toml").is_file():
-            yield path.name
+        with contextlib.suppress(PermissionError):  # the check reports a directory that it may not enter
+            if (path / "node.log").is_file() or (path / "config.toml").is_file():
+                yield path.name
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -29,7 +29,7 @@ def deny(monkeypatch: pytest.MonkeyPatch, denied: Path) -> None:
         if Path(os.fsdecode(path)) == denied:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(denied))
 
-    open_file, scan, access = os.open, os.scandir, os.access
+    open_file, scan, names, access = os.open, os.scandir, os.listdir, os.access
 
     def open_unless_denied(path: Any, *args: Any, **kwargs: Any) -> int:
         refuse(path)
@@ -39,18 +39,23 @@ def deny(monkeypatch: pytest.MonkeyPatch, denied: Path) -> None:
         refuse(path)
         return scan(path)
 
+    def list_unless_denied(path: Any = ".") -> list[Any]:
+        refuse(path)
+        return names(path)
+
     def is_allowed(path: Any, mode: int, **kwargs: Any) -> bool:
         return Path(os.fsdecode(path)) != denied and access(path, mode, **kwargs)
 
     monkeypatch.setattr(os, "open", open_unless_denied)
     monkeypatch.setattr(os, "scandir", scan_unless_denied)
+    monkeypatch.setattr(os, "listdir", list_unless_denied)  # `Path.iterdir` has `scandir` since Python 3.13
     monkeypatch.setattr(os, "access", is_allowed)
 
 
 def deny_entry(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Take the permission to enter a directory: `stat` of what is in it fails."""
     deny(monkeypatch, folder)
-    for name in ("stat", "lstat", "open", "scandir"):
+    for name in ("stat", "lstat", "open", "scandir", "listdir"):
         original = getattr(os, name)
 
         def refuse(path: Any = ".", *args: Any, call: Any = original, **kwargs: Any) -> Any:
