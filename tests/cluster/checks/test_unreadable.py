@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,4 +127,5 @@ def test_a_node_whose_directory_may_not_be_entered_is_named_and_the_run_is_judge
     assert done.exit_code == 2
     store = run / "broker-a" / "store"
     assert done.stderr == f"rmqlab: {store}: Permission denied: expected the store of broker-a\n"
-    assert f"{store}: Permission denied" in done.stdout.replace("\n", "")
+    # Since Python 3.13 `Path.is_dir` is False without the permission: the file below is then the first to be named.
+    assert re.search(rf"{store}(/commitlog)?: Permission denied", done.stdout.replace("\n", ""))
