@@ -44,5 +44,5 @@ def test_a_process_starts_with_the_wrong_clock_of_its_rules(monkeypatch: pytest.
 @pytest.mark.parametrize("millis", [2**53, -(2**53), 9.2e18])
 def test_a_step_of_more_than_a_century_is_refused(millis: float) -> None:
     """A broker could not store the time of a message."""
-    with pytest.raises(FaultError, match=r"expected at (most|least) -?3\.15576e"):
+    with pytest.raises(FaultError, match=r"expected at (most|least) -?3155760000000$"):
         ClockStep(target="a", millis=millis)

@@ -143,6 +143,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
         "disk.py",
         "compare.py",
         "diverged.py",
+        "indexfiles.py",
         "keptstores.py",
         "logheads.py",
         "loglayout.py",
