@@ -1,14 +1,15 @@
 """Messages whose records have another time or address of their producer.
 
 A producer creates a message during its send, and brokers keep the time and the address of its connection. Both are
-compared for records that have the content that was sent (`rmqlab.remoting.contentcrc.keeps_content`), at brokers that
-removed no records: an operator may send those again, from elsewhere and later.
+compared for records that have the content that was sent (`rmqlab.remoting.contentcrc.keeps_content`), and were stored
+before a broker removed records: an operator may send those again, from elsewhere and later, to any broker.
 """
 
 import collections
+import math
 from collections.abc import Iterator
 
-from rmqlab.cluster.checks.copies import Copy, Stores, broker_of
+from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History, Send
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -44,11 +45,11 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
 def _find(history: History, stores: Stores, conditions: Conditions) -> Iterator[tuple[str, list[Copy]]]:
     """Yield each such message, with its altered copies."""
     sent = collections.Counter(message_id for send in history.sends for message_id in send.ids)
-    removing = {broker_of(entry.node, history) for entry in history.of_kind(*REMOVING_KINDS)}
+    removed_at = min((entry.at_millis for entry in history.of_kind(*REMOVING_KINDS)), default=math.inf)
     for send in history.sends:
         if len(send.ids) == 1 and sent[send.ids[0]] == 1:
             copies = stores.by_message.get(send.ids[0], ())
-            judged = [copy for copy in copies if copy.content_crc is not None and copy.queue.broker not in removing]
+            judged = [copy for copy in copies if copy.content_crc is not None and copy.stored_at < removed_at]
             altered = [copy for copy in judged if _is_altered(copy, send, conditions)]
             if altered:
                 yield send.ids[0], altered

@@ -15,7 +15,7 @@ from rmqlab.verdict.catalogue import TIMES
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 from rmqlab.verdict.judgement import Conditions
 from rmqlab.verdict.nodesettings import keeps_newer_offsets
-from rmqlab.verdict.ownoffsets import UNREADABLE, OwnOffsetRule
+from rmqlab.verdict.ownoffsets import OwnOffsetRule, why_unknown
 
 Broken = tuple[Rollback, Commit]
 
@@ -28,10 +28,11 @@ def judge(history: History, stores: Stores, conditions: Conditions) -> Iterator[
     for slave in judged:
         own = [(rollback, commit) for rollback, commit in found if rollback.node == slave]
         metric = f"own_offsets_overwritten {slave}"
-        if settings[slave] is not None:
+        why = why_unknown(settings[slave], conditions)
+        if not why or (not own and settings[slave] is not None):
             yield count_of(metric, TIMES, own, lambda one: _evidence(one, history))
         elif own:
-            yield unknown(metric, TIMES, UNREADABLE)
+            yield unknown(metric, TIMES, why)
 
 
 def _slaves(history: History, stores: Stores) -> list[str]:

@@ -9,9 +9,9 @@ import contextlib
 import itertools
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import attrs
 
@@ -95,13 +95,17 @@ def foreign_indexes(root: Path) -> Iterator[str]:
     Entries of expired records are not checked; a few wrong entries point to a damaged log. Raises OSError if a file
     cannot be read.
     """
+    with contextlib.closing(_Records(root)) as records:
+        yield from _foreign_indexes(root, records)
+
+
+def _foreign_indexes(root: Path, records: "_Records") -> Iterator[str]:
     slots, most = _index_sizes(root.parent / "config.toml")
-    logs = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
     for path in sorted(one for one in (root / "index").glob("*") if one.name.isdecimal() and one.is_file()):
         entries_at = _HEAD.size + _SLOT_SIZE * slots
         if path.stat().st_size != entries_at + _ENTRY.size * most:
             continue  # the sizes are of other settings
-        tried = [_is_key_of(logs, hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
+        tried = [records.have_key(hashed, offset) for hashed, offset in _entries(path, entries_at, most)]
         known = [is_right for is_right in tried if is_right is not None]
         wrong = known.count(False)
         head = _read_head(path)
@@ -177,26 +181,43 @@ def _read_head(path: Path) -> _Head:
         return _Head(*_HEAD.unpack(file.read(_HEAD.size)))
 
 
-def _is_key_of(logs: Sequence[tuple[int, int, Path]], hashed: int, offset: int) -> bool | None:
-    """Return whether the record at a commit log offset has a key with this hash.
+class _Records:
+    """Reads records of a log. Keeps the last file open: entries of an index are in the order of the log."""
 
-    None for a record in a file that is expired or missing. `logs` are begin, size and path of the log's files.
-    """
-    if logs and not 0 <= offset < logs[-1][0] + logs[-1][1]:
-        return False
-    for begin, size, path in logs:
-        if begin <= offset < begin + size:
-            record = _record(path, offset - begin)
-            return record is not None and hashed in {key_hash(key) for key in _keys(record)}
-    return None
+    def __init__(self, root: Path) -> None:
+        self._files = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
+        self._path: Path | None = None
+        self._file: BinaryIO | None = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def have_key(self, hashed: int, offset: int) -> bool | None:
+        """Return whether the record at a commit log offset has a key with this hash.
+
+        None for a record in a file that is expired or missing.
+        """
+        if self._files and not 0 <= offset < self._files[-1][0] + self._files[-1][1]:
+            return False
+        for begin, size, path in self._files:
+            if begin <= offset < begin + size:
+                record = _record(self._opened(path), offset - begin)
+                return record is not None and hashed in {key_hash(key) for key in _keys(record)}
+        return None
+
+    def _opened(self, path: Path) -> BinaryIO:
+        if self._file is None or path != self._path:
+            self.close()
+            self._path, self._file = path, open_regular(path)
+        return self._file
 
 
-def _record(path: Path, at: int) -> StoredMessage | None:
-    with open_regular(path) as file:
-        file.seek(at)
-        size = int.from_bytes(file.read(4), "big")
-        file.seek(at)
-        data = file.read(size) if FIXED_SIZE <= size <= _LARGEST_RECORD else b""
+def _record(file: BinaryIO, at: int) -> StoredMessage | None:
+    file.seek(at)
+    size = int.from_bytes(file.read(4), "big")
+    file.seek(at)
+    data = file.read(size) if FIXED_SIZE <= size <= _LARGEST_RECORD else b""
     with contextlib.suppress(RecordError, struct.error, UnicodeDecodeError):
         return decode_message(memoryview(data), 0)
     return None

@@ -10,7 +10,8 @@ from typing import Any, Final
 from rmqlab.runtime.journal import SUFFIX, SUPERVISOR, JournalEntry
 from rmqlab.verdict.gaps import Gap
 from rmqlab.verdict.metrics import Source
-from rmqlab.verdict.rules import PROFILES
+from rmqlab.verdict.roles import MASTER_ID
+from rmqlab.verdict.rules import ASYNC_MASTER, PROFILES
 from rmqlab.verdict.runrecord import RECORD, RunRecord
 
 JOINED: Final = {"producer_joined": Source.PRODUCERS, "consumer_joined": Source.CONSUMERS}
@@ -18,28 +19,32 @@ JOINED: Final = {"producer_joined": Source.PRODUCERS, "consumer_joined": Source.
 _SHOWN: Final = 3
 
 
-def start_contradictions(starting: Mapping[str, Any], record: RunRecord) -> Iterator[Gap]:
+def start_contradictions(
+    starting: Mapping[str, Any], record: RunRecord, changed: Collection[str] = ()
+) -> Iterator[Gap]:
     """Yield a gap if `cluster_starting` has another role, profile or rate.
 
-    `starting` are its fields; empty without the event.
+    `starting` are its fields; empty without the event. `changed` are settings that brokers may have got after it.
     """
     lines = [
         f"{name} {starting[name]}, and {RECORD} has {known}"
         for name, known in (("role", record.role), ("profile", record.profile), ("rate", record.rate))
         if known and starting.get(name) not in (None, "", known)
     ]
-    lines += _other_settings(starting, record.settings.values())
+    lines += _other_settings(starting, record.settings.values(), changed)
     if lines:
         text = f"journal/{SUPERVISOR}{SUFFIX}: cluster_starting has {'; '.join(lines)}: one of them was changed"
         yield Gap(process=SUPERVISOR, sources=frozenset({Source.SUPERVISOR}), text=text, may_exceed=True)
 
 
-def _other_settings(starting: Mapping[str, Any], settings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _other_settings(
+    starting: Mapping[str, Any], settings: Iterable[Mapping[str, Any]], changed: Collection[str]
+) -> Iterator[str]:
     """Yield role and profile that no broker's config.toml has."""
-    roles = {str(own.get("broker_role")) for own in settings if own.get("broker_id") == 0}
+    roles = {str(own.get("broker_role", ASYNC_MASTER)) for own in settings if own.get("broker_id") == MASTER_ID}
     profiles = {str(own.get("profile", PROFILES[0])) for own in settings}
-    for name, found in (("role", roles), ("profile", profiles)):
-        if found and starting.get(name) and starting[name] not in found:
+    for name, key, found in (("role", "broker_role", roles), ("profile", "profile", profiles)):
+        if found and key not in changed and starting.get(name) and str(starting[name]) not in found:
             yield f"{name} {starting[name]}, and config.toml of brokers has {', '.join(sorted(found))}"
 
 

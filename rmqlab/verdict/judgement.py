@@ -7,6 +7,7 @@ import attrs
 
 from rmqlab.runtime.journal import SUPERVISOR, JournalEntry
 from rmqlab.runtime.journalsurvey import JournalSurvey
+from rmqlab.runtime.settings import snake
 from rmqlab.verdict.contradictions import is_lost_workload, start_contradictions, unnamed_processes
 from rmqlab.verdict.findings import Finding, Findings
 from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
@@ -25,6 +26,7 @@ CONDITION_KINDS: Final = (
     "fault_applied",
     "offset_reset",
     "operated",
+    "settings_changed",
 )
 """Events that `read_conditions` needs."""
 _LONGEST_SEND: Final = 60_000
@@ -66,6 +68,8 @@ class Conditions:
     """IP addresses of the producers of each workload, as brokers recorded them."""
     has_clock_faults: bool = False
     """True if a fault set the clock of a process."""
+    changed_settings: frozenset[str] = frozenset()
+    """Settings that single brokers had, or got while the cluster ran."""
     went_back: Mapping[str, int] = attrs.field(factory=dict)
     """Milliseconds by which the clock of a process went back, as the order of its own entries shows it."""
     gaps: tuple[Gap, ...] = ()
@@ -115,6 +119,7 @@ def read_conditions(
         reset_groups=frozenset(_reset_groups(known)),
         client_hosts=_client_hosts(known),
         has_clock_faults=any(one.kind == "fault_applied" and one.fields.get("fault") == CLOCK for one in known),
+        changed_settings=_changed_settings(known, record),
         went_back={one.process: one.went_back for one in surveys or () if one.process != SUPERVISOR and one.went_back},
         gaps=() if surveys is None else _gaps(surveys, known, record),
     )
@@ -126,9 +131,16 @@ def _gaps(surveys: Sequence[JournalSurvey], entries: Sequence[JournalEntry], rec
     starting = next((entry.fields for entry in entries if entry.kind == "cluster_starting"), {})
     return (
         *find_gaps(surveys, supervised, are_clocks_right=are_clocks_right, recorded_run=record.run),
-        *start_contradictions(starting, record),
+        *start_contradictions(starting, record, _changed_settings(entries, record)),
         *unnamed_processes(entries, record),
     )
+
+
+def _changed_settings(entries: Sequence[JournalEntry], record: RunRecord) -> frozenset[str]:
+    """Return settings that a restart or a request may have changed."""
+    changes = (entry.fields.get("changes") for entry in entries if entry.kind == "settings_changed")
+    requested = {snake(str(key)) for one in changes if isinstance(one, Mapping) for key in one}
+    return record.own_keys | requested
 
 
 def _outside_clients(entries: Sequence[JournalEntry], record: RunRecord) -> Iterator[str]:

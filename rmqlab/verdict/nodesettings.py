@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rmqlab.runtime.regularfile import read_regular
 from rmqlab.runtime.tomltext import parse_toml
 from rmqlab.verdict.rules import HARDENED
 
-_KEEPS_NEWER = "keep_newer_consumer_offsets"
+_KEEPS_NEWER: Final = "keep_newer_consumer_offsets"
+KEEPING_KEYS: Final = frozenset({_KEEPS_NEWER, "profile"})
+"""Settings that decide whether a slave keeps newer consumer offsets."""
 
 Settings = Mapping[str, Any]
 

@@ -6,12 +6,28 @@ of an operator, moved the master's offset back.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 import attrs
 
+from rmqlab.verdict.judgement import Conditions
+from rmqlab.verdict.nodesettings import KEEPING_KEYS, Settings
 from rmqlab.verdict.roles import MASTER_ID, ROLE_KINDS, Roles
 
-UNREADABLE = "the slave's config.toml, which says whether it keeps newer offsets, cannot be read"
+_UNREADABLE: Final = "the slave's config.toml, which says whether it keeps newer offsets, cannot be read"
+_CHANGED: Final = (
+    "brokers had, or got while the cluster ran, settings of their own, so the slave may have kept no newer offsets then"
+)
+
+
+def why_unknown(settings: Settings | None, conditions: Conditions) -> str:
+    """Return why replaced offsets of a slave are no evidence; empty if they are.
+
+    `settings` are the slave's last ones; None if they cannot be read.
+    """
+    if settings is None:
+        return _UNREADABLE
+    return "" if conditions.changed_settings.isdisjoint(KEEPING_KEYS) else _CHANGED
 
 
 @attrs.frozen(kw_only=True)

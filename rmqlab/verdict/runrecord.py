@@ -30,11 +30,13 @@ class RunRecord:
     role: str = ""
     """Role of the masters by cluster.json."""
     profile: str = ""
-    """Profile of all brokers by cluster.json."""
+    """Profile of all brokers by cluster.json; empty if single brokers have their own."""
     rate: float | None = None
     """Cluster seconds per real second by cluster.json."""
     settings: Mapping[str, Settings] = attrs.field(factory=dict)
     """Settings of each broker with a valid config.toml."""
+    own_keys: frozenset[str] = frozenset()
+    """Settings that single brokers have by cluster.json: since the start, or since a later restart."""
     addresses: Mapping[str, str] = attrs.field(factory=dict)
     """Current and former nodes by IP address; empty if they share one."""
     workload_network: str = ""
@@ -67,6 +69,7 @@ def read_record(directory: Path) -> RunRecord:
         profile=_profile(spec),
         rate=float(rate) if isinstance(rate, int | float) else None,
         settings=settings,
+        own_keys=frozenset(_own_keys(spec)),
         addresses={f"{prefix}.{number}": name for name, number in slots.items()},
         workload_network=prefix,
         directories=names,
@@ -81,17 +84,26 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def _profile(spec: Mapping[str, Any]) -> str:
-    """Return the profile of all brokers; 4.9 if they have different ones."""
-    common = _mapping(spec.get("broker_settings")).get("profile", spec.get("profile"))
-    own = [_mapping(given).get("profile", common) for given in _mapping(spec.get("node_settings")).values()]
-    return _one_of(PROFILES, common) if all(one == common for one in own) else PROFILES[0]
+    """Return the profile that all brokers started with; empty if it is unknown."""
+    known = _mapping(spec.get("broker_settings")).get("profile", spec.get("profile"))
+    return "" if "profile" in _own_keys(spec) else _one_of(PROFILES, known)
+
+
+def _own_keys(spec: Mapping[str, Any]) -> Iterator[str]:
+    for given in _mapping(spec.get("node_settings")).values():
+        yield from _mapping(given)
 
 
 def _directories(directory: Path) -> Iterator[str]:
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-        with contextlib.suppress(PermissionError):  # the check reports a directory that it may not enter
-            if (path / "node.log").is_file() or (path / "config.toml").is_file():
-                yield path.name
+    """Yield those of processes, as far as this user may look into them."""
+    with contextlib.suppress(OSError):
+        yield from (path.name for path in sorted(directory.iterdir()) if _is_of_process(path))
+
+
+def _is_of_process(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return (path / "node.log").is_file() or (path / "config.toml").is_file()
+    return False
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

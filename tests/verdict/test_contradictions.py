@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from rmqlab.runtime.journal import JournalEntry
@@ -32,6 +33,10 @@ def record(tmp_path: Path) -> RunRecord:
 
 def entry(node: str, kind: str, **fields: Any) -> JournalEntry:
     return JournalEntry(5, node, kind, fields)
+
+
+def start_gaps(record: RunRecord, *entries: JournalEntry) -> list[str]:
+    return [gap.text for gap in read_conditions(entries, [], record).gaps if "cluster_starting" in gap.text]
 
 
 def test_what_the_supervisor_recorded_is_no_contradiction(record: RunRecord) -> None:
@@ -64,10 +69,32 @@ def test_without_cluster_json_the_settings_of_brokers_are_evidence(tmp_path: Pat
     assert "config.toml of brokers has hardened" in gap.text
 
 
-def test_nodes_with_different_profiles_have_that_of_4_9(tmp_path: Path) -> None:
-    spec = SPEC | {"node_settings": {"broker-a": {"profile": "4.9"}}}
-    (tmp_path / "cluster.json").write_text(json.dumps({"spec": spec}))
-    assert read_record(tmp_path).profile == "4.9"
+@pytest.mark.parametrize("own", [{"broker-a:master": {"profile": 4.9}}, {"broker-a-s": {"profile": "4.9"}}])
+def test_a_profile_that_a_restart_may_have_changed_is_no_contradiction(tmp_path: Path, own: dict[str, Any]) -> None:
+    """`restart --set profile=4.9` of all brokers made each later verdict `unknown`."""
+    (tmp_path / "broker-a").mkdir()
+    text = 'broker_name = "broker-a"\nbroker_id = 0\nbroker_role = "SYNC_MASTER"\nprofile = 4.9\n'
+    (tmp_path / "broker-a" / "config.toml").write_text(text)
+    (tmp_path / "cluster.json").write_text(json.dumps({"spec": SPEC | {"node_settings": own}}))
+    assert start_gaps(read_record(tmp_path), entry("", "cluster_starting", **STARTING)) == []
+
+
+def test_a_role_that_a_request_changed_is_no_contradiction(record: RunRecord) -> None:
+    """`rmqlab config set broker-a brokerRole=SYNC_MASTER` made the verdict `unknown`."""
+    own = {name: {**one, "broker_role": "ASYNC_MASTER"} for name, one in record.settings.items()}
+    changed = attrs.evolve(record, settings=own)
+    starting = entry("", "cluster_starting", **STARTING)
+    request = entry("broker-a", "settings_changed", changes={"brokerRole": "ASYNC_MASTER"}, peer="p")
+
+    assert start_gaps(changed, starting, request) == []
+    (text,) = start_gaps(changed, starting, entry("broker-a", "settings_changed", changes={"profile": "4.9"}, peer="p"))
+    assert "config.toml of brokers has ASYNC_MASTER" in text
+
+
+@pytest.mark.parametrize("value", [[1], {}, 5, "x"])
+def test_a_damaged_start_is_a_contradiction_and_no_error(record: RunRecord, value: object) -> None:
+    (gap,) = start_contradictions({"role": value, "profile": value, "rate": value}, record)
+    assert f"role {value}, and cluster.json has SYNC_MASTER" in gap.text
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"spec": 5, "placement": [1]}', '{"spec": {"role": 5, "rate": "x"}}'])

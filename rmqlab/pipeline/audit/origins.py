@@ -4,14 +4,17 @@ The rules are those of cluster/checks/origins.py.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
 from rmqlab.pipeline.audit.previews import Preview
-from rmqlab.pipeline.audit.relations import literal
 from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import ORIGIN_DISAGREEMENT
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 from rmqlab.verdict.origins import CLOCK_SLACK, why_unknown
+
+_NEVER: Final = 2**63 - 1
+"""Time of an event that did not occur."""
 
 # Of messages with one send, which is of no batch.
 _ALTERED = """
@@ -27,7 +30,7 @@ with batches as (
     from copies c join single s on c.message_id = s.message_id
         left anti join batches b on s.seq = b.seq
         left join client_hosts h on s.node = h.node
-    where c.content_crc is not null and c.broker not in ({removing})
+    where c.content_crc is not null and c.stored_at < {removed_at}
 )
 select message_id, min(stored_at) stored_at, array_sort(collect_list(concat(at_node, ' at commit log offset ',
     log_offset, ' has ', born_host, ' at ', born_at))) places
@@ -40,9 +43,9 @@ def judge(run: Run) -> Iterator[Finding]:
     metric, unit = ORIGIN_DISAGREEMENT.name, ORIGIN_DISAGREEMENT.unit
     hosts = [{"node": node, "hosts": sorted(known)} for node, known in run.conditions.client_hosts.items()]
     run.relations.define_rows("client_hosts", hosts, node="string", hosts="array<string>")
-    nodes = {one.node for one in run.cluster_events if one.kind in REMOVING_KINDS} & run.members.keys()
-    removing = ", ".join(map(literal, sorted({run.members[node].broker for node in nodes}))) or "''"
-    run.table("altered_origins", _ALTERED.format(slack=CLOCK_SLACK, removing=removing), is_rare=True)
+    removals = (one.at for one in run.cluster_events if one.kind in REMOVING_KINDS)
+    altered_origins = _ALTERED.format(slack=CLOCK_SLACK, removed_at=min(removals, default=_NEVER))
+    run.table("altered_origins", altered_origins, is_rare=True)
     sends, altered = run.previews(Preview("sends"), Preview("altered_origins", order=("stored_at", "message_id")))
     if why := why_unknown(run.conditions, has_sends=bool(sends.found), has_stores=bool(run.stores)):
         yield unknown(metric, unit, why)

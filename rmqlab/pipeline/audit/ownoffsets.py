@@ -11,7 +11,7 @@ from rmqlab.pipeline.audit.run import Run
 from rmqlab.verdict.catalogue import TIMES
 from rmqlab.verdict.findings import Finding, line_evidence, unknown
 from rmqlab.verdict.nodesettings import keeps_newer_offsets, read_settings
-from rmqlab.verdict.ownoffsets import UNREADABLE, OwnOffsetRule
+from rmqlab.verdict.ownoffsets import OwnOffsetRule, why_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
@@ -49,10 +49,11 @@ def judge(run: Run) -> Iterator[Finding]:
     for slave in judged:
         lines = [line for node, line in found if node == slave]
         metric = f"own_offsets_overwritten {slave}"
-        if settings[slave] is not None:
+        why = why_unknown(settings[slave], run.conditions)
+        if not why or (not lines and settings[slave] is not None):
             yield Finding(metric=metric, unit=TIMES, value=len(lines), evidence=line_evidence(lines))
         elif lines:
-            yield unknown(metric, TIMES, UNREADABLE)
+            yield unknown(metric, TIMES, why)
 
 
 def _broken(run: Run, slaves: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -215,7 +215,7 @@ ORIGIN_DISAGREEMENT: Final = Metric(
     definition="Messages of which a store has a readable copy whose born time is more than 1 s outside of their only"
     " send, or whose born host is no address of their producer, as brokers recorded its client. Records are compared"
     " as for `content_disagreement`.",
-    blind_to="messages of brokers that removed records, which an operator may have sent again; batches, other times"
+    blind_to="records stored after a broker removed some, which an operator may have sent again; batches, other times"
     " within the send, ports, and producers that share one address",
     unknown_when="nothing was sent, no store was given, or a fault set clocks; with a store missing it is at least the"
     " value",

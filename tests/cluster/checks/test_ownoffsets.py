@@ -63,6 +63,20 @@ def test_without_the_settings_of_the_slave_it_is_unknown() -> None:
     assert "config.toml" in judged[METRIC].missing
 
 
+@pytest.mark.parametrize("changes", [{"keepNewerConsumerOffsets": "true"}, {"profile": "hardened"}])
+def test_a_slave_that_got_the_switch_later_is_not_blamed(changes: dict[str, str]) -> None:
+    """Nobody knows whether it had the switch when it replaced the offset."""
+    run = hardened()
+    assert run.judge()[METRIC].value == 0
+    run.commit(20, broker_id=1)
+    overwrite(run)
+    run.add("broker-a-s", "settings_changed", changes=changes, peer="p")
+    judged = run.judge()
+    assert judged[METRIC].value is None
+    assert "settings of their own" in judged[METRIC].missing
+    assert judged.verdict is not Verdict.VIOLATED
+
+
 def test_a_commit_to_the_master_may_be_replaced() -> None:
     run = hardened()
     run.commit(20, broker_id=0)
