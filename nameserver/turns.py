@@ -8,9 +8,9 @@ import attrs
 
 @attrs.define(eq=False)
 class Turns:
-    """Serves those of one name in order of arrival.
+    """Serves those of one name in order of arrival, as 4.9 does under its lock.
 
-    As 4.9 does under its lock. The first slice of a request runs when it arrives, and the next ones once all earlier requests are served (see
+    The first slice of a request runs when it arrives, and the next ones once all earlier requests are served (see
     Slices). So a request has to line up in its first unit: behind one that arrived later, it would wait for ever.
     """
 
