@@ -108,7 +108,7 @@ async def test_pulls_that_are_held_for_a_short_suspend_timeout_are_repeated_with
     broker.handlers[RequestCode.PULL_MESSAGE] = lambda request: nursery.start_soon(reply_later, request)
     await start(nursery, client, suspend_timeout=0.2)
     await trio.sleep(10)
-    assert 40 <= len([one for one in broker.asked(RequestCode.PULL_MESSAGE) if one.ext_fields["topic"] == "orders"])
+    assert len([one for one in broker.asked(RequestCode.PULL_MESSAGE) if one.ext_fields["topic"] == "orders"]) >= 40
 
 
 async def test_a_broker_that_refuses_every_offset_is_not_asked_in_a_tight_loop(
