@@ -24,7 +24,7 @@ from rmqlab.nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from rmqlab.nameserver.route import Registration
+from rmqlab.nameserver.route import Registered, Registration
 from rmqlab.nameserver.state import Nameserver
 from rmqlab.remoting.bodies.registration import body_crc32, decode_registration_in_steps
 from rmqlab.remoting.bodies.topic import DataVersion, TopicList
@@ -57,19 +57,40 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
     try:
-        registration = _repeated(state, header, command) or (yield from _decoded(header, command))
+        if registration := _repeated(state, header, command):
+            registered = _placed(state, registration, request)
+        else:
+            registered = yield from _registered(state, header, request)
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    try:
-        registered = state.routes.place(registration, request.channel, now=state.now())
-        state.announce(registered.changes)
-        yield from state.routes.enter_topics(registration, registered, lambda change: state.announce([change]))
     except RouteTableFullError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
     response = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
     return Reply(header=response, body=state.kv.listing(ORDER_TOPIC_CONFIG) or b"")
+
+
+def _registered(
+    state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request
+) -> Generator[None, None, Registered]:
+    """Decode and apply a registration at its turn among those of its broker name.
+
+    Raises BodyError and RouteTableFullError.
+    """
+    with state.turns.line_up(header.broker_name) as has_turn:
+        while not has_turn():
+            yield
+        registration = yield from _decoded(header, request.command)
+        registered = _placed(state, registration, request)
+        yield from state.routes.enter_topics(registration, registered, lambda change: state.announce([change]))
+        return registered
+
+
+def _placed(state: Nameserver, registration: Registration, request: Request) -> Registered:
+    registered = state.routes.place(registration, request.channel, now=state.now())
+    state.announce(registered.changes)
+    return registered
 
 
 def _repeated(state: Nameserver, header: headers.RegisterBrokerRequestHeader, command: Command) -> Registration | None:

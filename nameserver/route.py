@@ -84,9 +84,6 @@ class RouteTable:
     _names_at: ReverseIndex[str, str] = attrs.field(factory=ReverseIndex, init=False)
     """Address: the broker names that have it. Thousands of connections may close at once (issue 12.6)."""
 
-    _turns: dict[str, list[BrokerLive]] = attrs.field(factory=dict, init=False)
-    """Broker name: the registrations that enter topics, in order of arrival. The first one has its turn."""
-
     @property
     def queues(self) -> dict[str, dict[str, QueueData]]:
         """Topic, then broker name."""
@@ -136,35 +133,22 @@ class RouteTable:
     ) -> Generator[None, None, None]:
         """Enter the topics of a broker that was placed, and yield after some.
 
-        Registrations of one broker name enter their topics one after the other, as under 4.9's lock: of two masters of
-        one name, the last one has address and queues. Ends early if the broker is removed meanwhile, or registers again
-        with newer topics. Announces the change at the end. Raises RouteTableFullError, after it, if others that were
-        entered meanwhile leave no room for all.
+        Those of one broker name are entered one after the other (see Turns): of two masters of one name, the last one
+        has address and queues. Ends early if the broker is removed meanwhile, or registers by another name. Announces
+        the change at the end. Raises RouteTableFullError, after it, if others that were entered meanwhile leave no room
+        for all.
         """
         if not registered.wants_topics:
             return
         name, live, known = broker.broker_name, self.live[broker.address], self.brokers[broker.broker_name]
-        turns = self._turns.setdefault(name, [])
-        turns.append(live)
         changed: list[str] = []
-
-        def is_over() -> bool:
-            return self.brokers.get(name) is not known or self.live.get(broker.address, live) is not live
-
         try:
-            while turns[0] is not live:
-                yield
-            if is_over():
-                return
             for _ in self._queue_table.upsert(name, broker.topics, changed):
                 yield
-                if is_over():
+                if self.brokers.get(name) is not known or self.live.get(broker.address, live) is not live:
                     return
             live.data_version, live.body_key = broker.data_version, broker.body_key
         finally:
-            turns.remove(live)
-            if not turns and self._turns.get(name) is turns:
-                del self._turns[name]
             if changed and self.brokers.get(name) is known:  # also if its connection has closed
                 announce(QueueChange(broker_name=name, topics=tuple(changed), reason="registered"))
 

@@ -122,7 +122,8 @@ class Assignments:
     async def _acquire_queue(self, queue: MessageQueue, added: list[MessageQueue], silent: set[str]) -> None:
         """Start to pull a queue, and add it to `added`.
 
-        The next rebalance tries again what fails. `silent` has the names of brokers that did not respond in this round: their other queues wait for the next.
+        The next rebalance tries again what fails. `silent` has the names of brokers that did not respond in this round:
+        their other queues wait for the next.
         """
         config = self.group.config
         if queue.broker_name in silent:

@@ -208,7 +208,8 @@ def _offset_in(response: Command, kind: type[Any]) -> int:
 async def query_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
     """Return the committed offset; None if the group never committed in this queue.
 
-    Only code 22 and offset -1 mean that. Any other refusal is raised: treated as a missing offset, it would reset the consumer.
+    Only code 22 and offset -1 mean that. Any other refusal is raised: treated as a missing offset, it would reset the
+    consumer.
     """
     header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
     address = (await broker_of(client, queue)).address

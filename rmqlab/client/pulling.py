@@ -113,6 +113,8 @@ class Progress:
     """
 
     delay: float
+    held_from: float
+    """Seconds after which an empty reply shows that the broker held the pull."""
     furthest: int
     """The highest next offset so far."""
     in_vain: int = 0
@@ -123,7 +125,7 @@ class Progress:
 
         A broker without messages holds a pull. A single one that it returns at once is no fault: it was woken in vain.
         """
-        is_held = result.status is PullStatus.NO_NEW_MSG and took >= self.delay
+        is_held = result.status is PullStatus.NO_NEW_MSG and took >= self.held_from
         if result.next_offset > self.furthest or is_held:
             self.furthest, self.in_vain = max(self.furthest, result.next_offset), 0
             return 0.0
@@ -151,7 +153,8 @@ class QueuePuller:
         Return the offset that it offers.
         """
         held = self.assignment.held
-        progress = Progress(self.group.config.pull_delay_without_progress, held.next_offset)
+        delay = self.group.config.pull_delay_without_progress
+        progress = Progress(delay, min(delay, self.group.config.suspend_timeout / 2), held.next_offset)
         while True:
             await self.group.resumed.wait()
             await self.assignment.resumed.wait()

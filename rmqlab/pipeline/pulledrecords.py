@@ -62,8 +62,9 @@ def _is_first(offsets: np.ndarray, owners: np.ndarray) -> np.ndarray:
 def holes(parts: Sequence[PulledPart], records: Records, owners: np.ndarray) -> list[Loss]:
     """Return the offsets that brokers skipped without an error.
 
-    The records are those of `requested_records`. One range of them for each part that lacks some. This happens if a file of the commit log is missing but the
-    consume queue is complete, or if an entry of the queue points at another record.
+    The records are those of `requested_records`. One range of them for each part that lacks some. This happens if a
+    file of the commit log is missing but the consume queue is complete, or if an entry of the queue points at another
+    record.
     """
     found, there = [], records.number("queue_offset")
     borders = np.searchsorted(owners, np.arange(len(parts) + 1))

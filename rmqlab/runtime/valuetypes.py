@@ -90,7 +90,7 @@ def is_of_type(value: object, declared: Any) -> bool:
 def plain(value: Any, declared: Any) -> Any:
     """Return a number of another package as an int or float.
 
-    Any other value is returned as it is.     JSON and RocketMQ's headers are written of ints and floats only.
+    Any other value is returned as it is. JSON and RocketMQ's headers are written of ints and floats only.
     """
     if value.__class__ in _PLAIN:
         return value
@@ -178,11 +178,19 @@ def typed_fields(_kind: type[Any], fields: "list[attrs.Attribute[Any]]") -> "lis
     """
     return [
         field.evolve(
-            converter=field.converter or functools.partial(plain, declared=field.type),
+            converter=field.converter or _converter_to(field.type),
             validator=attrs.validators.and_(_is_typed, *([field.validator] if field.validator else [])),
         )
         for field in fields
     ]
+
+
+def _converter_to(declared: Any) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        return plain(value, declared)
+
+    convert.__annotations__["value"] = declared  # attrs annotates __init__ with it, which `help` shows
+    return convert
 
 
 def _is_typed(_instance: object, field: "attrs.Attribute[Any]", value: object) -> None:
@@ -192,8 +200,8 @@ def _is_typed(_instance: object, field: "attrs.Attribute[Any]", value: object) -
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function that checks its arguments before it calls the given one.
 
-    Numbers of other packages become ints and floats. TypeError and ValueError name the argument and what was expected. A coroutine function raises them when it is
-    awaited.
+    Numbers of other packages become ints and floats. TypeError and ValueError name the argument and what was expected.
+    A coroutine function raises them when it is awaited.
     """
     signature = inspect.signature(function)
 

@@ -274,7 +274,8 @@ class Index:
     now_millis: Callable[[], int]
     files: list[IndexFile] = attrs.field(factory=list, init=False)
     full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
-    is_last_lost: bool = attrs.field(default=False, init=False)  # the newest existing file could not be used
+    is_any_lost: bool = attrs.field(default=False, init=False)
+    """True if a file could not be used. It may have had the newest entries, whatever its name."""
 
     def load(self, *, safe_until: int | None = None) -> int:
         """Map the files in the log's order; the clock of their names may have jumped.
@@ -291,7 +292,6 @@ class Index:
                 file.file.discard()
             else:
                 self.files.append(file)
-                self.is_last_lost = False
         self.files.sort(key=lambda file: (file.end_physical, file.begin_physical))
         return reached
 
@@ -306,7 +306,7 @@ class Index:
             if file.is_sane:
                 return file
         logger.warning("%s is %s: it is deleted", path, "empty" if file is None else "no index file")
-        self.is_last_lost = True
+        self.is_any_lost = True
         if file is not None:
             file.file.discard()
         else:

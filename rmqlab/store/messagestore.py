@@ -127,7 +127,7 @@ class MessageStore:
         index_from = found.index_from
         if self.index is not None:
             self.index.cut(log.max_offset)
-            index_from = min(index_from, self.index.end_physical) if self.index.is_last_lost else index_from
+            index_from = min(index_from, self.index.end_physical) if self.index.is_any_lost else index_from
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset

@@ -94,6 +94,23 @@ async def test_skipped_and_held_pulls_are_repeated_without_a_pause(
     assert trio.current_time() - began_at < 1.0
 
 
+async def test_pulls_that_are_held_for_a_short_suspend_timeout_are_repeated_without_a_pause(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """With pauses of 1 s, most messages waited for the end of one."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+
+    async def reply_later(request: Request) -> None:
+        await trio.sleep(0.2)
+        request.reply(pulled(NOT_FOUND, lambda offset: offset)(request))
+
+    broker.handlers[RequestCode.PULL_MESSAGE] = lambda request: nursery.start_soon(reply_later, request)
+    await start(nursery, client, suspend_timeout=0.2)
+    await trio.sleep(10)
+    assert len([one for one in broker.asked(RequestCode.PULL_MESSAGE) if one.ext_fields["topic"] == "orders"]) >= 40
+
+
 async def test_a_broker_that_refuses_every_offset_is_not_asked_in_a_tight_loop(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:

@@ -1,5 +1,6 @@
 """Values against declared types, and how messages describe those types."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypedDict
@@ -126,3 +127,15 @@ def test_numbers_of_other_packages_become_ints_and_floats() -> None:
     assert [type(value) for value in values] == [int, int, type(None), float]
     assert type(Settings(np.int32(3)).count) is int
     assert plain("x", int) == "x"
+
+
+def test_signatures_of_typed_classes_have_their_types() -> None:
+    """`help` and notebooks show them."""
+
+    @attrs.frozen(kw_only=True, field_transformer=typed_fields)
+    class Settings:
+        period: float = 1.0
+        name: str | None = None
+
+    shown = {name: one.annotation for name, one in inspect.signature(Settings).parameters.items()}
+    assert shown == {"period": float, "name": str | None}

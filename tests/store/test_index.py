@@ -195,3 +195,19 @@ def test_files_that_were_named_by_a_clock_that_jumped_back_keep_their_order(tmp_
     assert again.end_physical == 40
     assert again.delete_expired(25) == 1
     again.close()
+
+
+def test_the_newest_entries_are_known_to_be_lost_also_if_their_file_has_an_older_name(tmp_path: Path) -> None:
+    """Otherwise no start of the store would enter them again."""
+    clock = ManualClock()
+    index = Index(tmp_path, slots=10, max_index=3, disk=Disk(), now_millis=clock)
+    for number in range(2):
+        index.put([(hashed, (number + 1) * 10, SOME_DAY + number) for hashed in (number, number + 100)])
+        clock.now -= 3_600_000
+    newest = index.files[-1].file.path
+    index.close()
+    newest.write_bytes(b"no head" * newest.stat().st_size)
+    again = Index(tmp_path, slots=10, max_index=3, disk=Disk(), now_millis=clock)
+    assert again.load() == again.end_physical == 10
+    assert again.is_any_lost
+    again.close()
