@@ -76,7 +76,7 @@ def odd_index_names(root: Path) -> Iterator[str]:
         if other.begin < one.end:
             yield (
                 f"{root.name}/index/{name}: it states messages from {other.begin} on, and {before}, which is older by"
-                f" its name, messages up to {one.end}: one of them was renamed or copied"
+                f" its name, messages up to {one.end}: one of them was renamed or copied, or the local time went back"
             )
 
 

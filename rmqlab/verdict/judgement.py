@@ -111,7 +111,7 @@ def read_conditions(
             for entry in known
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
-        outside_clients=tuple(_outside_clients(known, record)),
+        outside_clients=tuple(dict.fromkeys(_outside_clients(known, record))),
         outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(running)),
