@@ -182,7 +182,10 @@ def _read_head(path: Path) -> _Head:
 
 
 class _Records:
-    """Reads records of a log. Keeps the last file open: entries of an index are in the order of the log."""
+    """Reads records of a log.
+
+    Keeps the last file open: entries of an index are in the order of the log.
+    """
 
     def __init__(self, root: Path) -> None:
         self._files = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]
