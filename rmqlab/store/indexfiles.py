@@ -76,7 +76,7 @@ def odd_index_names(root: Path) -> Iterator[str]:
         if other.begin < one.end:
             yield (
                 f"{root.name}/index/{name}: it states messages from {other.begin} on, and {before}, which is older by"
-                f" its name, messages up to {one.end}: one of them was renamed or copied"
+                f" its name, messages up to {one.end}: one of them was renamed or copied, or the local time went back"
             )
 
 
@@ -182,7 +182,10 @@ def _read_head(path: Path) -> _Head:
 
 
 class _Records:
-    """Reads records of a log. Keeps the last file open: entries of an index are in the order of the log."""
+    """Reads records of a log.
+
+    Keeps the last file open: entries of an index are in the order of the log.
+    """
 
     def __init__(self, root: Path) -> None:
         self._files = [(int(path.name), path.stat().st_size, path) for path in files_in(log_directory(root))]

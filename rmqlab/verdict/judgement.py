@@ -111,7 +111,7 @@ def read_conditions(
             for entry in known
             if entry.kind == "node_ready" and entry.fields.get("orderly") is True
         ),
-        outside_clients=tuple(_outside_clients(known, record)),
+        outside_clients=tuple(dict.fromkeys(_outside_clients(known, record))),
         outside_groups=frozenset(_outside_groups(known)),
         killed_workloads=tuple(sorted(_killed_workloads(known))),
         running_workloads=tuple(sorted(running)),
@@ -140,7 +140,14 @@ def _changed_settings(entries: Sequence[JournalEntry], record: RunRecord) -> fro
     """Return settings that a restart or a request may have changed."""
     changes = (entry.fields.get("changes") for entry in entries if entry.kind == "settings_changed")
     requested = {snake(str(key)) for one in changes if isinstance(one, Mapping) for key in one}
-    return record.own_keys | requested
+    is_record_lost = bool(record.settings) and not record.role
+    restarted = {"profile"} if is_record_lost and _has_restarted_broker(entries) else set()
+    return record.own_keys | requested | restarted
+
+
+def _has_restarted_broker(entries: Sequence[JournalEntry]) -> bool:
+    ready = [entry.node for entry in entries if entry.kind == "node_ready" and entry.fields.get("broker_name")]
+    return len(ready) > len(set(ready))
 
 
 def _outside_clients(entries: Sequence[JournalEntry], record: RunRecord) -> Iterator[str]:

@@ -149,6 +149,8 @@ Some changes are not reported. In one log alone, those of records are `divergenc
   share one address: it looks like a client, or a broker, that rmqlab did not start;
 * role, profile and rate, changed in the supervisor's journal and in `cluster.json` alike (and, but for the rate, in
   `config.toml` of the brokers);
+* another profile in the supervisor's journal, if single brokers have their own, as after `restart --set profile=...`;
+  files that an operator changed by `config set` are not compared with the journal either;
 * some of the events `log_sampled`, removed: a broker's journal must have one;
 * an index file with another name of the right form, if the order of the files stays the same;
 * another run's journal in the same span of time before version 4;

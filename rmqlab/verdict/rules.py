@@ -115,7 +115,6 @@ VERDICT_RULES: Final = (
         metric="own_offsets_overwritten",
         effect=Effect.VIOLATES,
         profiles=(HARDENED,),
-        is_needed=False,
         because="A slave keeps the offsets that consumers committed to it until its master has them.",
         source="rmq#1094",
     ),

@@ -96,6 +96,7 @@ def test_a_copy_of_an_index_file_is_reported(tmp_path: Path) -> None:
     shutil.copy(own, own.with_name(str(int(own.name) + 1)))
     (line,) = odd_index_names(root)
     assert f"and {own.name}, which is older by its name" in line
+    assert line.endswith("renamed or copied, or the local time went back")
 
 
 def test_an_index_of_another_broker_is(tmp_path: Path) -> None:

@@ -79,6 +79,15 @@ def test_a_profile_that_a_restart_may_have_changed_is_no_contradiction(tmp_path:
     assert start_gaps(read_record(tmp_path), entry("", "cluster_starting", **STARTING)) == []
 
 
+@pytest.mark.usefixtures("record")
+def test_without_cluster_json_a_restart_may_have_changed_the_profile(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").unlink()
+    starting = entry("", "cluster_starting", **STARTING | {"profile": "4.9"})
+    ready = entry("broker-a", "node_ready", broker_name="broker-a")
+    assert start_gaps(read_record(tmp_path), starting, ready) != []
+    assert start_gaps(read_record(tmp_path), starting, ready, ready) == []
+
+
 def test_a_role_that_a_request_changed_is_no_contradiction(record: RunRecord) -> None:
     """`rmqlab config set broker-a brokerRole=SYNC_MASTER` made the verdict `unknown`."""
     own = {name: {**one, "broker_role": "ASYNC_MASTER"} for name, one in record.settings.items()}

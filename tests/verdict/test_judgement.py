@@ -63,6 +63,11 @@ def test_a_producer_whose_id_names_no_process_of_the_cluster_is_outside(
     assert read_conditions(entries, None).outside_clients == outside
 
 
+def test_a_producer_that_joined_several_brokers_is_named_once() -> None:
+    joined = [event("producer_joined", node, group="g", client_id="10.0.0.9@7#1") for node in ("b", "b-s")]
+    assert read_conditions(joined, None).outside_clients == ("10.0.0.9@7#1 of group g",)
+
+
 def test_a_probe_that_was_stored_is_outside() -> None:
     entries = [event("probed", "broker-a", code=0), event("probed", "broker-b", code=1)]
     assert read_conditions(entries, None).outside_clients == ("the probe of broker-a",)
